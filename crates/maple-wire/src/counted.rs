@@ -1,8 +1,8 @@
-//! Numbers of things, for people.
+//! Counts with their nouns, for people.
 
 use std::fmt::Display;
 
-/// So many of something: `1 packet`, `2 packets`, `3 switches`, `4 entries`.
+/// Returns a count with its noun: `1 packet`, `2 packets`, `3 switches`, `4 entries`.
 ///
 /// ```
 /// use maple_wire::counted;

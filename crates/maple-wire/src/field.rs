@@ -22,7 +22,7 @@ pub enum Field {
     InPort = 0,
     /// Physical port under a logical one.
     InPhyPort = 1,
-    /// Passed between tables.
+    /// Metadata that one table passes to the next.
     Metadata = 2,
     /// Ethernet destination.
     EthDst = 3,
@@ -100,7 +100,7 @@ pub enum Field {
     Ipv6Exthdr = 39,
 }
 
-/// What the specification says about a field.
+/// The properties of a field according to the specification.
 struct Info {
     name: &'static str,
     bits: u8,
@@ -111,11 +111,11 @@ struct Info {
 /// One condition of a prerequisite: `(packet[field] & mask) == value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prerequisite {
-    /// The field looked at.
+    /// The field that is compared.
     pub field: Field,
-    /// The value it must have.
+    /// The value that it must have.
     pub value: u128,
-    /// The bits that count.
+    /// The bits that are compared.
     pub mask: u128,
 }
 
@@ -240,32 +240,32 @@ impl Field {
         Field::Ipv6Exthdr,
     ];
 
-    /// The number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    /// Returns the number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
     pub const fn oxm(self) -> u8 {
         self as u8
     }
 
-    /// The field with this OXM number.
+    /// Returns the field with this OXM number.
     pub fn from_oxm(number: u8) -> Option<Field> {
         Field::ALL.get(number as usize).copied()
     }
 
-    /// The OXM name, such as `eth_src`.
+    /// Returns the OXM name, such as `eth_src`.
     pub const fn name(self) -> &'static str {
         INFO[self as usize].name
     }
 
-    /// The field with this OXM name.
+    /// Returns the field with this OXM name.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// Width in bits, 1 to 128.
+    /// Returns the width in bits, 1 to 128.
     pub const fn bits(self) -> u32 {
         INFO[self as usize].bits as u32
     }
 
-    /// Width in whole bytes, as OXM carries it: 4 for the two fields of 20 bits.
+    /// Returns the width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
     pub const fn bytes(self) -> usize {
         match self {
             Field::Ipv6Flabel | Field::MplsLabel => 4,
@@ -273,19 +273,20 @@ impl Field {
         }
     }
 
-    /// The mask with all bits of the field set.
+    /// Returns the mask with all bits of the field set.
     pub const fn full_mask(self) -> u128 {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
     }
 
-    /// Whether OpenFlow 1.3 allows a mask on it.
+    /// Whether OpenFlow 1.3 allows a mask on the field.
     pub const fn is_maskable(self) -> bool {
         INFO[self as usize].maskable
     }
 
-    /// When a packet has this field: at least one of the alternatives holds. Each is a conjunction.
+    /// Returns the conditions under which a packet has this field: one of the alternatives must hold, and each is a
+    /// conjunction.
     ///
-    /// Fields without prerequisites have one empty alternative. IPv4 comes before IPv6.
+    /// A field without prerequisites has one empty alternative. IPv4 comes before IPv6.
     pub const fn prerequisites(self) -> &'static [&'static [Prerequisite]] {
         INFO[self as usize].prerequisites
     }
@@ -316,12 +317,12 @@ impl fmt::Debug for Field {
 pub struct FieldSet(u64);
 
 impl FieldSet {
-    /// No field.
+    /// The set without fields.
     pub const EMPTY: FieldSet = FieldSet(0);
-    /// Every field.
+    /// The set of all fields.
     pub const ALL: FieldSet = FieldSet((1 << Field::COUNT) - 1);
 
-    /// The set of these fields.
+    /// Creates the set of these fields.
     pub const fn of(fields: &[Field]) -> FieldSet {
         let (mut bits, mut i) = (0, 0);
         while i < fields.len() {
@@ -341,7 +342,7 @@ impl FieldSet {
         self.0 |= 1 << field as u8;
     }
 
-    /// The fields in the set, in OXM order.
+    /// Iterates over the fields in the set, in OXM order.
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.contains(*field))
     }
@@ -378,7 +379,7 @@ mod tests {
 
     #[test]
     fn prerequisites_are_about_fields_with_smaller_numbers() {
-        // So a match in OXM order always states a prerequisite before the field that needs it (1.3 §7.2.3.6).
+        // Then a match in OXM order states each prerequisite before the field that needs it (1.3 §7.2.3.6).
         for field in Field::ALL {
             for condition in field.prerequisites().iter().flat_map(|all| all.iter()) {
                 assert!(condition.field < field, "{field}");

@@ -22,20 +22,21 @@ use crate::port::PortNo;
 pub struct Constraint {
     /// The field.
     pub field: Field,
-    /// The value, zero outside the mask. Only an ICMP type or code that came in by 1.0 can have more bits; it fits
-    /// nothing.
+    /// The value, zero outside the mask. Only an ICMP type or code that was received in 1.0 can have more bits; it fits
+    /// no packet.
     pub value: u128,
-    /// The bits that count. Zero only if a message came in so; then it only requires that the packet has the field.
+    /// The bits that count. Zero only if it was received so; then the constraint only requires that the packet has the
+    /// field.
     pub mask: u128,
 }
 
 impl Constraint {
-    /// `field == value`, all bits.
+    /// Creates the constraint `field == value` on all bits.
     pub const fn exact(field: Field, value: u128) -> Constraint {
         Constraint { field, value: value & field.full_mask(), mask: field.full_mask() }
     }
 
-    /// `field & mask == value & mask`.
+    /// Creates the constraint `field & mask == value & mask`.
     pub const fn masked(field: Field, value: u128, mask: u128) -> Constraint {
         let mask = mask & field.full_mask();
         Constraint { field, value: value & mask, mask }
@@ -52,12 +53,12 @@ impl Constraint {
     }
 }
 
-/// One entry of a match, as a message has it.
+/// One entry of a match, as a message carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MatchField {
     /// A field of OXM class 0x8000 that this crate knows.
     Known(Constraint),
-    /// Any other entry: the 32-bit OXM header and the bytes after it, kept as they are.
+    /// Any other entry, kept unchanged: the 32-bit OXM header and the bytes after it.
     Unknown {
         /// Class, field, has-mask bit and length.
         header: u32,
@@ -66,10 +67,9 @@ pub enum MatchField {
     },
 }
 
-/// Which packets a rule takes: all of its entries must hold.
+/// A match: the packets that a rule takes. All of its entries must hold.
 ///
-/// Entries keep the order in which they were sent. [`Match::with`] inserts new ones in OXM order, which is the
-/// canonical one.
+/// Entries keep the order in which they were sent. [`Match::with`] inserts new entries in OXM order, the canonical one.
 ///
 /// ```
 /// use maple_wire::{Constraint, Field, Match, Version, print};
@@ -85,17 +85,17 @@ pub struct Match {
 }
 
 impl Match {
-    /// The match that takes every packet.
+    /// Creates the match that takes every packet.
     pub const fn any() -> Match {
         Match { fields: Vec::new() }
     }
 
-    /// The canonical match with exactly these constraints (one for each field).
+    /// Creates the canonical match with exactly these constraints (one for each field).
     pub fn from_constraints(constraints: impl IntoIterator<Item = Constraint>) -> Match {
         constraints.into_iter().fold(Match::any(), Match::with)
     }
 
-    /// This match with one more constraint, inserted in OXM order. It replaces one on the same field.
+    /// Adds a constraint in OXM order. It replaces one on the same field.
     #[must_use]
     pub fn with(mut self, constraint: Constraint) -> Match {
         self.fields.retain(|f| !matches!(f, MatchField::Known(c) if c.field == constraint.field));
@@ -108,13 +108,13 @@ impl Match {
         self
     }
 
-    /// This match with `field == value`.
+    /// Adds the constraint `field == value`.
     #[must_use]
     pub fn exact(self, field: Field, value: u128) -> Match {
         self.with(Constraint::exact(field, value))
     }
 
-    /// The constraints on known fields.
+    /// Iterates over the constraints on known fields.
     pub fn constraints(&self) -> impl Iterator<Item = &Constraint> {
         self.fields.iter().filter_map(|f| match f {
             MatchField::Known(constraint) => Some(constraint),
@@ -122,12 +122,13 @@ impl Match {
         })
     }
 
-    /// The constraint on `field`, if there is one.
+    /// Returns the constraint on `field`, if there is one.
     pub fn get(&self, field: Field) -> Option<&Constraint> {
         self.constraints().find(|c| c.field == field)
     }
 
-    /// Whether a packet fits, given its fields; a field that it lacks is `None`. Unknown entries fit nothing.
+    /// Whether a packet fits. `packet` returns its fields, and `None` for a field that it lacks. Unknown entries fit no
+    /// packet.
     pub fn holds(&self, packet: impl Fn(Field) -> Option<u128>) -> bool {
         self.fields.iter().all(|f| match f {
             MatchField::Known(c) => packet(c.field).is_some_and(|value| c.holds(value)),
@@ -135,7 +136,7 @@ impl Match {
         })
     }
 
-    /// Whether every packet that `narrow` takes is one that this match takes, judged entry by entry.
+    /// Whether this match takes every packet that `narrow` takes, judged entry by entry.
     pub fn covers(&self, narrow: &Match) -> bool {
         self.fields.iter().all(|field| match field {
             MatchField::Known(wide) => {
@@ -146,7 +147,7 @@ impl Match {
     }
 }
 
-/// What a switch does to a packet.
+/// A change that a switch makes to a packet, or an output.
 ///
 /// ```
 /// use maple_wire::{Action, PortNo, Version, print};
@@ -156,68 +157,68 @@ impl Match {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send out of a port. If that is the controller, send `max_len` bytes.
+    /// Sends the packet out of a port, or `max_len` bytes of it if the port is the controller.
     Output {
         /// The port.
         port: PortNo,
-        /// Bytes to send to the controller; 0xffff is the whole packet. 0 for other ports.
+        /// Bytes for the controller; 0xffff means the whole packet. 0 for other ports.
         max_len: u16,
     },
-    /// Process with a group (1.3).
+    /// Lets a group process the packet (1.3).
     Group(u32),
-    /// Use this queue for later outputs (1.3).
+    /// Chooses the queue for later outputs (1.3).
     SetQueue(u32),
-    /// Output through a queue (1.0).
+    /// Sends the packet out of a port through a queue (1.0).
     Enqueue {
         /// The port.
         port: PortNo,
         /// The queue on that port.
         queue: u32,
     },
-    /// Set a field (1.3; in 1.0 written as the old action, if there is one).
+    /// Sets a field. In 1.0 it is written as the action for this field, if there is one.
     SetField(Constraint),
-    /// Push an outermost VLAN tag with this Ethernet type.
+    /// Pushes an outermost VLAN tag with this Ethernet type.
     PushVlan(u16),
-    /// Pop the outermost VLAN tag (`STRIP_VLAN` in 1.0).
+    /// Pops the outermost VLAN tag (`STRIP_VLAN` in 1.0).
     PopVlan,
-    /// Push an MPLS entry with this Ethernet type.
+    /// Pushes an MPLS entry with this Ethernet type.
     PushMpls(u16),
-    /// Pop the outermost MPLS entry; the payload has this Ethernet type.
+    /// Pops the outermost MPLS entry; the payload has this Ethernet type.
     PopMpls(u16),
-    /// Push a provider backbone header with this Ethernet type.
+    /// Pushes a provider backbone header with this Ethernet type.
     PushPbb(u16),
-    /// Pop the provider backbone header.
+    /// Pops the provider backbone header.
     PopPbb,
-    /// Set the MPLS time to live.
+    /// Sets the MPLS time to live.
     SetMplsTtl(u8),
-    /// Decrement the MPLS time to live.
+    /// Decrements the MPLS time to live.
     DecMplsTtl,
-    /// Set the IP time to live.
+    /// Sets the IP time to live.
     SetNwTtl(u8),
-    /// Decrement the IP time to live.
+    /// Decrements the IP time to live.
     DecNwTtl,
-    /// Copy the time to live outwards.
+    /// Copies the time to live outwards.
     CopyTtlOut,
-    /// Copy the time to live inwards.
+    /// Copies the time to live inwards.
     CopyTtlIn,
-    /// Set the VLAN id, pushing a tag if there is none (1.0). 12 bits.
+    /// Sets the VLAN id, 12 bits, and pushes a tag if there is none (1.0).
     SetVlanVid(u16),
-    /// Set the VLAN priority, pushing a tag if there is none (1.0). 3 bits.
+    /// Sets the VLAN priority, 3 bits, and pushes a tag if there is none (1.0).
     SetVlanPcp(u8),
-    /// Set the transport source port, whatever the transport (1.0).
+    /// Sets the transport source port, whatever the transport (1.0).
     SetTpSrc(u16),
-    /// Set the transport destination port, whatever the transport (1.0).
+    /// Sets the transport destination port, whatever the transport (1.0).
     SetTpDst(u16),
     /// An experimenter's (1.0: vendor's) action: its id and the bytes after it.
     Experimenter {
         /// The experimenter's id.
         id: u32,
-        /// What follows the id.
+        /// The bytes after the id.
         body: Vec<u8>,
     },
-    /// An action of unknown type, or a known one with unknown contents, kept as it is.
+    /// An action of unknown type, or a known one with unknown contents, kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u16,
         /// The bytes after type and length.
         body: Vec<u8>,
@@ -225,18 +226,18 @@ pub enum Action {
 }
 
 impl Action {
-    /// Send out of `port`.
+    /// Creates an output to `port`.
     pub const fn output(port: PortNo) -> Action {
         Action::Output { port, max_len: 0 }
     }
 
-    /// Send the whole packet to the controller.
+    /// Creates an output of the whole packet to the controller.
     pub const fn to_controller() -> Action {
         Action::Output { port: PortNo::CONTROLLER, max_len: 0xffff }
     }
 }
 
-/// What a rule does with the packets that it takes. OpenFlow 1.0 has only [`Instruction::ApplyActions`].
+/// An instruction of a rule for the packets that it takes. OpenFlow 1.0 has only [`Instruction::ApplyActions`].
 ///
 /// ```
 /// use maple_wire::{Action, Instruction, PortNo, Version, print};
@@ -247,33 +248,33 @@ impl Action {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
-    /// Continue in a later table.
+    /// Continues in a later table.
     GotoTable(u8),
-    /// Set the bits of the metadata that the mask names.
+    /// Sets the bits of the metadata that the mask selects.
     WriteMetadata {
-        /// New bits.
+        /// The new bits.
         metadata: u64,
-        /// Which bits.
+        /// The bits that are set.
         mask: u64,
     },
-    /// Add these to the action set.
+    /// Adds these actions to the action set.
     WriteActions(Vec<Action>),
-    /// Do these now, in order.
+    /// Does these actions at once, in order.
     ApplyActions(Vec<Action>),
-    /// Empty the action set.
+    /// Empties the action set.
     ClearActions,
-    /// Pass through a meter first.
+    /// Passes the packet through a meter first.
     Meter(u32),
     /// An experimenter's instruction: its id and the bytes after it.
     Experimenter {
         /// The experimenter's id.
         id: u32,
-        /// What follows the id.
+        /// The bytes after the id.
         body: Vec<u8>,
     },
-    /// An instruction of unknown type, kept as it is.
+    /// An instruction of unknown type, kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u16,
         /// The bytes after type and length.
         body: Vec<u8>,
@@ -281,7 +282,7 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// Its place in the order in which a switch carries instructions out (1.3 §5.9).
+    /// Returns the instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
     pub const fn rank(&self) -> u8 {
         match self {
             Instruction::Meter(_) => 0,
@@ -294,7 +295,7 @@ impl Instruction {
         }
     }
 
-    /// The actions in it, applied or written.
+    /// Returns the instruction's actions, applied or written.
     pub fn actions(&self) -> &[Action] {
         match self {
             Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
@@ -302,8 +303,8 @@ impl Instruction {
         }
     }
 
-    /// Whether instructions output to the port and use the group, as `out_port` and `out_group` of messages ask.
-    /// [`PortNo::ANY`] and all ones ask for nothing.
+    /// Whether instructions output to the port and use the group, as `out_port` and `out_group` of messages require.
+    /// [`PortNo::ANY`] and a group of all ones require nothing.
     pub fn lead_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
         let actions = || instructions.iter().flat_map(Instruction::actions);
         let to_port = |action: &Action| match action {

@@ -1,6 +1,6 @@
 //! Port numbers and descriptions, in the form of OpenFlow 1.3.
 //!
-//! OpenFlow 1.0 has 16-bit port numbers. Its reserved ones (0xfff8 and up) read as the 32-bit ones of 1.3.
+//! OpenFlow 1.0 has 16-bit port numbers. Its reserved numbers (0xfff8 and up) are read as the 32-bit numbers of 1.3.
 
 use std::fmt;
 
@@ -18,23 +18,23 @@ use crate::field::parse_number;
 pub struct PortNo(pub u32);
 
 impl PortNo {
-    /// The largest number that a physical or logical port may have in OpenFlow 1.3.
+    /// The largest number of a physical or logical port in OpenFlow 1.3.
     pub const MAX: PortNo = PortNo(0xffff_ff00);
-    /// Send the packet out of the port it came in by.
+    /// The port that the packet came in by, as an output.
     pub const IN_PORT: PortNo = PortNo(0xffff_fff8);
-    /// Submit the packet to the first flow table (only in packet-outs).
+    /// The first flow table, as an output of packet-outs only.
     pub const TABLE: PortNo = PortNo(0xffff_fff9);
-    /// Process as a switch without a controller would.
+    /// The treatment by a switch without a controller, as an output.
     pub const NORMAL: PortNo = PortNo(0xffff_fffa);
     /// All ports of the VLAN except the one it came in by.
     pub const FLOOD: PortNo = PortNo(0xffff_fffb);
     /// All ports except the one it came in by.
     pub const ALL: PortNo = PortNo(0xffff_fffc);
-    /// To the controller.
+    /// The controller.
     pub const CONTROLLER: PortNo = PortNo(0xffff_fffd);
     /// The switch's own host.
     pub const LOCAL: PortNo = PortNo(0xffff_fffe);
-    /// No port, or any port, if a request asks for one.
+    /// No port, or any port in a request.
     pub const ANY: PortNo = PortNo(0xffff_ffff);
 
     /// Whether this is an ordinary port: not 0 and not reserved.
@@ -42,17 +42,18 @@ impl PortNo {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
-    /// Whether packets can come in by it and be sent out of it: an ordinary port, or the port of the switch's own host.
+    /// Whether packets can come in by this port and leave by it: an ordinary port, or the port of the switch's own
+    /// host.
     pub const fn is_ordinary_or_local(self) -> bool {
         self.is_physical() || self.0 == Self::LOCAL.0
     }
 
-    /// The port with this number in OpenFlow 1.0.
+    /// Converts a number of OpenFlow 1.0.
     pub const fn from_of10(number: u16) -> PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
     }
 
-    /// The port's number in OpenFlow 1.0, if it has one.
+    /// Returns the port's number in OpenFlow 1.0, if it has one.
     pub const fn to_of10(self) -> Option<u16> {
         if self.0 < 0xff00 {
             Some(self.0 as u16)
@@ -65,7 +66,7 @@ impl PortNo {
 }
 
 impl fmt::Display for PortNo {
-    /// The number, or the reserved name as `ovs-ofctl` prints it.
+    /// Writes the number, or the reserved name as `ovs-ofctl` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             PortNo::IN_PORT => f.write_str("IN_PORT"),
@@ -89,8 +90,7 @@ pub struct BadPort(pub String);
 impl std::str::FromStr for PortNo {
     type Err = BadPort;
 
-    /// Reads what `Display` writes: a number, or the name of a reserved port in capitals or not. Hexadecimal numbers
-    /// start with `0x`.
+    /// Reads a number, or the name of a reserved port in upper or lower case. Hexadecimal numbers start with `0x`.
     fn from_str(text: &str) -> Result<PortNo, BadPort> {
         const NAMED: [PortNo; 8] = [
             PortNo::IN_PORT,
@@ -125,25 +125,25 @@ impl fmt::Debug for PortNo {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// Its number on this switch.
+    /// The port's number on this switch.
     pub number: PortNo,
-    /// Its hardware address.
+    /// The port's hardware address.
     pub hw_addr: [u8; 6],
-    /// Its name as sent: 16 bytes, NUL-padded. [`Port::name`] gives the text.
+    /// The name as sent: 16 bytes, NUL-padded. [`Port::name`] returns it as text.
     pub name_raw: [u8; 16],
-    /// What the operator configured: bits of `OFPPC_*` (bit 0: port down).
+    /// The operator's configuration: bits of `OFPPC_*` (bit 0: port down).
     pub config: u32,
-    /// What the switch sees: bits of `OFPPS_*` (bit 0: link down).
+    /// The switch's observations: bits of `OFPPS_*` (bit 0: link down).
     pub state: u32,
     /// Current features: bits of `OFPPF_*` in the version of the message.
     pub curr: u32,
     /// Features that the port advertises.
     pub advertised: u32,
-    /// Features that it could have.
+    /// Features that the port supports.
     pub supported: u32,
-    /// Features that its peer advertises.
+    /// Features that the peer advertises.
     pub peer: u32,
-    /// Current bit rate in kb/s; 0 in OpenFlow 1.0, which has none.
+    /// Current bit rate in kb/s; 0 in OpenFlow 1.0, which does not report it.
     pub curr_speed: u32,
     /// Highest bit rate in kb/s; 0 in OpenFlow 1.0.
     pub max_speed: u32,
@@ -155,7 +155,7 @@ impl Port {
     /// `OFPPS_LINK_DOWN`: no link.
     pub const STATE_LINK_DOWN: u32 = 1;
 
-    /// A port that is up, and has no other properties.
+    /// Creates a port that is up, without other properties. The name is cut to 15 bytes.
     pub fn new(number: PortNo, hw_addr: [u8; 6], name: &str) -> Port {
         let mut name_raw = [0; 16];
         let len = name.len().min(15);
@@ -175,7 +175,7 @@ impl Port {
         }
     }
 
-    /// The name up to the first NUL, with anything that is not UTF-8 replaced.
+    /// Returns the name up to the first NUL, with anything that is not UTF-8 replaced.
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         let end = self.name_raw.iter().position(|b| *b == 0).unwrap_or(16);
         String::from_utf8_lossy(&self.name_raw[..end])

@@ -1,10 +1,10 @@
-//! What a misspelt name is meant to be.
+//! Guesses the name that a misspelt name means.
 
-/// The known name that is nearest to `name`, if one is near.
+/// Returns the known name that is nearest to `name`, if one is near.
 ///
 /// A name is near if it needs few changes for its length, or if only the ends differ. Changes are letters that are
-/// inserted, removed, replaced or swapped with their neighbours (optimal string alignment). Names of one or two
-/// letters, such as `h1`, have no near ones.
+/// inserted, removed, replaced or swapped with their neighbours (optimal string alignment). A name of one or two
+/// letters, such as `h1`, has no near name.
 ///
 /// ```
 /// use maple_wire::nearest;
@@ -21,7 +21,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (needs_few || only_ends_differ(name, near)).then_some(near)
 }
 
-/// Whether four letters or more are the same, and all that `name` has besides is one letter at its end.
+/// Whether at least the first four letters agree, and `name` has at most one letter after the common part.
 fn only_ends_differ(name: &str, other: &str) -> bool {
     let same = name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     same >= 4 && name.chars().count() <= same + 1

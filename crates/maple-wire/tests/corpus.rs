@@ -1,5 +1,5 @@
-//! Every 1.0 and 1.3 message of the shared corpus. Good messages decode and re-encode to the same bytes, and broken
-//! ones are refused. The corpus (its README describes it) is beside the project. Without it this test says so and
+//! Every 1.0 and 1.3 message of the shared corpus. Good messages decode and re-encode to equal bytes, and broken ones
+//! are refused. The corpus, which its README describes, is beside the project. Without it this test reports that and
 //! passes; in CI it fails.
 
 #[path = "../../../tests/skip.rs"]
@@ -25,7 +25,8 @@ struct Entry {
     json: Option<Value>,
 }
 
-/// Messages that re-encode to other bytes, and why the lost parts mean nothing. Their second encoding must be stable.
+/// Messages that re-encode to other bytes, and why the lost parts have no meaning. Their second encoding must be
+/// stable.
 const CANONICALISED: &[(&str, &str)] = &[
     ("ovs-ofpst_flow_request_of1.0-1", "the match has a port number under the in_port wildcard"),
     ("ovs-ofpst_aggregate_request_of1.0-1", "the match has a port number under the in_port wildcard"),
@@ -81,7 +82,7 @@ fn check(entry: &Entry, version: Version, bytes: &[u8]) -> Result<(), String> {
         (_, Ok((header, message))) if good => check_good(entry, version, bytes, header, message),
         (_, Err(error)) if good => Err(format!("refused: {error}")),
         ("trailing", _) => {
-            // The message at the front is good. With the bytes after it, it is not one message.
+            // The message at the front is good. Together with the bytes after it, it is not one message.
             let (header, message) = Message::decode(&bytes[..entry.length]).map_err(|e| e.to_string())?;
             check_good(entry, version, &bytes[..entry.length], header, message)
         }
@@ -127,7 +128,7 @@ fn fields_read_as_another_implementation_reads_them() {
     assert!(checked > 100, "only {checked} fields were compared");
 }
 
-/// Some of a message's numbers, by their names in the other implementation.
+/// Returns some of a message's numbers, by their names in the other implementation.
 fn numbers(message: &Message) -> Vec<(&'static str, u64)> {
     match message {
         Message::FeaturesReply(f) => vec![
@@ -155,7 +156,8 @@ fn numbers(message: &Message) -> Vec<(&'static str, u64)> {
     }
 }
 
-/// Compares the entries of a match that the other implementation has as plain numbers. Returns their number.
+/// Compares the entries of a match that the other implementation has as plain numbers. Returns the number of entries
+/// compared.
 fn check_match(entry: &Entry, message: &Message, oxm_fields: &Value) -> usize {
     let matching: &Match = match message {
         Message::PacketIn(p) => &p.pipeline,

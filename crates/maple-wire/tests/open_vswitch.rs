@@ -1,11 +1,11 @@
-//! Messages that Open vSwitch's own tools and switch sent, kept with the project. They decode and re-encode to the same
-//! bytes, and standard OpenFlow in them is not just kept as something unknown.
+//! Messages that Open vSwitch's own tools and switch sent, kept with the project. They decode and re-encode to equal
+//! bytes, and standard OpenFlow in them is not merely kept as something unknown.
 
 use maple_wire::{Message, Version};
 
-/// Words in a line that indicate Nicira extensions, which are kept as they are.
+/// Words in a line that indicate Nicira extensions, which are kept unchanged.
 const EXTENSIONS: [&str; 5] = ["resubmit", "reg0", "multipath", "ct_state", "nw_frag"];
-/// Further extensions.
+/// Texts in a line that indicate further extensions.
 const MORE_EXTENSIONS: [&str; 4] = ["encap", "learn", "tcp,tp_dst=0x400/0xfc00", "255.255.255.0->ip_src"];
 
 fn check(line: &str) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Messages in their printed form: the project's own vectors, and `ovs-ofctl ofp-print` as an oracle.
 //!
-//! The texts of the vectors are those of Open vSwitch 3.1. If it is installed, the tests ask it again.
+//! The texts of the vectors are those of Open vSwitch 3.1. If it is installed, the tests compare with its output too.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -17,7 +17,7 @@ use proptest::sample::select;
 
 use print::oracle;
 
-/// Messages in hex, and below each the text that both print.
+/// Messages in hex, and below each the text that both print: `ovs-ofctl` and this crate.
 const VECTORS: &str = include_str!("print/vectors.txt");
 
 /// Messages that Open vSwitch prints differently: a reason, hex, our text, its text.
@@ -77,7 +77,7 @@ fn open_vswitch_prints_the_vectors_and_the_differences_as_they_are_listed() {
     );
 }
 
-/// A vector with some of its bytes changed. The header's length stays the same.
+/// Generates a vector with some of its bytes changed. The header's length stays unchanged.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let vectors: Vec<&str> = paragraphs(VECTORS).map(|v| v[0]).collect();
     let changes = proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..6);

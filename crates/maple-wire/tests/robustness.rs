@@ -1,7 +1,6 @@
-//! A few thousand damaged messages and frames through the same entry points that the fuzz targets use, on any
-//! toolchain.
+//! A few thousand damaged messages and frames, sent through the entry points of the fuzz targets, on any toolchain.
 //!
-//! Deterministic: the same damage is done in each run.
+//! The test is deterministic: each run does the same damage.
 
 mod support;
 
@@ -13,10 +12,10 @@ use support::{entry, generate};
 const SEEDS: usize = 150;
 const MUTANTS_OF_EACH: usize = 40;
 
-/// Values of lengths and counts that often cause faults.
+/// Values of lengths and counts that often reveal faults.
 const NASTY: [u16; 10] = [0, 1, 3, 4, 7, 8, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
-/// A small generator (xorshift), so that a failure can be repeated.
+/// A small generator of pseudo-random numbers (xorshift), so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! A message that is written is read as the same value, for every message of both versions.
+//! Every message of both versions that is written is read as an equal value.
 
 mod support;
 
@@ -6,8 +6,8 @@ use maple_wire::{Error, Message, Version};
 use proptest::prelude::*;
 use support::{entry, generate};
 
-/// `message` is written in `version` and read as itself. If it is cut or damaged, it is refused or read as something
-/// else, without harm.
+/// Checks that `message` is written in `version` and read as itself. If it is cut or damaged, it is refused or read as
+/// another message, without harm.
 fn check(version: Version, message: &Message, xid: u32, damage: &[(prop::sample::Index, u8)]) {
     let mut bytes = Vec::new();
     message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
@@ -26,7 +26,7 @@ fn check(version: Version, message: &Message, xid: u32, damage: &[(prop::sample:
     }
 }
 
-/// Each cut of `message`, with a header of the same length, does no harm.
+/// Checks that each cut of `message`, with a header of its length, does no harm.
 fn check_cuts(version: Version, message: &Message) {
     let mut bytes = Vec::new();
     message.encode(version, 1, &mut bytes).expect("generated messages can be written");

@@ -1,4 +1,4 @@
-//! The action set: what write-actions collect, done at the pipeline's end in a fixed order (1.3 §5.10).
+//! The action set: the actions of write-actions, done at the pipeline's end in a fixed order (1.3 §5.10).
 
 use super::Action;
 
@@ -23,7 +23,7 @@ impl ActionSet {
         self.actions.clear();
     }
 
-    /// Puts actions in; each replaces one of its kind.
+    /// Adds actions; each replaces one of its kind.
     pub fn write(&mut self, actions: &[Action]) {
         for action in actions {
             self.actions.retain(|old| !same_kind(old, action));
@@ -31,7 +31,7 @@ impl ActionSet {
         }
     }
 
-    /// The actions in the order of 1.3 §5.10. An output beside a group is left out: the group decides.
+    /// Returns the actions in the order of 1.3 §5.10, without an output beside a group: the group decides.
     pub fn in_order(&self) -> Vec<Action> {
         let has_group = self.actions.iter().any(|a| matches!(a, Action::Group(_)));
         let mut actions: Vec<Action> =

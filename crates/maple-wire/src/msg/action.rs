@@ -63,22 +63,25 @@ pub struct ActionView<'a> {
 }
 
 impl<'a> ActionView<'a> {
-    /// The actions that lie one after the other in `bytes`; the first error is the last item.
+    /// Iterates over the actions that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(version: Version, bytes: &'a [u8]) -> impl Iterator<Item = Result<ActionView<'a>>> {
         Elements::new(LAYOUT, bytes).map(move |bytes| bytes.map(|bytes| ActionView { version, bytes }))
     }
 
-    /// Its type, in the version's own numbering.
+    /// Returns the type, in the version's own numbering.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// The bytes after type and length, 4 or more.
+    /// Returns the bytes after type and length, 4 or more.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
 
-    /// The owned form. Fails if an action of a known type has the wrong length for it.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// [`Error::BadLength`] or [`Error::Truncated`] if an action of a known type has the wrong length for it.
     pub fn to_action(&self) -> Result<Action> {
         let body = self.body();
         if self.kind() == EXPERIMENTER {
@@ -152,12 +155,12 @@ impl<'a> ActionView<'a> {
     }
 }
 
-/// What errors call the body of an action that is too long or too short for its type.
+/// The name in errors of an action's body that is too long or too short for its type.
 const BODY: &str = "body of an action";
-/// What errors call a set-field whose field has another length, or that has another length than its field.
+/// The name in errors of a set-field whose length contradicts that of its field.
 const SET_FIELD: &str = "set-field";
 
-/// The set-field action of 1.3 with this body; `None` for unknown fields, and for masks, which 1.3 does not have.
+/// Reads the body of a set-field of 1.3. `None` for unknown fields, and for masks, which 1.3 does not have.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
     let entry = OxmView::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
     exactly(SET_FIELD, body, padded(offset::BODY + entry.len()) - offset::BODY)?;
@@ -194,7 +197,7 @@ fn emit(action: &Action, version: Version, out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Appends an action of this type with what `body` writes, padded to a multiple of 8.
+/// Appends an action of this type with the bytes that `body` writes, padded to a multiple of 8.
 fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
     let start = out.len();
     out.put_sized(offset::LENGTH, |out| {
@@ -206,7 +209,7 @@ fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Re
     })
 }
 
-/// The kept bytes after type and length must make the action's length a multiple of 8.
+/// Checks that the kept bytes after type and length make the action's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }
@@ -238,7 +241,7 @@ fn emit10(action: &Action, out: &mut Vec<u8>) -> Result<()> {
     }
 }
 
-/// Writes a set-field as the old action for that field.
+/// Appends a set-field as 1.0's action for that field.
 fn set_field10(set: &Constraint, out: &mut Vec<u8>) -> Result<()> {
     let (kind, value, bytes) = match set.field {
         _ if !set.is_exact() => return unsupported(Version::Of10, format!("a masked set-field on {}", set.field)),

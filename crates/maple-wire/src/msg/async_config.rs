@@ -1,4 +1,4 @@
-//! Get-async reply and set-async (1.3 §7.3.10): which messages a switch sends without a request.
+//! Get-async reply and set-async (1.3 §7.3.10): the messages that a switch sends without a request.
 
 use super::bytes::{Put, exactly, u32_at};
 use crate::error::Result;
@@ -10,7 +10,7 @@ mod offset {
     pub const END: usize = 32;
 }
 
-/// Which messages a switch sends without a request: one bit for each reason, first for a master or equal controller,
+/// The messages that a switch sends without a request: one bit for each reason, first for a master or equal controller,
 /// then for a slave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncConfig {
@@ -29,23 +29,27 @@ pub struct AsyncConfigView<'a> {
 }
 
 impl<'a> AsyncConfigView<'a> {
-    /// The message that takes all of `bytes`, header included.
+    /// Creates a view of the message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(bytes: &'a [u8]) -> Result<AsyncConfigView<'a>> {
         exactly("async config", bytes, offset::END)?;
         Ok(AsyncConfigView { bytes })
     }
 
-    /// Bits of `1 << OFPR_*`.
+    /// Returns bits of `1 << OFPR_*`.
     pub fn packet_in(&self) -> [u32; 2] {
         self.pair(offset::PACKET_IN)
     }
 
-    /// Bits of `1 << OFPPR_*`.
+    /// Returns bits of `1 << OFPPR_*`.
     pub fn port_status(&self) -> [u32; 2] {
         self.pair(offset::PORT_STATUS)
     }
 
-    /// Bits of `1 << OFPRR_*`.
+    /// Returns bits of `1 << OFPRR_*`.
     pub fn flow_removed(&self) -> [u32; 2] {
         self.pair(offset::FLOW_REMOVED)
     }
@@ -56,12 +60,15 @@ impl<'a> AsyncConfigView<'a> {
 }
 
 impl AsyncConfig {
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &AsyncConfigView<'_>) -> AsyncConfig {
         AsyncConfig { packet_in: view.packet_in(), port_status: view.port_status(), flow_removed: view.flow_removed() }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// None; the result is for uniformity with other messages.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         [self.packet_in, self.port_status, self.flow_removed].as_flattened().iter().for_each(|mask| out.put_u32(*mask));
         Ok(())

@@ -1,8 +1,8 @@
 //! Bundles: changes that a switch makes together or not at all (1.4 §7.3.9, in 1.3 as ONF extension 230).
 //!
 //! In 1.3 they are experimenter messages of the ONF. A controller opens a bundle, adds messages, and commits it. An
-//! added message has the transaction id of the message that carries it, and errors name it by that id. Properties,
-//! which only experimenters define, are skipped.
+//! added message has the transaction id of the message that carries it, and errors refer to it by that id. Properties
+//! are skipped, because only experimenters define them.
 
 use super::bytes::{Put, at_least, u16_at, u32_at, unsupported};
 use super::header::{self, kind, kind13};
@@ -21,10 +21,10 @@ mod offset {
     pub const EXPERIMENTER: usize = 8;
     pub const EXPERIMENTER_TYPE: usize = 12;
     pub const BUNDLE: usize = 16;
-    /// In a control message; in an add message these bytes are padding.
+    /// The kind in a control message; in an add message these bytes are padding.
     pub const KIND: usize = 20;
     pub const FLAGS: usize = 22;
-    /// In an add message, the message that is added.
+    /// The message that is added, in an add message.
     pub const MESSAGE: usize = 24;
 }
 
@@ -40,7 +40,7 @@ pub struct BundleControl {
     pub bundle: u32,
     /// `OFPBCT_*`: requests have even numbers, and each answer is one more than its request.
     pub kind: u16,
-    /// [`ATOMIC`], [`ORDERED`]; the same in all messages of a bundle.
+    /// [`ATOMIC`], [`ORDERED`]; equal in all messages of a bundle.
     pub flags: u16,
 }
 
@@ -49,41 +49,47 @@ pub struct BundleControl {
 pub struct BundleAdd {
     /// The bundle's number.
     pub bundle: u32,
-    /// [`ATOMIC`], [`ORDERED`]; the same in all messages of a bundle.
+    /// [`ATOMIC`], [`ORDERED`]; equal in all messages of a bundle.
     pub flags: u16,
     /// A flow-mod, group-mod, port-mod or packet-out.
     pub message: Box<Message>,
 }
 
-/// A view of the parts that both messages have.
+/// A view of the parts that both messages of bundles have.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleView<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> BundleView<'a> {
-    /// The message of a bundle that takes all of `bytes`, header included.
+    /// Creates a view of the message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
     pub fn new_checked(bytes: &'a [u8]) -> Result<BundleView<'a>> {
         at_least("bundle message", bytes, offset::MESSAGE)?;
         Ok(BundleView { bytes })
     }
 
-    /// The bundle's number.
+    /// Returns the bundle's number.
     pub fn bundle(&self) -> u32 {
         u32_at(self.bytes, offset::BUNDLE)
     }
 
-    /// `OFPBCT_*`, in a control message.
+    /// Returns the kind of a control message, `OFPBCT_*`.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, offset::KIND)
     }
 
-    /// [`ATOMIC`], [`ORDERED`].
+    /// Returns the flags: [`ATOMIC`], [`ORDERED`].
     pub fn flags(&self) -> u16 {
         u16_at(self.bytes, offset::FLAGS)
     }
 
-    /// The bytes of the message that is added, in an add message.
+    /// Returns the bytes of the message that is added, in an add message.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if it is cut off, [`Error::BadLength`] if its header is malformed.
     pub fn message(&self) -> Result<&'a [u8]> {
         let (inner, what) = (&self.bytes[offset::MESSAGE..], "bundled message");
         let header = Header::peek(inner)?.ok_or(Error::Truncated { what, need: header::LEN, have: inner.len() })?;
@@ -99,23 +105,26 @@ impl BundleControl {
     pub const OPENED: u16 = 1;
     /// `OFPBCT_CLOSE_REQUEST`: no more messages follow.
     pub const CLOSE: u16 = 2;
-    /// `OFPBCT_COMMIT_REQUEST`: make the changes.
+    /// `OFPBCT_COMMIT_REQUEST`: the switch makes the changes.
     pub const COMMIT: u16 = 4;
-    /// `OFPBCT_DISCARD_REQUEST`: forget the changes.
+    /// `OFPBCT_DISCARD_REQUEST`: the switch forgets the changes.
     pub const DISCARD: u16 = 6;
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &BundleView<'_>) -> BundleControl {
         BundleControl { bundle: view.bundle(), kind: view.kind(), flags: view.flags() }
     }
 
-    /// The switch's answer to this request.
+    /// Returns the switch's answer to this request.
     #[must_use]
     pub fn reply(self) -> BundleControl {
         BundleControl { kind: self.kind | 1, ..self }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// None; the result is for uniformity with other messages.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         emit_start(CONTROL, self.bundle, self.kind, self.flags, out);
         Ok(())
@@ -123,7 +132,11 @@ impl BundleControl {
 }
 
 impl BundleAdd {
-    /// The owned form. The message must have the transaction id and the version of the one that carries it.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// [`Error::BadVersion`] or [`Error::BadValue`] if the added message has another version or transaction id than the
+    /// message that carries it, or a type that cannot be in a bundle; and the errors of reading it.
     pub fn parse(view: &BundleView<'_>) -> Result<BundleAdd> {
         let bytes = view.message()?;
         let (outer, inner) = (Header::of_message(view.bytes)?, Header::of_message(bytes)?);
@@ -133,7 +146,7 @@ impl BundleAdd {
         if inner.xid != outer.xid {
             return Err(Error::BadValue { what: "transaction id of a bundled message", value: inner.xid.into() });
         }
-        // A bundle within a bundle is refused here, so hostile messages are not nested deeply.
+        // A bundle within a bundle is refused, so hostile messages cannot nest deeply.
         if !is_bundlable(inner.kind) {
             return Err(Error::BadValue { what: "type of a bundled message", value: inner.kind.into() });
         }
@@ -141,7 +154,10 @@ impl BundleAdd {
         Ok(BundleAdd { bundle: view.bundle(), flags: view.flags(), message: Box::new(message) })
     }
 
-    /// Appends what follows the header. `xid` is the transaction id of both messages.
+    /// Appends the message without its header. `xid` is the transaction id of both messages.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the message cannot be in a bundle, and the errors of writing it.
     pub fn emit(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         if !is_bundlable(self.message.kind(version)?) {
             return unsupported(version, format!("{:?} in a bundle", self.message));
@@ -151,7 +167,7 @@ impl BundleAdd {
     }
 }
 
-/// Reads a 1.3 experimenter message if it is one of bundles. `bytes` are long enough for an experimenter message.
+/// Reads a 1.3 experimenter message if it belongs to bundles. `bytes` is long enough for an experimenter message.
 pub(super) fn decode(bytes: &[u8]) -> Option<Result<Message>> {
     if u32_at(bytes, offset::EXPERIMENTER) != ONF {
         return None;

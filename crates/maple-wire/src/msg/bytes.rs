@@ -1,12 +1,12 @@
-//! The few byte-level operations that every codec here is made of: checked lengths, big-endian numbers, lists.
+//! The byte-level operations on which every codec here is built: checked lengths, big-endian numbers, lists.
 //!
-//! All nested lists go through [`Elements`] or [`records`]. So the checks that keep a hostile length from hanging or
-//! panicking the decoder (too small to advance, longer than the input, wrong multiple) are in one place.
+//! All nested lists go through [`Elements`] or [`records`]. So one place makes the checks that keep a hostile length
+//! from hanging or panicking the decoder (too small to advance, longer than the input, wrong multiple).
 
 use crate::error::{Error, Result};
 use crate::msg::Version;
 
-/// Checks that `bytes` has at least `need` bytes. The number reads below rely on it.
+/// Checks that `bytes` has at least `need` bytes. The functions that read numbers rely on it.
 pub(crate) fn at_least(what: &'static str, bytes: &[u8], need: usize) -> Result<()> {
     if bytes.len() < need { Err(Error::Truncated { what, need, have: bytes.len() }) } else { Ok(()) }
 }
@@ -17,7 +17,7 @@ pub(crate) fn exactly(what: &'static str, bytes: &[u8], need: usize) -> Result<(
     if bytes.len() > need { Err(Error::BadLength { what, length: bytes.len() }) } else { Ok(()) }
 }
 
-/// The error for something that `version` cannot express.
+/// Returns the error for something that `version` cannot express.
 pub(crate) fn unsupported<T>(version: Version, what: impl Into<String>) -> Result<T> {
     Err(Error::Unsupported { version, what: what.into() })
 }
@@ -27,34 +27,34 @@ pub(crate) fn only_of13(version: Version, what: &str) -> Result<()> {
     if version == Version::Of10 { unsupported(version, what) } else { Ok(()) }
 }
 
-/// `N` bytes at `at`, which must lie within `bytes`.
+/// Returns `N` bytes from `at`, which must lie within `bytes`.
 pub(crate) fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(&bytes[at..at + N]);
     array
 }
 
-/// The 16-bit number at `at`, which must lie within `bytes`.
+/// Reads the 16-bit number at `at`, which must lie within `bytes`.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes(array_at(bytes, at))
 }
 
-/// The 32-bit number at `at`, which must lie within `bytes`.
+/// Reads the 32-bit number at `at`, which must lie within `bytes`.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(array_at(bytes, at))
 }
 
-/// The 64-bit number at `at`, which must lie within `bytes`.
+/// Reads the 64-bit number at `at`, which must lie within `bytes`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }
 
-/// The number that up to 16 big-endian bytes represent.
+/// Returns the number that up to 16 big-endian bytes represent.
 pub(crate) fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
 }
 
-/// `length` rounded up to a multiple of 8.
+/// Rounds `length` up to a multiple of 8.
 pub(crate) fn padded(length: usize) -> usize {
     length.next_multiple_of(8)
 }
@@ -66,11 +66,11 @@ pub(crate) struct Layout {
     pub what: &'static str,
     /// The offset of the length in an element.
     pub length_at: usize,
-    /// The minimum length of an element: at least that of its fixed part, so never 0.
+    /// The minimum length of an element in bytes: at least that of its fixed part, so never 0.
     pub min: usize,
-    /// What the length must be a multiple of.
+    /// The length must be a multiple of this number of bytes.
     pub multiple: usize,
-    /// Elements are padded to a multiple of this, beyond their length.
+    /// Elements are padded to a multiple of this number of bytes, beyond their length.
     pub pad_to: usize,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// The elements in `bytes`.
+    /// Iterates over the elements in `bytes`.
     pub fn new(layout: Layout, bytes: &'a [u8]) -> Elements<'a> {
         Elements { layout, rest: bytes }
     }
@@ -97,7 +97,7 @@ impl<'a> Elements<'a> {
         }
         at_least(what, self.rest, length)?;
         let (element, _) = self.rest.split_at(length);
-        // The padding of the last element may be missing, because it says nothing.
+        // The padding of the last element may be missing, because it carries no information.
         self.rest = self.rest.get(length.next_multiple_of(pad_to)..).unwrap_or_default();
         Ok(element)
     }
@@ -127,7 +127,7 @@ pub(crate) fn records<'a>(what: &'static str, bytes: &'a [u8], size: usize) -> R
     }
 }
 
-/// Appending big-endian numbers to a buffer.
+/// Appends big-endian numbers to a buffer.
 pub(crate) trait Put {
     /// Appends a byte.
     fn put_u8(&mut self, value: u8);
@@ -143,9 +143,9 @@ pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]);
     /// Appends zero bytes.
     fn put_zeros(&mut self, count: usize);
-    /// Appends what `body` writes, and writes its length as a 16-bit number at `length_at` within it.
+    /// Appends the bytes that `body` writes, and stores their number as a 16-bit number at `length_at` within them.
     fn put_sized(&mut self, length_at: usize, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()>;
-    /// Appends zero bytes until what was appended since `start` is a multiple of 8.
+    /// Appends zero bytes until the bytes since `start` are a multiple of 8.
     fn pad_from(&mut self, start: usize);
 }
 

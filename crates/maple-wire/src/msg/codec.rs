@@ -1,4 +1,4 @@
-//! From a message's type to its codec, in both directions.
+//! Maps a message's type to its codec, in both directions.
 
 use super::bytes::{Put, only_of13, unsupported};
 use super::header::{self, kind, kind10, kind13};
@@ -8,9 +8,11 @@ use crate::error::Result;
 impl Message {
     /// Reads the one message that `bytes` must be, no more and no less.
     ///
-    /// Hello, error and echo have the same form in all versions and are read in any. Other messages of a version that
-    /// this codec does not speak fail with [`Error::BadVersion`](crate::Error::BadVersion). Only the returned value is
-    /// allocated.
+    /// Hello, error and echo have one form in all versions and are read in any. Only the returned value is allocated.
+    ///
+    /// # Errors
+    /// [`Error::BadVersion`](crate::Error::BadVersion) for other messages of a version that this codec does not speak,
+    /// and an error that names the structure for malformed messages.
     pub fn decode(bytes: &[u8]) -> Result<(Header, Message)> {
         let header = Header::of_message(bytes)?;
         let body = || bytes[header::LEN..].to_vec();
@@ -24,11 +26,13 @@ impl Message {
         Ok((header, message))
     }
 
-    /// Appends the message to `out`, with its header. On error `out` is unchanged.
+    /// Appends the message to `out`, with its header. On error `out` is unchanged. A hello is sent with its own version
+    /// byte, every other message with that of `version`.
     ///
-    /// A hello is sent with its own version byte, everything else with that of `version`. Fails with
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if `version` has no form for the message, and with
-    /// [`Error::TooLong`](crate::Error::TooLong) beyond 65535 bytes.
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if `version` has no form for the message,
+    /// [`Error::TooLong`](crate::Error::TooLong) beyond 65535 bytes, and [`Error::BadLength`](crate::Error::BadLength)
+    /// if a part has an impossible length.
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = out.put_sized(2, |out| {
@@ -44,7 +48,10 @@ impl Message {
         result
     }
 
-    /// The number of the message's type in `version`. Fails if the version has no such messages.
+    /// Returns the number of the message's type in `version`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the version has no such messages.
     pub fn kind(&self, version: Version) -> Result<u8> {
         let of13 = version == Version::Of13;
         let pick = |in10, in13| if of13 { in13 } else { in10 };
@@ -95,7 +102,7 @@ impl Message {
         Ok(number)
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
     fn emit(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Message::FeaturesRequest
@@ -168,7 +175,7 @@ fn decode_in(version: Version, kind: u8, bytes: &[u8]) -> Result<Message> {
     })
 }
 
-/// Reads a message of a type whose number is 1.0's own.
+/// Reads a message whose type number belongs to 1.0 only.
 fn decode10(kind: u8, bytes: &[u8]) -> Result<Message> {
     let version = Version::Of10;
     Ok(match kind {
@@ -183,7 +190,7 @@ fn decode10(kind: u8, bytes: &[u8]) -> Result<Message> {
     })
 }
 
-/// Reads a message of a type whose number is 1.3's own.
+/// Reads a message whose type number belongs to 1.3 only.
 fn decode13(kind: u8, bytes: &[u8]) -> Result<Message> {
     let version = Version::Of13;
     Ok(match kind {
@@ -206,7 +213,7 @@ fn decode13(kind: u8, bytes: &[u8]) -> Result<Message> {
     })
 }
 
-/// `message`, which is only a header.
+/// Returns `message` if `bytes` is only a header.
 fn empty(bytes: &[u8], message: Message) -> Result<Message> {
     bytes::exactly("message without a body", bytes, header::LEN)?;
     Ok(message)

@@ -1,4 +1,4 @@
-//! Error: a request could not be done (1.0 §5.4.4, 1.3 §7.4.4).
+//! Error: the report that a request could not be done (1.0 §5.4.4, 1.3 §7.4.4).
 
 use super::Header;
 use super::bytes::{Put, at_least, u16_at};
@@ -10,41 +10,44 @@ mod offset {
     pub const DATA: usize = 12;
 }
 
-/// A request could not be done.
+/// Reports that a request could not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorMsg {
-    /// Its class, `OFPET_*` in the version's own numbering.
+    /// The class of the error, `OFPET_*` in the version's own numbering.
     pub kind: u16,
-    /// What went wrong within the class.
+    /// The error within its class.
     pub code: u16,
-    /// At least the first 64 bytes of the request, or a text with `OFPET_HELLO_FAILED`.
+    /// At least the first 64 bytes of the request; for `OFPET_HELLO_FAILED` a text.
     pub data: Vec<u8>,
 }
 
-/// A view of an error message, which has the same form in all versions.
+/// A view of an error message. Its form is equal in all versions.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorMsgView<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> ErrorMsgView<'a> {
-    /// The error message that takes all of `bytes`, header included.
+    /// Creates a view of the error message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if `bytes` ends within the fixed part.
     pub fn new_checked(bytes: &'a [u8]) -> Result<ErrorMsgView<'a>> {
         at_least("error", bytes, offset::DATA)?;
         Ok(ErrorMsgView { bytes })
     }
 
-    /// Its class, `OFPET_*`.
+    /// Returns the class, `OFPET_*`.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// What went wrong within the class.
+    /// Returns the error within its class.
     pub fn code(&self) -> u16 {
         u16_at(self.bytes, offset::CODE)
     }
 
-    /// The start of the request, or a text.
+    /// Returns the start of the request, or a text.
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[offset::DATA..]
     }
@@ -64,12 +67,15 @@ impl ErrorMsg {
     /// `OFPET_FLOW_MOD_FAILED` of 1.3.
     pub const FLOW_MOD_FAILED_13: u16 = 5;
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &ErrorMsgView<'_>) -> ErrorMsg {
         ErrorMsg { kind: view.kind(), code: view.code(), data: view.data().to_vec() }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// None; the result is for uniformity with other messages.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.kind);
         out.put_u16(self.code);
@@ -77,7 +83,7 @@ impl ErrorMsg {
         Ok(())
     }
 
-    /// The header of the request that failed, if the data contains one.
+    /// Returns the header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {
         if self.kind == Self::HELLO_FAILED { None } else { Header::peek(&self.data).ok().flatten() }
     }

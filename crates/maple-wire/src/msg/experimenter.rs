@@ -1,4 +1,4 @@
-//! Experimenter messages, in 1.0 vendor messages (1.0 §5.5.4, 1.3 §7.5.4): kept as they are.
+//! Experimenter messages, in 1.0 vendor messages (1.0 §5.5.4, 1.3 §7.5.4), kept unchanged.
 
 use super::Version;
 use super::bytes::{Put, at_least, u32_at};
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 mod offset {
     pub const ID: usize = 8;
     pub const BODY: usize = 12;
-    /// 1.3 has a type after the id.
+    /// The end of the type that 1.3 has after the id.
     pub const END_OF_TYPE: usize = 16;
 }
 
@@ -16,7 +16,7 @@ mod offset {
 pub struct Experimenter {
     /// The experimenter's IEEE OUI, or a number that the ONF assigned to it.
     pub id: u32,
-    /// What follows the id. In 1.3 it starts with a 32-bit type.
+    /// The bytes after the id. In 1.3 they start with a 32-bit type.
     pub body: Vec<u8>,
 }
 
@@ -27,30 +27,36 @@ pub struct ExperimenterView<'a> {
 }
 
 impl<'a> ExperimenterView<'a> {
-    /// The experimenter message that takes all of `bytes`, header included.
+    /// Creates a view of the experimenter message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<ExperimenterView<'a>> {
         at_least("experimenter", bytes, if version == Version::Of10 { offset::BODY } else { offset::END_OF_TYPE })?;
         Ok(ExperimenterView { bytes })
     }
 
-    /// The experimenter's id.
+    /// Returns the experimenter's id.
     pub fn id(&self) -> u32 {
         u32_at(self.bytes, offset::ID)
     }
 
-    /// What follows the id.
+    /// Returns the bytes after the id.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
 }
 
 impl Experimenter {
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &ExperimenterView<'_>) -> Experimenter {
         Experimenter { id: view.id(), body: view.body().to_vec() }
     }
 
-    /// Appends what follows the header; in 1.3 the body must be 4 bytes or more.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::BadLength`] if the body has fewer than the 4 bytes of 1.3's type.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if version == Version::Of13 && self.body.len() < offset::END_OF_TYPE - offset::BODY {
             return Err(Error::BadLength { what: "experimenter", length: self.body.len() });

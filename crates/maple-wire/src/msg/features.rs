@@ -1,4 +1,4 @@
-//! Features-reply: what a switch has and can do (1.0 §5.3.1, 1.3 §7.3.1).
+//! Features-reply: a switch's properties and abilities (1.0 §5.3.1, 1.3 §7.3.1).
 
 use super::Version;
 use super::bytes::{Put, at_least, exactly, only_of13, u32_at, u64_at, unsupported};
@@ -11,31 +11,31 @@ mod offset {
     pub const DPID: usize = 8;
     pub const N_BUFFERS: usize = 16;
     pub const N_TABLES: usize = 20;
-    /// 1.3; padding in 1.0.
+    /// The auxiliary id of 1.3; padding in 1.0.
     pub const AUXILIARY_ID: usize = 21;
     pub const CAPABILITIES: usize = 24;
-    /// 1.0; reserved in 1.3.
+    /// The actions of 1.0; reserved in 1.3.
     pub const ACTIONS: usize = 28;
-    /// 1.0; the end in 1.3.
+    /// The ports of 1.0; the end of the message in 1.3.
     pub const PORTS: usize = 32;
 }
 
-/// What a switch reports about itself.
+/// A switch's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
-    /// Its datapath id.
+    /// The datapath id.
     pub dpid: Dpid,
-    /// How many packets it can buffer.
+    /// The number of packets that the switch can buffer.
     pub n_buffers: u32,
-    /// How many tables it has.
+    /// The number of tables.
     pub n_tables: u8,
-    /// 0 is a main connection; others are auxiliary (1.3; 0 in 1.0).
+    /// 0 for a main connection, otherwise the number of an auxiliary one (1.3; 0 in 1.0).
     pub auxiliary_id: u8,
     /// Bits of `OFPC_*`, in the version's own numbering.
     pub capabilities: u32,
-    /// Bits of the actions it supports in 1.0; reserved in 1.3.
+    /// Bits of the supported actions in 1.0; reserved in 1.3.
     pub actions: u32,
-    /// Its ports (1.0; in 1.3 a port-desc request gets them).
+    /// The ports in 1.0; in 1.3 a port-desc request gets them.
     pub ports: Vec<Port>,
 }
 
@@ -47,7 +47,11 @@ pub struct FeaturesView<'a> {
 }
 
 impl<'a> FeaturesView<'a> {
-    /// The features-reply that takes all of `bytes`, header included.
+    /// Creates a view of the features-reply that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has an
+    /// impossible length.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<FeaturesView<'a>> {
         match version {
             Version::Of10 => at_least("features-reply", bytes, offset::PORTS)?,
@@ -56,44 +60,50 @@ impl<'a> FeaturesView<'a> {
         Ok(FeaturesView { version, bytes })
     }
 
-    /// The switch's datapath id.
+    /// Returns the switch's datapath id.
     pub fn dpid(&self) -> Dpid {
         Dpid(u64_at(self.bytes, offset::DPID))
     }
 
-    /// How many packets it can buffer.
+    /// Returns the number of packets that the switch can buffer.
     pub fn n_buffers(&self) -> u32 {
         u32_at(self.bytes, offset::N_BUFFERS)
     }
 
-    /// How many tables it has.
+    /// Returns the number of tables.
     pub fn n_tables(&self) -> u8 {
         self.bytes[offset::N_TABLES]
     }
 
-    /// 0 is a main connection.
+    /// Returns 0 for a main connection, otherwise the number of an auxiliary one.
     pub fn auxiliary_id(&self) -> u8 {
         if self.version == Version::Of10 { 0 } else { self.bytes[offset::AUXILIARY_ID] }
     }
 
-    /// Bits of `OFPC_*`.
+    /// Returns bits of `OFPC_*`.
     pub fn capabilities(&self) -> u32 {
         u32_at(self.bytes, offset::CAPABILITIES)
     }
 
-    /// Bits of the actions it supports in 1.0.
+    /// Returns bits of the supported actions in 1.0.
     pub fn actions(&self) -> u32 {
         u32_at(self.bytes, offset::ACTIONS)
     }
 
-    /// Its ports; none in 1.3.
+    /// Iterates over the ports; there are none in 1.3.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if the last port is cut off.
     pub fn ports(&self) -> Result<impl Iterator<Item = PortView<'a>>> {
         PortView::list(self.version, &self.bytes[offset::PORTS..])
     }
 }
 
 impl Features {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if the last port is cut off.
     pub fn parse(view: &FeaturesView<'_>) -> Result<Features> {
         Ok(Features {
             dpid: view.dpid(),
@@ -106,7 +116,11 @@ impl Features {
         })
     }
 
-    /// Appends what follows the header. 1.0 has no auxiliary connections, 1.3 no ports here.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for an auxiliary connection or a large port number in 1.0, and
+    /// for ports in 1.3.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.auxiliary_id != 0 {
             only_of13(version, "an auxiliary connection")?;

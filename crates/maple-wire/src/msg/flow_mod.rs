@@ -31,31 +31,31 @@ mod offset13 {
     pub const MATCH: usize = 48;
 }
 
-/// Offsets from the idle timeout, the same in both versions.
+/// Offsets from the idle timeout, equal in both versions.
 mod after_idle_timeout {
     pub const HARD_TIMEOUT: usize = 2;
     pub const PRIORITY: usize = 4;
     pub const BUFFER_ID: usize = 6;
 }
 
-/// `OFPG_ANY`: no restriction to a group.
+/// No restriction to a group (`OFPG_ANY`).
 const GROUP_ANY: u32 = 0xffff_ffff;
-/// `OFPTT_ALL`: all tables.
+/// All tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 0xff;
 
-/// What a flow-mod does.
+/// The command of a flow-mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlowModCommand {
-    /// Add a rule; one with the same priority and match is replaced.
+    /// Adds a rule; one with the same priority and match is replaced.
     Add = 0,
-    /// Change the instructions of all rules that the match covers.
+    /// Changes the instructions of all rules that the match covers.
     Modify = 1,
-    /// Change the instructions of the rule with exactly this match and priority.
+    /// Changes the instructions of the rule with exactly this match and priority.
     ModifyStrict = 2,
-    /// Delete all rules that the match covers.
+    /// Deletes all rules that the match covers.
     Delete = 3,
-    /// Delete the rule with exactly this match and priority.
+    /// Deletes the rule with exactly this match and priority.
     DeleteStrict = 4,
 }
 
@@ -75,29 +75,29 @@ pub enum FlowModCommand {
 pub struct FlowMod {
     /// The controller's own mark on the rule.
     pub cookie: u64,
-    /// With deletes and changes: only rules whose cookie agrees with `cookie` in these bits (1.3; 0 in 1.0).
+    /// The bits in which a rule's cookie must agree with `cookie` to be changed or deleted (1.3; 0 in 1.0).
     pub cookie_mask: u64,
-    /// The table; 0 in OpenFlow 1.0, 0xff is all tables when deleting.
+    /// The table; 0 in OpenFlow 1.0. 0xff means all tables when deleting.
     pub table_id: u8,
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
-    /// Seconds without a packet after which the rule goes; 0 is never.
+    /// Seconds without a packet after which the rule is removed; 0 means never.
     pub idle_timeout: u16,
-    /// Seconds after which the rule goes; 0 is never.
+    /// Seconds after which the rule is removed; 0 means never.
     pub hard_timeout: u16,
-    /// Higher wins.
+    /// The priority. The highest priority among the rules that match takes a packet.
     pub priority: u16,
     /// A buffered packet to apply the rule to, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// Deletes only rules that output here; [`PortNo::ANY`] is no restriction.
+    /// The port to which a rule must output to be deleted; [`PortNo::ANY`] is no restriction.
     pub out_port: PortNo,
-    /// Deletes only rules that use this group; 0xffff_ffff is no restriction (1.3).
+    /// The group that a rule must use to be deleted; 0xffff_ffff is no restriction (1.3).
     pub out_group: u32,
     /// Bits of `OFPFF_*` in the version's own numbering (bit 0: send flow-removed, bit 1: check overlap).
     pub flags: u16,
-    /// Which packets.
+    /// The match.
     pub matching: Match,
-    /// What to do with them. None is to drop.
+    /// The instructions. Without any, packets are dropped.
     pub instructions: Vec<Instruction>,
 }
 
@@ -105,7 +105,7 @@ impl FlowMod {
     /// `OFPFF_SEND_FLOW_REM`.
     pub const SEND_FLOW_REM: u16 = 1;
 
-    /// A flow-mod of this kind for table 0 without timeouts, buffer, flags, cookie or restrictions.
+    /// Creates a flow-mod of this kind for table 0, without timeouts, buffer, flags, cookie or restrictions.
     pub fn new(command: FlowModCommand, priority: u16, matching: Match, instructions: Vec<Instruction>) -> FlowMod {
         FlowMod {
             cookie: 0,
@@ -123,7 +123,10 @@ impl FlowMod {
             instructions,
         }
     }
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// [`Error::BadValue`] for an unknown command, and the errors of the match and the instructions.
     pub fn parse(view: &FlowModView<'_>) -> Result<FlowMod> {
         Ok(FlowMod {
             cookie: view.cookie(),
@@ -142,7 +145,11 @@ impl FlowMod {
         })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if 1.0 has no form for a part of it, and an error about lengths for a part that is too
+    /// long.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         match version {
             Version::Of10 => self.emit10(out)?,
@@ -162,7 +169,7 @@ impl FlowMod {
         Ok(())
     }
 
-    /// Refuses parts that 1.0 would leave out, if that would widen or move the change.
+    /// Refuses parts that 1.0 would leave out if the change would then be wider or in another place.
     fn check10(&self) -> Result<()> {
         let adds = self.command == FlowModCommand::Add;
         if self.cookie_mask != 0 && !adds {
@@ -199,7 +206,7 @@ impl FlowMod {
 }
 
 impl FlowModCommand {
-    /// The command with this `OFPFC_*` number.
+    /// Returns the command with this `OFPFC_*` number.
     pub const fn from_wire(number: u16) -> Option<FlowModCommand> {
         match number {
             0 => Some(FlowModCommand::Add),
@@ -220,7 +227,11 @@ pub struct FlowModView<'a> {
 }
 
 impl<'a> FlowModView<'a> {
-    /// The flow-mod that takes all of `bytes`, header included.
+    /// Creates a view of the flow-mod that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part or the match, and an error for a match of unknown
+    /// type or length.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<FlowModView<'a>> {
         at_least("flow-mod", bytes, if version == Version::Of10 { offset10::ACTIONS } else { offset13::MATCH })?;
         let view = FlowModView { version, bytes };
@@ -232,22 +243,25 @@ impl<'a> FlowModView<'a> {
         self.version == Version::Of10
     }
 
-    /// The controller's own mark on the rule.
+    /// Returns the controller's own mark on the rule.
     pub fn cookie(&self) -> u64 {
         u64_at(self.bytes, if self.is_10() { offset10::COOKIE } else { offset13::COOKIE })
     }
 
-    /// The bits in which the cookie must agree; 0 in 1.0.
+    /// Returns the bits in which the cookie must agree; 0 in 1.0.
     pub fn cookie_mask(&self) -> u64 {
         if self.is_10() { 0 } else { u64_at(self.bytes, offset13::COOKIE_MASK) }
     }
 
-    /// The table; 0 in 1.0.
+    /// Returns the table; 0 in 1.0.
     pub fn table_id(&self) -> u8 {
         if self.is_10() { 0 } else { self.bytes[offset13::TABLE_ID] }
     }
 
-    /// What to do. Fails if the number is not a command's.
+    /// Returns the command.
+    ///
+    /// # Errors
+    /// [`Error::BadValue`] if the number is not a command's.
     pub fn command(&self) -> Result<FlowModCommand> {
         let number =
             if self.is_10() { u16_at(self.bytes, offset10::COMMAND) } else { self.bytes[offset13::COMMAND].into() };
@@ -258,48 +272,54 @@ impl<'a> FlowModView<'a> {
         if self.is_10() { offset10::IDLE_TIMEOUT } else { offset13::IDLE_TIMEOUT }
     }
 
-    /// Seconds without a packet after which the rule goes.
+    /// Returns the seconds without a packet after which the rule is removed.
     pub fn idle_timeout(&self) -> u16 {
         u16_at(self.bytes, self.timeouts())
     }
 
-    /// Seconds after which the rule goes.
+    /// Returns the seconds after which the rule is removed.
     pub fn hard_timeout(&self) -> u16 {
         u16_at(self.bytes, self.timeouts() + after_idle_timeout::HARD_TIMEOUT)
     }
 
-    /// Higher wins.
+    /// Returns the priority.
     pub fn priority(&self) -> u16 {
         u16_at(self.bytes, self.timeouts() + after_idle_timeout::PRIORITY)
     }
 
-    /// A buffered packet to apply the rule to.
+    /// Returns the buffered packet to apply the rule to.
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, self.timeouts() + after_idle_timeout::BUFFER_ID)
     }
 
-    /// Deletes only rules that output here.
+    /// Returns the port to which a rule must output to be deleted.
     pub fn out_port(&self) -> PortNo {
         number_at(self.version, self.bytes, if self.is_10() { offset10::OUT_PORT } else { offset13::OUT_PORT })
     }
 
-    /// Deletes only rules that use this group; no restriction in 1.0.
+    /// Returns the group that a rule must use to be deleted; no restriction in 1.0.
     pub fn out_group(&self) -> u32 {
         if self.is_10() { GROUP_ANY } else { u32_at(self.bytes, offset13::OUT_GROUP) }
     }
 
-    /// Bits of `OFPFF_*`.
+    /// Returns bits of `OFPFF_*`.
     pub fn flags(&self) -> u16 {
         u16_at(self.bytes, if self.is_10() { offset10::FLAGS } else { offset13::FLAGS })
     }
 
-    /// Which packets.
+    /// Returns the match.
+    ///
+    /// # Errors
+    /// The errors of [`MatchView::first`], which [`FlowModView::new_checked`] has excluded.
     pub fn matching(&self) -> Result<MatchView<'a>> {
         let at = if self.is_10() { offset10::MATCH } else { offset13::MATCH };
         MatchView::first(self.version, &self.bytes[at..])
     }
 
-    /// What to do with them.
+    /// Reads the instructions.
+    ///
+    /// # Errors
+    /// The error of the first instruction or action that is malformed.
     pub fn instructions(&self) -> Result<Vec<Instruction>> {
         let at = if self.is_10() { offset10::ACTIONS } else { offset13::MATCH + self.matching()?.len_padded() };
         instruction::parse_list(self.version, &self.bytes[at..])

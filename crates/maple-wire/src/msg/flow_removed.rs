@@ -1,4 +1,4 @@
-//! Flow-removed: a rule is gone (1.0 §5.4.2, 1.3 §7.4.2).
+//! Flow-removed: the report that a rule was removed (1.0 §5.4.2, 1.3 §7.4.2).
 
 use super::Version;
 use super::bytes::{Put, at_least, exactly, u16_at, u32_at, u64_at};
@@ -17,45 +17,45 @@ mod offset13 {
     pub const MATCH: usize = 48;
 }
 
-/// Offsets from the cookie; up to the idle timeout they are the same in both versions.
+/// Offsets from the cookie. Up to the idle timeout they are equal in both versions.
 mod from_cookie {
     pub const PRIORITY: usize = 8;
     pub const REASON: usize = 10;
-    /// 1.3; padding in 1.0.
+    /// The table of 1.3; padding in 1.0.
     pub const TABLE_ID: usize = 11;
     pub const DURATION_SEC: usize = 12;
     pub const DURATION_NSEC: usize = 16;
     pub const IDLE_TIMEOUT: usize = 20;
-    /// 1.3; padding in 1.0.
+    /// The hard timeout of 1.3; padding in 1.0.
     pub const HARD_TIMEOUT: usize = 22;
     pub const PACKET_COUNT: usize = 24;
     pub const BYTE_COUNT: usize = 32;
 }
 
-/// A rule is gone.
+/// Reports that a rule was removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRemoved {
     /// The rule's cookie.
     pub cookie: u64,
     /// The rule's priority.
     pub priority: u16,
-    /// Why: 0 idle timeout, 1 hard timeout, 2 delete, 3 group delete.
+    /// The reason: 0 idle timeout, 1 hard timeout, 2 delete, 3 group delete.
     pub reason: u8,
-    /// The table it was in; 0 in OpenFlow 1.0.
+    /// The rule's table; 0 in OpenFlow 1.0.
     pub table_id: u8,
-    /// Seconds for which it existed.
+    /// Seconds for which the rule existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
-    /// Its idle timeout in seconds.
+    /// The rule's idle timeout in seconds.
     pub idle_timeout: u16,
-    /// Its hard timeout in seconds; 0 in OpenFlow 1.0, which does not say.
+    /// The rule's hard timeout in seconds; 0 in OpenFlow 1.0, which does not report it.
     pub hard_timeout: u16,
-    /// Packets it took.
+    /// Packets that the rule took.
     pub packet_count: u64,
-    /// Bytes it took.
+    /// Bytes that the rule took.
     pub byte_count: u64,
-    /// Its match.
+    /// The rule's match.
     pub matching: Match,
 }
 
@@ -64,12 +64,16 @@ pub struct FlowRemoved {
 pub struct FlowRemovedView<'a> {
     version: Version,
     bytes: &'a [u8],
-    /// What starts with the cookie.
+    /// The bytes from the cookie on.
     fixed: &'a [u8],
 }
 
 impl<'a> FlowRemovedView<'a> {
-    /// The flow-removed message that takes all of `bytes`, header included.
+    /// Creates a view of the flow-removed message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has an
+    /// impossible length, and an error for a match of unknown type.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<FlowRemovedView<'a>> {
         let what = "flow-removed";
         let fixed = match version {
@@ -87,52 +91,55 @@ impl<'a> FlowRemovedView<'a> {
         Ok(FlowRemovedView { version, bytes, fixed })
     }
 
-    /// The rule's cookie.
+    /// Returns the rule's cookie.
     pub fn cookie(&self) -> u64 {
         u64_at(self.fixed, 0)
     }
 
-    /// The rule's priority.
+    /// Returns the rule's priority.
     pub fn priority(&self) -> u16 {
         u16_at(self.fixed, from_cookie::PRIORITY)
     }
 
-    /// Why, `OFPRR_*`.
+    /// Returns the reason, `OFPRR_*`.
     pub fn reason(&self) -> u8 {
         self.fixed[from_cookie::REASON]
     }
 
-    /// The table it was in; 0 in 1.0.
+    /// Returns the rule's table; 0 in 1.0.
     pub fn table_id(&self) -> u8 {
         if self.version == Version::Of10 { 0 } else { self.fixed[from_cookie::TABLE_ID] }
     }
 
-    /// Seconds for which it existed, and nanoseconds beyond.
+    /// Returns the seconds for which the rule existed, and the nanoseconds beyond.
     pub fn duration(&self) -> (u32, u32) {
         (u32_at(self.fixed, from_cookie::DURATION_SEC), u32_at(self.fixed, from_cookie::DURATION_NSEC))
     }
 
-    /// Its idle timeout in seconds.
+    /// Returns the rule's idle timeout in seconds.
     pub fn idle_timeout(&self) -> u16 {
         u16_at(self.fixed, from_cookie::IDLE_TIMEOUT)
     }
 
-    /// Its hard timeout in seconds; 0 in 1.0.
+    /// Returns the rule's hard timeout in seconds; 0 in 1.0.
     pub fn hard_timeout(&self) -> u16 {
         if self.version == Version::Of10 { 0 } else { u16_at(self.fixed, from_cookie::HARD_TIMEOUT) }
     }
 
-    /// Packets it took.
+    /// Returns the number of packets that the rule took.
     pub fn packet_count(&self) -> u64 {
         u64_at(self.fixed, from_cookie::PACKET_COUNT)
     }
 
-    /// Bytes it took.
+    /// Returns the number of bytes that the rule took.
     pub fn byte_count(&self) -> u64 {
         u64_at(self.fixed, from_cookie::BYTE_COUNT)
     }
 
-    /// Its match.
+    /// Returns the rule's match.
+    ///
+    /// # Errors
+    /// The errors of [`MatchView::first`].
     pub fn matching(&self) -> Result<MatchView<'a>> {
         let at = if self.version == Version::Of10 { offset10::MATCH } else { offset13::MATCH };
         MatchView::first(self.version, &self.bytes[at..])
@@ -140,7 +147,10 @@ impl<'a> FlowRemovedView<'a> {
 }
 
 impl FlowRemoved {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first entry of the match that is malformed.
     pub fn parse(view: &FlowRemovedView<'_>) -> Result<FlowRemoved> {
         let (duration_sec, duration_nsec) = view.duration();
         Ok(FlowRemoved {
@@ -158,7 +168,11 @@ impl FlowRemoved {
         })
     }
 
-    /// Appends what follows the header. 1.0 leaves out table and hard timeout.
+    /// Appends the message without its header. 1.0 leaves out table and hard timeout.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 has no form for the match, and an error about lengths
+    /// for a match that is too long.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         let of13 = version == Version::Of13;
         if !of13 {

@@ -32,7 +32,7 @@ pub struct GroupMod {
     pub command: u16,
     /// `OFPGT_*`: 0 all, 1 select, 2 indirect, 3 fast failover.
     pub kind: u8,
-    /// The group's number; 0xffff_fffc is all groups when deleting.
+    /// The group's number; 0xffff_fffc means all groups when deleting.
     pub group: u32,
     /// The action lists of the group.
     pub buckets: Vec<Bucket>,
@@ -41,13 +41,13 @@ pub struct GroupMod {
 /// One of the action lists of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Share of the packets in a select group.
+    /// The bucket's share of the packets in a select group, relative to the other buckets.
     pub weight: u16,
-    /// The port whose state decides whether the bucket is live; [`PortNo::ANY`] is none.
+    /// The port whose state decides whether the bucket is live; [`PortNo::ANY`] means none.
     pub watch_port: PortNo,
-    /// The group whose state decides whether the bucket is live; 0xffff_ffff is none.
+    /// The group whose state decides whether the bucket is live; 0xffff_ffff means none.
     pub watch_group: u32,
-    /// What to do with a packet.
+    /// The actions for a packet.
     pub actions: Vec<Action>,
 }
 
@@ -58,28 +58,31 @@ pub struct GroupModView<'a> {
 }
 
 impl<'a> GroupModView<'a> {
-    /// The group-mod that takes all of `bytes`, header included.
+    /// Creates a view of the group-mod that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if `bytes` ends within the fixed part.
     pub fn new_checked(bytes: &'a [u8]) -> Result<GroupModView<'a>> {
         at_least("group-mod", bytes, offset::BUCKETS)?;
         Ok(GroupModView { bytes })
     }
 
-    /// `OFPGC_*`.
+    /// Returns the command, `OFPGC_*`.
     pub fn command(&self) -> u16 {
         u16_at(self.bytes, offset::COMMAND)
     }
 
-    /// `OFPGT_*`.
+    /// Returns the type, `OFPGT_*`.
     pub fn kind(&self) -> u8 {
         self.bytes[offset::TYPE]
     }
 
-    /// The group's number.
+    /// Returns the group's number.
     pub fn group(&self) -> u32 {
         u32_at(self.bytes, offset::GROUP)
     }
 
-    /// The action lists of the group. The first error is the last item.
+    /// Iterates over the action lists of the group. The first error is the last item.
     pub fn buckets(&self) -> impl Iterator<Item = Result<BucketView<'a>>> {
         BucketView::list(&self.bytes[offset::BUCKETS..])
     }
@@ -92,34 +95,37 @@ pub struct BucketView<'a> {
 }
 
 impl<'a> BucketView<'a> {
-    /// The buckets that lie one after the other in `bytes`; the first error is the last item.
+    /// Iterates over the buckets that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<BucketView<'a>>> {
         Elements::new(BUCKET, bytes).map(|bytes| bytes.map(|bytes| BucketView { bytes }))
     }
 
-    /// Share of the packets in a select group.
+    /// Returns the bucket's share of the packets in a select group.
     pub fn weight(&self) -> u16 {
         u16_at(self.bytes, bucket_offset::WEIGHT)
     }
 
-    /// The port whose state decides whether the bucket is live.
+    /// Returns the port whose state decides whether the bucket is live.
     pub fn watch_port(&self) -> PortNo {
         PortNo(u32_at(self.bytes, bucket_offset::WATCH_PORT))
     }
 
-    /// The group whose state decides whether the bucket is live.
+    /// Returns the group whose state decides whether the bucket is live.
     pub fn watch_group(&self) -> u32 {
         u32_at(self.bytes, bucket_offset::WATCH_GROUP)
     }
 
-    /// What to do with a packet; the first error is the last item.
+    /// Iterates over the actions for a packet; the first error is the last item.
     pub fn actions(&self) -> impl Iterator<Item = Result<ActionView<'a>>> {
         ActionView::list(Version::Of13, &self.bytes[bucket_offset::ACTIONS..])
     }
 }
 
 impl GroupMod {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first bucket or action that is malformed.
     pub fn parse(view: &GroupModView<'_>) -> Result<GroupMod> {
         Ok(GroupMod {
             command: view.command(),
@@ -129,7 +135,10 @@ impl GroupMod {
         })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// An error about lengths if a bucket is too long.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.command);
         out.put_u8(self.kind);
@@ -140,7 +149,10 @@ impl GroupMod {
 }
 
 impl Bucket {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first action that is malformed.
     pub fn parse(view: &BucketView<'_>) -> Result<Bucket> {
         Ok(Bucket {
             weight: view.weight(),
@@ -151,6 +163,9 @@ impl Bucket {
     }
 
     /// Appends the bucket.
+    ///
+    /// # Errors
+    /// An error about lengths if the bucket is too long.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_sized(bucket_offset::LENGTH, |out| {
             out.put_u16(0);

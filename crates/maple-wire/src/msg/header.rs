@@ -14,7 +14,7 @@ mod offset {
 /// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// Message types whose numbers are the same in OpenFlow 1.0 and 1.3.
+/// Message types whose numbers are equal in OpenFlow 1.0 and 1.3.
 pub mod kind {
     /// Hello.
     pub const HELLO: u8 = 0;
@@ -111,7 +111,7 @@ pub mod kind13 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The version byte as it is. This codec may not speak the version.
+    /// The version byte, unchanged. This codec may not speak the version.
     pub version: u8,
     /// The type byte.
     pub kind: u8,
@@ -122,9 +122,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header at the start of `bytes`; `None` while there are fewer than 8 bytes.
+    /// Reads the header at the start of `bytes`. `None` while there are fewer than 8 bytes.
     ///
-    /// Fails with [`Error::BadLength`] if its length is less than that of a header.
+    /// # Errors
+    /// [`Error::BadLength`] if the header's length is less than that of a header.
     pub fn peek(bytes: &[u8]) -> Result<Option<Header>> {
         if bytes.len() < LEN {
             return Ok(None);
@@ -141,7 +142,10 @@ impl Header {
         Ok(Some(header))
     }
 
-    /// The header of the one message that `bytes` must be, no more and no less.
+    /// Reads the header of the one message that `bytes` must be, no more and no less.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` is shorter than the message, [`Error::BadLength`] if it is longer.
     pub fn of_message(bytes: &[u8]) -> Result<Header> {
         let header = Header::peek(bytes)?.ok_or(Error::Truncated { what: "header", need: LEN, have: bytes.len() })?;
         let length = usize::from(header.length);
@@ -154,7 +158,10 @@ impl Header {
         Ok(header)
     }
 
-    /// The version, if this codec speaks it.
+    /// Returns the version, if this codec speaks it.
+    ///
+    /// # Errors
+    /// [`Error::BadVersion`] for other versions.
     pub fn version(&self) -> Result<Version> {
         Version::from_wire(self.version).ok_or(Error::BadVersion(self.version))
     }

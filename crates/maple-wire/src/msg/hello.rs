@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 mod offset {
     pub const VERSION: usize = 0;
-    /// In an element: its type, its length (without padding) and its content.
+    /// The offsets in an element: of its type, its length (without padding) and its content.
     pub const TYPE: usize = 0;
     pub const LENGTH: usize = 2;
     pub const BODY: usize = 4;
@@ -20,8 +20,8 @@ const LAYOUT: Layout = Layout { what: "hello element", length_at: offset::LENGTH
 /// Opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The highest version the sender speaks: the version byte of the header, kept here because a hello may come
-    /// in any version.
+    /// The highest version that the sender speaks: the version byte of the header. It is kept here because a hello may
+    /// come in any version.
     pub version: u8,
     /// The elements, in order.
     pub elements: Vec<HelloElement>,
@@ -30,16 +30,16 @@ pub struct Hello {
 /// A part of a hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HelloElement {
-    /// Which versions the sender speaks: bit `n % 32` of word `n / 32` stands for wire version `n`.
+    /// The versions that the sender speaks: bit `n % 32` of word `n / 32` stands for wire version `n`.
     VersionBitmap(Vec<u32>),
-    /// An element of another type, kept as it is.
+    /// An element of another type, kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u16,
         /// The bytes after type and length.
         body: Vec<u8>,
     },
-    /// Bytes at the end that are no element. A hello may carry anything (1.0 §5.5.1), so they are no error.
+    /// Bytes at the end that are not an element. A hello may carry anything (1.0 §5.5.1), so they are not an error.
     Trailing(Vec<u8>),
 }
 
@@ -50,28 +50,31 @@ pub struct HelloView<'a> {
 }
 
 impl<'a> HelloView<'a> {
-    /// The hello that takes all of `bytes`, header included.
+    /// Creates a view of the hello that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` is shorter than a header.
     pub fn new_checked(bytes: &'a [u8]) -> Result<HelloView<'a>> {
         at_least("hello", bytes, header::LEN)?;
         Ok(HelloView { bytes })
     }
 
-    /// The header's version byte.
+    /// Returns the header's version byte.
     pub fn version(&self) -> u8 {
         self.bytes[offset::VERSION]
     }
 
-    /// Type and body of each element, up to the first that is malformed.
+    /// Iterates over type and body of each element, up to the first that is malformed.
     pub fn elements(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         self.raw_elements().map_while(Result::ok).map(|bytes| (u16_at(bytes, offset::TYPE), &bytes[offset::BODY..]))
     }
 
-    /// The first word of the version bitmap, which stands for wire versions 0 to 31.
+    /// Returns the first word of the version bitmap, which stands for wire versions 0 to 31.
     pub fn version_bitmap(&self) -> Option<u32> {
         self.elements().find(|(kind, body)| *kind == VERSION_BITMAP && body.len() >= 4).map(|(_, body)| u32_at(body, 0))
     }
 
-    /// The bytes after the last element.
+    /// Returns the bytes after the last element.
     pub fn trailing(&self) -> &'a [u8] {
         let whole = self.raw_elements().map_while(Result::ok);
         let taken: usize = whole.map(|bytes| bytes.len().next_multiple_of(LAYOUT.pad_to)).sum();
@@ -84,7 +87,7 @@ impl<'a> HelloView<'a> {
 }
 
 impl Hello {
-    /// A hello in `version` that offers these wire versions in a bitmap.
+    /// Creates a hello in `version` that offers these wire versions in a bitmap.
     pub fn offering(version: u8, versions: &[u8]) -> Hello {
         let words = versions.iter().map(|v| usize::from(*v) / 32 + 1).max().unwrap_or(1);
         let mut bitmap = vec![0; words];
@@ -94,7 +97,7 @@ impl Hello {
         Hello { version, elements: vec![HelloElement::VersionBitmap(bitmap)] }
     }
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &HelloView<'_>) -> Hello {
         let mut elements: Vec<HelloElement> = view.elements().map(HelloElement::parse).collect();
         if !view.trailing().is_empty() {
@@ -103,7 +106,7 @@ impl Hello {
         Hello { version: view.version(), elements }
     }
 
-    /// Whether the sender offers a wire version: by the bitmap if there is one, otherwise all up to its own.
+    /// Whether the sender offers a wire version: by the bitmap if there is one, otherwise all versions up to its own.
     pub fn offers(&self, version: u8) -> bool {
         let bitmap = self.elements.iter().find_map(|element| match element {
             HelloElement::VersionBitmap(words) => Some(words),
@@ -115,7 +118,10 @@ impl Hello {
         }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// An error about lengths if an element is too long.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         for element in &self.elements {

@@ -10,7 +10,7 @@ mod offset {
     pub const TYPE: usize = 0;
     pub const LENGTH: usize = 2;
     pub const BODY: usize = 4;
-    /// Where actions start, and the metadata.
+    /// The start of the actions, and of the metadata.
     pub const PADDED_BODY: usize = 8;
 }
 
@@ -25,7 +25,7 @@ mod kind {
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// What errors call the body of an instruction that is too long or too short for its type.
+/// The name in errors of an instruction's body that is too long or too short for its type.
 const BODY: &str = "body of an instruction";
 const LAYOUT: Layout = Layout { what: "instruction", length_at: offset::LENGTH, min: 8, multiple: 8, pad_to: 1 };
 
@@ -36,22 +36,26 @@ pub struct InstructionView<'a> {
 }
 
 impl<'a> InstructionView<'a> {
-    /// The instructions that lie one after the other in `bytes`; the first error is the last item.
+    /// Iterates over the instructions that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<InstructionView<'a>>> {
         Elements::new(LAYOUT, bytes).map(|bytes| bytes.map(|bytes| InstructionView { bytes }))
     }
 
-    /// Its type, `OFPIT_*`.
+    /// Returns the type, `OFPIT_*`.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// The bytes after type and length, 4 or more.
+    /// Returns the bytes after type and length, 4 or more.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
 
-    /// The owned form. Fails if an instruction of a known type has the wrong length for it, or a bad action.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// [`Error::BadLength`] or [`Error::Truncated`] if an instruction of a known type has the wrong length for it, and
+    /// the errors of its actions.
     pub fn to_instruction(&self) -> Result<Instruction> {
         let (body, what) = (self.body(), BODY);
         match self.kind() {
@@ -73,8 +77,8 @@ impl<'a> InstructionView<'a> {
     }
 }
 
-/// Reads what a rule does: instructions in 1.3, and actions in 1.0, which read as one apply-actions (no instruction if
-/// there are none).
+/// Reads the instructions of a rule. In 1.0 it has actions, which are read as one apply-actions (no instruction if
+/// there are no actions).
 pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Instruction>> {
     match version {
         Version::Of10 if bytes.is_empty() => Ok(Vec::new()),
@@ -83,7 +87,7 @@ pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Instructi
     }
 }
 
-/// Appends what a rule does: instructions in 1.3, actions in 1.0.
+/// Appends the instructions of a rule, in 1.0 its actions.
 pub(super) fn emit_list(instructions: &[Instruction], version: Version, out: &mut Vec<u8>) -> Result<()> {
     match (version, instructions) {
         (Version::Of10, []) => Ok(()),
@@ -128,7 +132,7 @@ fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
     })
 }
 
-/// The kept bytes after type and length must make the instruction's length a multiple of 8.
+/// Checks that the kept bytes after type and length make the instruction's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }

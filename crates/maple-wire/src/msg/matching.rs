@@ -1,8 +1,8 @@
 //! The match structure of both versions (1.0 §5.2.3, 1.3 §7.2.3).
 //!
-//! OpenFlow 1.0 has twelve fields in 40 fixed bytes. `dl_type` and `nw_proto` determine what `nw_*` and `tp_*` mean.
-//! They read as the OXM fields that they stand for. Parts that the specification says are ignored are not read, so
-//! writing such a match again may give other (equivalent) bytes.
+//! OpenFlow 1.0 has twelve fields in 40 fixed bytes. `dl_type` and `nw_proto` determine the meaning of `nw_*` and
+//! `tp_*`, which are read as the OXM fields that they stand for. Parts that the specification ignores are not read, so
+//! writing such a match again may produce other (equivalent) bytes.
 
 use super::Version;
 use super::bytes::{Put, array_at, at_least, number, padded, u16_at, u32_at, unsupported};
@@ -37,7 +37,7 @@ mod offset13 {
     pub const FIELDS: usize = 4;
 }
 
-/// `OFPFW_*`: the bits of 1.0's wildcards.
+/// The bits of 1.0's wildcards (`OFPFW_*`).
 mod wildcard {
     pub const IN_PORT: u32 = 1 << 0;
     pub const DL_VLAN: u32 = 1 << 1;
@@ -51,13 +51,14 @@ mod wildcard {
     pub const NW_DST_SHIFT: u32 = 14;
     pub const DL_VLAN_PCP: u32 = 1 << 20;
     pub const NW_TOS: u32 = 1 << 21;
-    /// All bits, with 32 for the wildcarded bits of an address, as Open vSwitch writes it. (`OFPFW_ALL` has 63 there.)
+    /// All bits, with 32 for the wildcarded bits of an address, as Open vSwitch writes them. (`OFPFW_ALL` has 63
+    /// there.)
     pub const ALL: u32 = ((1 << 22) - 1) & !(31 << NW_SRC_SHIFT) & !(31 << NW_DST_SHIFT);
 }
 
-/// `OFPMT_OXM`.
+/// The type of a match that consists of OXM entries (`OFPMT_OXM`).
 const TYPE_OXM: u16 = 1;
-/// 1.0's `dl_vlan` of packets without a tag.
+/// The `dl_vlan` of 1.0 for packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
 /// The bit of `vlan_vid` that is set if there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;
@@ -66,7 +67,7 @@ const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
 const IPV6: u128 = 0x86dd;
 
-/// The length of a 1.0 match.
+/// The length of a 1.0 match in bytes.
 pub(super) const OF10_LEN: usize = offset10::END;
 
 /// The OXM fields that a 1.0 match can have, in OXM order.
@@ -105,7 +106,12 @@ pub struct MatchView<'a> {
 }
 
 impl<'a> MatchView<'a> {
-    /// The match at the start of `bytes`. The entries of a 1.3 match are checked when they are iterated over.
+    /// Creates a view of the match at the start of `bytes`. The entries of a 1.3 match are checked when they are
+    /// iterated over.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM,
+    /// [`Error::BadLength`] for an impossible length.
     pub fn first(version: Version, bytes: &'a [u8]) -> Result<MatchView<'a>> {
         let length = match version {
             Version::Of10 => offset10::END,
@@ -126,12 +132,12 @@ impl<'a> MatchView<'a> {
         Ok(MatchView { version, bytes: &bytes[..length], length })
     }
 
-    /// Bytes that the match takes, padding included.
+    /// Returns the number of bytes that the match takes, padding included.
     pub fn len_padded(&self) -> usize {
         if self.version == Version::Of10 { self.length } else { padded(self.length) }
     }
 
-    /// The condition on `field`, if there is one that can be read.
+    /// Returns the condition on `field`, if there is one that can be read.
     pub fn get(&self, field: Field) -> Option<Constraint> {
         match self.version {
             Version::Of10 => self.of10(field),
@@ -142,12 +148,15 @@ impl<'a> MatchView<'a> {
         }
     }
 
-    /// The entries of a 1.3 match; none in 1.0.
+    /// Iterates over the entries of a 1.3 match; there are none in 1.0.
     pub fn entries(&self) -> OxmIter<'a> {
         OxmIter::new(if self.version == Version::Of10 { &[] } else { &self.bytes[offset13::FIELDS..] })
     }
 
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first entry that is malformed.
     pub fn to_match(&self) -> Result<Match> {
         let fields: Result<Vec<MatchField>> = match self.version {
             Version::Of10 => Ok(OF10_FIELDS.into_iter().filter_map(|f| self.of10(f).map(MatchField::Known)).collect()),
@@ -156,13 +165,13 @@ impl<'a> MatchView<'a> {
         Ok(Match { fields: fields? })
     }
 
-    /// The condition of a 1.0 match on `field`.
+    /// Returns the condition of a 1.0 match on `field`.
     ///
-    /// 1.0 knows nothing of IPv6. Here the fields that IPv4 and IPv6 share are conditions on both, as in Open vSwitch.
+    /// 1.0 does not know IPv6. Here the fields that IPv4 and IPv6 share are conditions on both, as in Open vSwitch.
     fn of10(&self, field: Field) -> Option<Constraint> {
         use wildcard as w;
         let exact = |bit: u32, value: u128| self.cares(bit).then(|| Constraint::exact(field, value));
-        // The type and the code of ICMP have 16 bits here. What is more than 8 bits can say fits nothing.
+        // Type and code of ICMP have 16 bits here. A value of more than 8 bits fits no packet.
         let whole =
             |bit: u32, value: u128| self.cares(bit).then(|| Constraint { field, value, mask: field.full_mask() });
         let (ipv4, arp) = (self.eth_type() == Some(IPV4), self.eth_type() == Some(ARP));
@@ -209,14 +218,14 @@ impl<'a> MatchView<'a> {
         }
     }
 
-    /// The condition on an address, whose wildcarded low bits are given by a count.
+    /// Returns the condition on an address, whose wildcarded low bits are given by a count.
     fn address(&self, field: Field, at: usize, shift: u32) -> Option<Constraint> {
         let wild = u32_at(self.bytes, offset10::WILDCARDS) >> shift & 63;
         let mask = u32::MAX.checked_shl(wild)?;
         Some(Constraint::masked(field, u32_at(self.bytes, at).into(), mask.into()))
     }
 
-    /// The field that `tp_src` (0) or `tp_dst` (1) stands for.
+    /// Returns the field that `tp_src` (0) or `tp_dst` (1) stands for.
     fn transport(&self, which: usize) -> Option<Field> {
         let proto = self.bytes[offset10::NW_PROTO];
         let eth_type = self.eth_type().filter(|_| self.cares(wildcard::NW_PROTO))?;
@@ -224,7 +233,7 @@ impl<'a> MatchView<'a> {
     }
 }
 
-/// The fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
+/// Returns the fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
 fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
     match (eth_type, ip_proto) {
         (IPV4, 1) => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
@@ -236,13 +245,13 @@ fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
     }
 }
 
-/// Appends a match that a switch is asked for, with its padding. 1.0 must not be asked for IPv6: a switch that knows
-/// nothing of it would take the match for a wider one.
+/// Appends a match of a request, with its padding. In 1.0 it must not be about IPv6: a switch that does not know IPv6
+/// would read it as a wider match.
 pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
     emit_as(matching, version, false, out)
 }
 
-/// Appends a match that a switch reports, with its padding. In 1.0 it can be about IPv6, as Open vSwitch has it.
+/// Appends a match of a switch's report, with its padding. In 1.0 it can be about IPv6, as Open vSwitch's reports are.
 pub(super) fn emit_reported(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
     emit_as(matching, version, true, out)
 }
@@ -267,10 +276,10 @@ fn emit_as(matching: &Match, version: Version, reported: bool, out: &mut Vec<u8>
     }
 }
 
-/// Writes a neutral match as 1.0's fixed structure. Refuses what that can't express.
+/// Writes a neutral match as 1.0's fixed structure, and refuses conditions that the structure can't express.
 struct Of10Writer<'a> {
     matching: &'a Match,
-    /// Whether it may be about IPv6.
+    /// Whether the match may be about IPv6.
     reported: bool,
     wildcards: u32,
     bytes: [u8; offset10::END],
@@ -324,7 +333,8 @@ impl Of10Writer<'_> {
         }
     }
 
-    /// 1.0 ignores a field whose prerequisites the match does not state for IPv4, so the match would be too wide.
+    /// Checks that the match states the prerequisites of a field for IPv4. Otherwise 1.0 ignores the field, and the
+    /// match would be too wide.
     fn check_prerequisites(&self, field: Field) -> Result<()> {
         let states = |field, value| self.matching.get(field) == Some(&Constraint::exact(field, value));
         let stated = match field {
@@ -401,7 +411,7 @@ mod tests {
         assert_eq!(write(Version::Of10, &matching), Err(expect));
     }
 
-    /// 1.0: `tcp,in_port=3,dl_vlan=5,nw_src=10.0.0.0/8,tp_dst=80`, as `ovs-ofctl` writes it.
+    /// The match `tcp,in_port=3,dl_vlan=5,nw_src=10.0.0.0/8,tp_dst=80` in 1.0, as `ovs-ofctl` writes it.
     #[rustfmt::skip]
     const TCP10: [u8; 40] = [
         0, 0x38, 0x18, 0x4c, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5,
@@ -431,7 +441,7 @@ mod tests {
         let mut bytes = [0; 40];
         bytes[1..4].copy_from_slice(&[0x38, 0x20, 0xff]);
         check(Version::Of10, &bytes, Match::any());
-        // Address counts of 32 and of 63 mean the same.
+        // Counts of 32 and of 63 wildcarded bits are equivalent.
         bytes[1..4].copy_from_slice(&[0x3f, 0xff, 0xff]);
         assert_eq!(read(Version::Of10, &bytes), Match::any());
     }

@@ -19,7 +19,7 @@ mod band_offset {
     pub const END: usize = 16;
 }
 
-/// `OFPMBT_*`.
+/// The types of bands (`OFPMBT_*`).
 mod kind {
     pub const DROP: u16 = 1;
     pub const DSCP_REMARK: u16 = 2;
@@ -36,35 +36,35 @@ pub struct MeterMod {
     pub command: u16,
     /// Bits of `OFPMF_*`: 0 kb/s, 1 packets/s, 2 burst, 3 statistics.
     pub flags: u16,
-    /// The meter's number; 0xffff_ffff is all meters when deleting.
+    /// The meter's number; 0xffff_ffff means all meters when deleting.
     pub meter: u32,
-    /// What it does above certain rates.
+    /// The bands: the actions above certain rates.
     pub bands: Vec<Band>,
 }
 
-/// What a meter does above a rate.
+/// A meter's action above a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
-    /// The rate, in kb/s or packets/s as the meter's flags say.
+    /// The rate, in kb/s or packets/s according to the meter's flags.
     pub rate: u32,
     /// The size of a burst, in kilobits or packets.
     pub burst: u32,
-    /// What happens to the packets above the rate.
+    /// The treatment of packets above the rate.
     pub kind: BandKind,
 }
 
-/// What happens to the packets above a rate. Other types of bands are refused (`OFPMMFC_BAD_BAND`).
+/// The treatment of packets above a rate. Other types of bands are refused (`OFPMMFC_BAD_BAND`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BandKind {
-    /// They are dropped.
+    /// The packets are dropped.
     Drop,
-    /// Their drop precedence goes up by this many levels.
+    /// The packets' drop precedence rises by this many levels.
     DscpRemark(u8),
     /// An experimenter's band.
     Experimenter {
         /// The experimenter's id.
         id: u32,
-        /// What follows the id.
+        /// The bytes after the id.
         body: Vec<u8>,
     },
 }
@@ -76,28 +76,31 @@ pub struct MeterModView<'a> {
 }
 
 impl<'a> MeterModView<'a> {
-    /// The meter-mod that takes all of `bytes`, header included.
+    /// Creates a view of the meter-mod that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
     pub fn new_checked(bytes: &'a [u8]) -> Result<MeterModView<'a>> {
         at_least("meter-mod", bytes, offset::BANDS)?;
         Ok(MeterModView { bytes })
     }
 
-    /// `OFPMC_*`.
+    /// Returns the command, `OFPMC_*`.
     pub fn command(&self) -> u16 {
         u16_at(self.bytes, offset::COMMAND)
     }
 
-    /// Bits of `OFPMF_*`.
+    /// Returns bits of `OFPMF_*`.
     pub fn flags(&self) -> u16 {
         u16_at(self.bytes, offset::FLAGS)
     }
 
-    /// The meter's number.
+    /// Returns the meter's number.
     pub fn meter(&self) -> u32 {
         u32_at(self.bytes, offset::METER)
     }
 
-    /// What it does above certain rates. The first error is the last item.
+    /// Iterates over the bands. The first error is the last item.
     pub fn bands(&self) -> impl Iterator<Item = Result<BandView<'a>>> {
         BandView::list(&self.bytes[offset::BANDS..])
     }
@@ -110,22 +113,25 @@ pub struct BandView<'a> {
 }
 
 impl<'a> BandView<'a> {
-    /// The bands that lie one after the other in `bytes`; the first error is the last item.
+    /// Iterates over the bands that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<BandView<'a>>> {
         Elements::new(BAND, bytes).map(|bytes| bytes.map(|bytes| BandView { bytes }))
     }
 
-    /// The rate.
+    /// Returns the rate, in kb/s or packets/s according to the meter's flags.
     pub fn rate(&self) -> u32 {
         u32_at(self.bytes, band_offset::RATE)
     }
 
-    /// The size of a burst.
+    /// Returns the size of a burst, in kilobits or packets.
     pub fn burst(&self) -> u32 {
         u32_at(self.bytes, band_offset::BURST)
     }
 
-    /// What happens to the packets above the rate. Fails for types that 1.3 does not have.
+    /// Returns the treatment of packets above the rate.
+    ///
+    /// # Errors
+    /// [`Error::BadValue`] for a type that 1.3 does not have, [`Error::BadLength`] for a wrong length.
     pub fn kind(&self) -> Result<BandKind> {
         let kind = u16_at(self.bytes, band_offset::TYPE);
         if kind != kind::EXPERIMENTER {
@@ -144,7 +150,10 @@ impl<'a> BandView<'a> {
 }
 
 impl MeterMod {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first band that is malformed.
     pub fn parse(view: &MeterModView<'_>) -> Result<MeterMod> {
         Ok(MeterMod {
             command: view.command(),
@@ -154,7 +163,10 @@ impl MeterMod {
         })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// An error about lengths if a band is too long.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u16(self.command);
         out.put_u16(self.flags);
@@ -164,12 +176,18 @@ impl MeterMod {
 }
 
 impl Band {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The errors of [`BandView::kind`].
     pub fn parse(view: &BandView<'_>) -> Result<Band> {
         Ok(Band { rate: view.rate(), burst: view.burst(), kind: view.kind()? })
     }
 
     /// Appends the band.
+    ///
+    /// # Errors
+    /// An error about lengths if the band is too long.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_sized(band_offset::LENGTH, |out| {
             out.put_u16(match self.kind {

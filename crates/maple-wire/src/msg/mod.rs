@@ -2,11 +2,11 @@
 //!
 //! [`Message::decode`] reads one whole message, and [`Message::encode`] appends one to a buffer. The version comes from
 //! the header or from the caller, and values are version-neutral. A `View` borrows the bytes and reads a value when it
-//! is asked for. `new_checked` makes sure that the fixed part is there, and lists check each length as they go. Views
-//! of whole messages count offsets from the header on, as the specification does.
+//! is asked for. `new_checked` ensures that the fixed part is present, and lists check each length as they proceed.
+//! Views of whole messages count offsets from the header on, as the specification does.
 //!
-//! What a version can't express is refused ([`crate::Error::Unsupported`]) if leaving it out would change what happens.
-//! Reports from a switch (packet-in, flow-removed, statistics) leave out what 1.0 has no place for.
+//! A value that a version can't express is refused ([`crate::Error::Unsupported`]) if leaving it out would change the
+//! effect. Reports from a switch (packet-in, flow-removed, statistics) leave out values for which 1.0 has no place.
 
 pub mod header;
 pub mod stream;
@@ -66,7 +66,7 @@ pub use text::Text;
 
 pub use crate::version::Version;
 
-/// The buffer id that means "no buffer, the packet's bytes are here".
+/// The buffer id of a packet that is not buffered: the message contains its bytes.
 pub const NO_BUFFER: u32 = 0xffff_ffff;
 
 /// One OpenFlow message without its header, independent of a version's format.
@@ -84,17 +84,17 @@ pub const NO_BUFFER: u32 = 0xffff_ffff;
 pub enum Message {
     /// Opens a connection.
     Hello(Hello),
-    /// A request could not be done.
+    /// Reports that a request could not be done.
     Error(ErrorMsg),
-    /// Are you there? The bytes are arbitrary.
+    /// Asks for an echo reply. The bytes are arbitrary.
     EchoRequest(Vec<u8>),
-    /// Yes: the same bytes.
+    /// Answers an echo request, with its bytes.
     EchoReply(Vec<u8>),
     /// An experimenter's (1.0: vendor's) own message.
     Experimenter(Experimenter),
-    /// Open, close, commit or discard a bundle, or the answer (1.3).
+    /// Opens, closes, commits or discards a bundle, or is the answer (1.3).
     BundleControl(BundleControl),
-    /// Add a message to a bundle (1.3).
+    /// Adds a message to a bundle (1.3).
     BundleAdd(BundleAdd),
     /// Asks for the switch's features.
     FeaturesRequest,
@@ -108,27 +108,27 @@ pub enum Message {
     SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn),
-    /// A rule is gone.
+    /// Reports that a rule was removed.
     FlowRemoved(FlowRemoved),
-    /// A port was added, removed or changed.
+    /// Reports that a port was added, removed or changed.
     PortStatus(PortStatus),
-    /// Send this packet.
+    /// Makes the switch send a packet.
     PacketOut(PacketOut),
-    /// Change the tables.
+    /// Adds, changes or deletes rules.
     FlowMod(FlowMod),
-    /// Change a group (1.3).
+    /// Changes a group (1.3).
     GroupMod(GroupMod),
-    /// Change a port.
+    /// Changes a port.
     PortMod(PortMod),
-    /// Configure a table (1.3).
+    /// Configures a table (1.3).
     TableMod(TableMod),
-    /// Ask for statistics.
+    /// Asks for statistics.
     StatsRequest(StatsRequest),
     /// Statistics.
     StatsReply(StatsReply),
-    /// Finish everything sent before this first.
+    /// Makes the switch finish all earlier messages first.
     BarrierRequest,
-    /// Done.
+    /// Confirms a barrier request.
     BarrierReply,
     /// Asks for the queues of this port; [`crate::PortNo::ANY`] asks for all ports (1.3).
     QueueGetConfigRequest(crate::PortNo),
@@ -144,13 +144,13 @@ pub enum Message {
     GetAsyncReply(AsyncConfig),
     /// Sets the messages that the switch sends without a request (1.3).
     SetAsync(AsyncConfig),
-    /// Change a meter (1.3).
+    /// Changes a meter (1.3).
     MeterMod(MeterMod),
-    /// A message of a type that the version does not have, kept as it is.
+    /// A message of a type that the version does not have, kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u8,
-        /// What follows the header.
+        /// The bytes after the header.
         body: Vec<u8>,
     },
 }

@@ -20,14 +20,20 @@ pub struct OxmView<'a> {
 }
 
 impl<'a> OxmView<'a> {
-    /// The entry that takes exactly `bytes`.
+    /// Creates a view of the entry that takes exactly `bytes`.
+    ///
+    /// # Errors
+    /// The errors of [`OxmView::first`], and [`Error::BadLength`] if bytes follow.
     pub fn new_checked(bytes: &'a [u8]) -> Result<OxmView<'a>> {
         let view = OxmView::first(bytes)?;
         exactly("OXM entry", bytes, view.bytes.len())?;
         Ok(view)
     }
 
-    /// The entry that `bytes` starts with.
+    /// Creates a view of the entry at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if the entry is cut off, [`Error::BadLength`] if a known field has another length.
     pub fn first(bytes: &'a [u8]) -> Result<OxmView<'a>> {
         at_least("OXM entry", bytes, offset::BODY)?;
         let length = offset::BODY + (u32_at(bytes, offset::HEADER) & 0xff) as usize;
@@ -41,17 +47,17 @@ impl<'a> OxmView<'a> {
         }
     }
 
-    /// Bytes that the entry takes, header included; 4 or more.
+    /// Returns the number of bytes that the entry takes, header included; 4 or more.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Class (16 bits), field (7 bits), has-mask (1 bit) and payload length (8 bits).
+    /// Returns class (16 bits), field (7 bits), has-mask (1 bit) and payload length (8 bits).
     pub fn header(&self) -> u32 {
         u32_at(self.bytes, offset::HEADER)
     }
 
-    /// The payload: the value, and the mask if there is one.
+    /// Returns the payload: the value, and the mask if there is one.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
@@ -61,13 +67,13 @@ impl<'a> OxmView<'a> {
         self.header() & HAS_MASK != 0
     }
 
-    /// The field, if it is one of the 40 of class 0x8000.
+    /// Returns the field, if it is one of the 40 of class 0x8000.
     pub fn field(&self) -> Option<Field> {
         field_of(self.header())
     }
 
-    /// The condition that the entry states. `None` if the field is unknown, or if the value has bits outside its mask
-    /// or the field, so that nothing could fit.
+    /// Returns the condition that the entry states. `None` if the field is unknown, or if the value has bits outside
+    /// its mask or the field, so that no packet could fit.
     pub fn constraint(&self) -> Option<Constraint> {
         let Stated { field, value, mask } = stated(self.header(), self.body())?;
         let mask = mask.unwrap_or(field.full_mask());
@@ -75,7 +81,7 @@ impl<'a> OxmView<'a> {
         fits.then_some(Constraint { field, value, mask })
     }
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn to_match_field(&self) -> MatchField {
         match self.constraint() {
             Some(constraint) => MatchField::Known(constraint),
@@ -84,7 +90,7 @@ impl<'a> OxmView<'a> {
     }
 }
 
-/// What an entry says of a field, whether or not anything can fit.
+/// The content of an entry about a known field, whether or not a packet can fit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stated {
     /// The field.
@@ -95,8 +101,8 @@ pub struct Stated {
     pub mask: Option<u128>,
 }
 
-/// What an entry with this header and payload says. `None` if the field is not one of the 40 of class 0x8000, or if it
-/// has another length.
+/// Reads an entry with this header and payload. `None` if the field is not one of the 40 of class 0x8000, or if its
+/// length is wrong.
 pub fn stated(header: u32, body: &[u8]) -> Option<Stated> {
     let field = field_of(header)?;
     let (value, mask) = body.split_at_checked(field.bytes())?;
@@ -117,7 +123,7 @@ pub struct OxmIter<'a> {
 }
 
 impl<'a> OxmIter<'a> {
-    /// The entries in `bytes`.
+    /// Iterates over the entries in `bytes`.
     pub fn new(bytes: &'a [u8]) -> OxmIter<'a> {
         OxmIter { rest: bytes }
     }
@@ -139,7 +145,7 @@ impl<'a> Iterator for OxmIter<'a> {
     }
 }
 
-/// The OXM header of a field of class 0x8000, as an entry with or without a mask carries it.
+/// Returns the OXM header of a field of class 0x8000, for an entry with or without a mask.
 pub const fn header(field: Field, has_mask: bool) -> u32 {
     let length = field.bytes() as u32 * (1 + has_mask as u32);
     (CLASS_BASIC as u32) << 16 | (field.oxm() as u32) << 9 | (has_mask as u32) << 8 | length
@@ -155,7 +161,7 @@ pub(super) fn emit_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one entry of a match. An unknown one must have as many bytes as its header says.
+/// Appends one entry of a match. The payload of an unknown entry must have the length in its header.
 pub(super) fn emit(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
     match entry {
         MatchField::Known(constraint) => emit_constraint(constraint, out),

@@ -28,15 +28,15 @@ mod offset13 {
     pub const MATCH: usize = 24;
 }
 
-/// Zero bytes between match and data in 1.3, which align the frame's IP header.
+/// The number of zero bytes between match and data in 1.3, which align the frame's IP header.
 const PAD13: usize = 2;
 
-/// Why a switch sent a packet.
+/// The reason why a switch sent a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketInReason {
     /// No rule matched (`OFPR_NO_MATCH`).
     NoMatch,
-    /// A rule's action (`OFPR_ACTION`).
+    /// An action of a rule (`OFPR_ACTION`).
     Action,
     /// The time to live was not valid (`OFPR_INVALID_TTL`, 1.3).
     InvalidTtl,
@@ -47,34 +47,37 @@ pub enum PacketInReason {
 /// A packet that a switch sends to its controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
-    /// Where the switch keeps the packet, or [`super::NO_BUFFER`].
+    /// The id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
     /// Length of the whole frame in bytes; `data` may be shorter.
     pub total_len: u16,
-    /// Why.
+    /// The reason why the switch sent the packet.
     pub reason: PacketInReason,
     /// The table whose rule sent it; 0 in OpenFlow 1.0.
     pub table_id: u8,
     /// The cookie of the rule that sent it; all ones in OpenFlow 1.0, or if there is none.
     pub cookie: u64,
-    /// The port it came in by, and other pipeline fields. In OpenFlow 1.0 just `in_port`.
+    /// The port that the packet came in by, and other pipeline fields. In OpenFlow 1.0 only `in_port`.
     pub pipeline: Match,
     /// The frame, or its first bytes.
     pub data: Vec<u8>,
 }
 
-/// A view of a packet-in. This is the message that a busy controller reads most often. Only [`PacketIn::parse`]
-/// allocates.
+/// A view of a packet-in, the message that a busy controller reads most often. Only [`PacketIn::parse`] allocates.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketInView<'a> {
     version: Version,
     bytes: &'a [u8],
-    /// Where the frame starts.
+    /// The offset of the frame in bytes.
     data: usize,
 }
 
 impl<'a> PacketInView<'a> {
-    /// The packet-in that takes all of `bytes`, header included.
+    /// Creates a view of the packet-in that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if `bytes` ends before the frame, and an error for a match of
+    /// unknown type or length.
     #[inline]
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketInView<'a>> {
         let data = match version {
@@ -88,41 +91,41 @@ impl<'a> PacketInView<'a> {
         Ok(PacketInView { version, bytes, data })
     }
 
-    /// The message's transaction id.
+    /// Returns the message's transaction id.
     #[inline]
     pub fn xid(&self) -> u32 {
         u32_at(self.bytes, offset::XID)
     }
 
-    /// Where the switch keeps the packet, or [`super::NO_BUFFER`].
+    /// Returns the id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
     #[inline]
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, offset::BUFFER_ID)
     }
 
-    /// Length of the whole frame in bytes.
+    /// Returns the length of the whole frame in bytes.
     #[inline]
     pub fn total_len(&self) -> u16 {
         u16_at(self.bytes, offset::TOTAL_LEN)
     }
 
-    /// Why the switch sent it.
+    /// Returns the reason why the switch sent the packet.
     pub fn reason(&self) -> PacketInReason {
         let at = if self.version == Version::Of10 { offset10::REASON } else { offset13::REASON };
         PacketInReason::from_wire(self.bytes[at])
     }
 
-    /// The table whose rule sent it; 0 in OpenFlow 1.0.
+    /// Returns the table whose rule sent the packet; 0 in OpenFlow 1.0.
     pub fn table_id(&self) -> u8 {
         if self.version == Version::Of10 { 0 } else { self.bytes[offset13::TABLE_ID] }
     }
 
-    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0, or if there is none.
+    /// Returns the cookie of the rule that sent the packet; all ones in OpenFlow 1.0, or if there is none.
     pub fn cookie(&self) -> u64 {
         if self.version == Version::Of10 { u64::MAX } else { u64_at(self.bytes, offset13::COOKIE) }
     }
 
-    /// The port that the packet came in by, if the message has it.
+    /// Returns the port that the packet came in by, if the message has it.
     #[inline]
     pub fn in_port(&self) -> Option<PortNo> {
         match self.version {
@@ -131,7 +134,10 @@ impl<'a> PacketInView<'a> {
         }
     }
 
-    /// The pipeline fields of a 1.3 packet-in. (1.0 has no match here, which is an error.)
+    /// Returns the pipeline fields of a 1.3 packet-in.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for a 1.0 packet-in, which has no match.
     pub fn matching(&self) -> Result<MatchView<'a>> {
         match self.version {
             Version::Of10 => unsupported(self.version, "pipeline fields in a packet-in"),
@@ -139,13 +145,13 @@ impl<'a> PacketInView<'a> {
         }
     }
 
-    /// The frame, or its first bytes.
+    /// Returns the frame, or its first bytes.
     #[inline]
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.data..]
     }
 
-    /// The whole message, header included.
+    /// Returns the whole message, header included.
     #[inline]
     pub fn message(&self) -> &'a [u8] {
         self.bytes
@@ -153,7 +159,10 @@ impl<'a> PacketInView<'a> {
 }
 
 impl PacketIn {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first pipeline field that is malformed.
     pub fn parse(view: &PacketInView<'_>) -> Result<PacketIn> {
         let pipeline = match view.version {
             Version::Of10 => view.in_port().map_or_else(Match::any, |p| Match::any().exact(Field::InPort, p.0.into())),
@@ -170,7 +179,11 @@ impl PacketIn {
         })
     }
 
-    /// Appends what follows the header. 1.0 leaves out table and cookie, and can only have `in_port`.
+    /// Appends the message without its header. 1.0 leaves out table and cookie.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 cannot express the pipeline fields, which can only be
+    /// `in_port`.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.buffer_id);
         out.put_u16(self.total_len);
@@ -192,7 +205,7 @@ impl PacketIn {
         Ok(())
     }
 
-    /// The port that the packet came in by, if the message has it.
+    /// Returns the port that the packet came in by, if the message has it.
     pub fn in_port(&self) -> Option<PortNo> {
         self.pipeline.get(Field::InPort).map(|c| PortNo(c.value as u32))
     }
@@ -206,7 +219,7 @@ impl PacketIn {
 }
 
 impl PacketInReason {
-    /// The reason with this `OFPR_*` number.
+    /// Returns the reason with this `OFPR_*` number.
     pub const fn from_wire(number: u8) -> PacketInReason {
         match number {
             0 => PacketInReason::NoMatch,
@@ -216,7 +229,7 @@ impl PacketInReason {
         }
     }
 
-    /// Its `OFPR_*` number.
+    /// Returns the `OFPR_*` number.
     pub const fn to_wire(self) -> u8 {
         match self {
             PacketInReason::NoMatch => 0,

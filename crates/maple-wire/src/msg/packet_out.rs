@@ -28,9 +28,9 @@ mod offset13 {
 pub struct PacketOut {
     /// The id of a packet in the switch's buffer, or [`super::NO_BUFFER`] if `data` is the packet.
     pub buffer_id: u32,
-    /// The port by which the packet is taken to have come in: [`PortNo::CONTROLLER`] or a real one.
+    /// The port by which the packet is assumed to have come in: [`PortNo::CONTROLLER`] or a real one.
     pub in_port: PortNo,
-    /// What to do with it.
+    /// The actions for the packet.
     pub actions: Vec<Action>,
     /// The frame; empty with a buffer id.
     pub data: Vec<u8>,
@@ -46,7 +46,10 @@ pub struct PacketOutView<'a> {
 }
 
 impl<'a> PacketOutView<'a> {
-    /// The packet-out that takes all of `bytes`, header included.
+    /// Creates a view of the packet-out that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part or the actions.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketOutView<'a>> {
         let (length_at, actions) = match version {
             Version::Of10 => (offset10::ACTIONS_LEN, offset10::ACTIONS),
@@ -58,31 +61,31 @@ impl<'a> PacketOutView<'a> {
         Ok(PacketOutView { version, bytes, actions, data })
     }
 
-    /// The id of a packet in the switch's buffer, or [`super::NO_BUFFER`].
+    /// Returns the id of a packet in the switch's buffer, or [`super::NO_BUFFER`].
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, offset::BUFFER_ID)
     }
 
-    /// The port by which the packet is taken to have come in.
+    /// Returns the port by which the packet is assumed to have come in.
     pub fn in_port(&self) -> PortNo {
         port_desc::number_at(self.version, self.bytes, offset::IN_PORT)
     }
 
-    /// What to do with it; the first error is the last item.
+    /// Iterates over the actions for the packet; the first error is the last item.
     pub fn actions(&self) -> impl Iterator<Item = Result<ActionView<'a>>> {
         ActionView::list(self.version, &self.bytes[self.actions..self.data])
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub fn data(&self) -> &'a [u8] {
         &self.bytes[self.data..]
     }
 }
 
 impl PacketOut {
-    /// Packet-outs that together do what this one does. Each has at most `most` outputs (at least 1), because a message
-    /// has room for some 4,000. Each contains the actions that change the packet. A packet-out with a buffered packet
-    /// stays whole, because the buffer is gone after the first.
+    /// Splits this packet-out into packet-outs that together have its effect. Each has at most `most` outputs (at least
+    /// 1), because a message has room for some 4,000. Each contains the actions that change the packet. A packet-out
+    /// with a buffered packet stays whole, because the first packet-out releases the buffer.
     pub fn split(&self, most: usize) -> impl Iterator<Item = PacketOut> + '_ {
         let is_output = |action: &Action| matches!(action, Action::Output { .. });
         let outputs = self.actions.iter().filter(|action| is_output(action)).count();
@@ -98,7 +101,10 @@ impl PacketOut {
         })
     }
 
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first action that is malformed.
     pub fn parse(view: &PacketOutView<'_>) -> Result<PacketOut> {
         Ok(PacketOut {
             buffer_id: view.buffer_id(),
@@ -108,7 +114,11 @@ impl PacketOut {
         })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if `version` has no form for the port or an action, and an error about lengths if the
+    /// actions are too long.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.buffer_id);
         port_desc::emit_number(self.in_port, version, if version == Version::Of10 { 2 } else { 4 }, out)?;

@@ -29,18 +29,25 @@ pub struct PortView<'a> {
 }
 
 impl<'a> PortView<'a> {
-    /// The description that takes all of `bytes`.
+    /// Creates a view of the description that takes all of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PortView<'a>> {
         exactly("port", bytes, len(version))?;
         Ok(PortView { version, bytes })
     }
 
-    /// The descriptions that lie one after the other in `bytes`.
+    /// Iterates over the descriptions that lie one after the other in `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if the last one is cut off.
     pub fn list(version: Version, bytes: &'a [u8]) -> Result<impl Iterator<Item = PortView<'a>>> {
         Ok(records("port", bytes, len(version))?.map(move |bytes| PortView { version, bytes }))
     }
 
-    /// Its number.
+    /// Returns the port's number.
     pub fn number(&self) -> PortNo {
         match self.version {
             Version::Of10 => PortNo::from_of10(u16_at(self.bytes, offset10::NUMBER)),
@@ -48,17 +55,17 @@ impl<'a> PortView<'a> {
         }
     }
 
-    /// Its hardware address.
+    /// Returns the port's hardware address.
     pub fn hw_addr(&self) -> [u8; 6] {
         array_at(self.bytes, if self.version == Version::Of10 { offset10::HW_ADDR } else { offset13::HW_ADDR })
     }
 
-    /// Its name, NUL-padded.
+    /// Returns the port's name, NUL-padded.
     pub fn name_raw(&self) -> [u8; 16] {
         array_at(self.bytes, if self.version == Version::Of10 { offset10::NAME } else { offset13::NAME })
     }
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn to_port(&self) -> Port {
         let of13 = self.version == Version::Of13;
         let words = if of13 { offset13::WORDS } else { offset10::WORDS };
@@ -79,7 +86,7 @@ impl<'a> PortView<'a> {
     }
 }
 
-/// The length of a description.
+/// Returns the length of a description in bytes.
 pub(super) const fn len(version: Version) -> usize {
     match version {
         Version::Of10 => offset10::END,
@@ -87,7 +94,7 @@ pub(super) const fn len(version: Version) -> usize {
     }
 }
 
-/// A port number in the form of 1.0.
+/// Returns a port number in the form of 1.0.
 pub(super) fn number10(port: PortNo) -> Result<u16> {
     match port.to_of10() {
         Some(number) => Ok(number),
@@ -95,7 +102,7 @@ pub(super) fn number10(port: PortNo) -> Result<u16> {
     }
 }
 
-/// The port number at `at`: 16 bits in 1.0, 32 in 1.3.
+/// Reads the port number at `at`: 16 bits in 1.0, 32 in 1.3.
 pub(super) fn number_at(version: Version, bytes: &[u8], at: usize) -> PortNo {
     match version {
         Version::Of10 => PortNo::from_of10(u16_at(bytes, at)),
@@ -118,7 +125,7 @@ pub(super) fn emit_number(port: PortNo, version: Version, width: usize, out: &mu
     Ok(())
 }
 
-/// Appends a description. Speeds are left out in 1.0, which has no place for them.
+/// Appends a description. 1.0 has no place for speeds, so they are left out.
 pub(super) fn emit(port: &Port, version: Version, out: &mut Vec<u8>) -> Result<()> {
     match version {
         Version::Of10 => {

@@ -1,4 +1,4 @@
-//! Port-mod: changes how a port behaves (1.0 §5.3.3, 1.3 §7.3.4.3).
+//! Port-mod: changes the behaviour of a port (1.0 §5.3.3, 1.3 §7.3.4.3).
 
 use super::Version;
 use super::bytes::{Put, array_at, exactly, u32_at};
@@ -22,16 +22,16 @@ mod offset13 {
     pub const END: usize = 40;
 }
 
-/// Changes how a port behaves.
+/// Changes the behaviour of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortMod {
     /// The port.
     pub port: PortNo,
-    /// Its hardware address, as a check; it can't be changed.
+    /// The port's hardware address, as a check; it can't be changed.
     pub hw_addr: [u8; 6],
     /// New bits of `OFPPC_*`.
     pub config: u32,
-    /// Which bits of `config` count.
+    /// The bits of `config` that count.
     pub mask: u32,
     /// Features to advertise, bits of `OFPPF_*` in the version's own numbering; 0 changes nothing.
     pub advertise: u32,
@@ -45,33 +45,37 @@ pub struct PortModView<'a> {
 }
 
 impl<'a> PortModView<'a> {
-    /// The port-mod that takes all of `bytes`, header included.
+    /// Creates a view of the port-mod that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PortModView<'a>> {
         exactly("port-mod", bytes, if version == Version::Of10 { offset10::END } else { offset13::END })?;
         Ok(PortModView { version, bytes })
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> PortNo {
         number_at(self.version, self.bytes, offset::NUMBER)
     }
 
-    /// Its hardware address.
+    /// Returns the port's hardware address.
     pub fn hw_addr(&self) -> [u8; 6] {
         array_at(self.bytes, if self.version == Version::Of10 { offset10::HW_ADDR } else { offset13::HW_ADDR })
     }
 
-    /// New bits of `OFPPC_*`.
+    /// Returns the new bits of `OFPPC_*`.
     pub fn config(&self) -> u32 {
         u32_at(self.bytes, self.config_at())
     }
 
-    /// Which bits of `config` count.
+    /// Returns the bits of `config` that count.
     pub fn mask(&self) -> u32 {
         u32_at(self.bytes, self.config_at() + 4)
     }
 
-    /// Features to advertise.
+    /// Returns the features to advertise.
     pub fn advertise(&self) -> u32 {
         u32_at(self.bytes, self.config_at() + 8)
     }
@@ -82,7 +86,7 @@ impl<'a> PortModView<'a> {
 }
 
 impl PortMod {
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &PortModView<'_>) -> PortMod {
         PortMod {
             port: view.port(),
@@ -93,7 +97,10 @@ impl PortMod {
         }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 has no such port number.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         let of10 = version == Version::Of10;
         emit_number(self.port, version, if of10 { 2 } else { 8 }, out)?;

@@ -1,4 +1,4 @@
-//! Port-status: a port was added, removed or changed (1.0 §5.4.3, 1.3 §7.4.3).
+//! Port-status: the report that a port was added, removed or changed (1.0 §5.4.3, 1.3 §7.4.3).
 
 use super::Version;
 use super::bytes::{Put, exactly};
@@ -11,25 +11,25 @@ mod offset {
     pub const PORT: usize = 16;
 }
 
-/// What happened to a port.
+/// The kind of change of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortReason {
     /// The port was added.
     Add,
     /// The port was removed.
     Delete,
-    /// Something about it changed.
+    /// A property of the port changed.
     Modify,
     /// Any other number.
     Other(u8),
 }
 
-/// A port was added, removed or changed.
+/// Reports that a port was added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// What happened.
+    /// The kind of change.
     pub reason: PortReason,
-    /// The port as it is now.
+    /// The port after the change.
     pub port: Port,
 }
 
@@ -41,30 +41,43 @@ pub struct PortStatusView<'a> {
 }
 
 impl<'a> PortStatusView<'a> {
-    /// The port-status message that takes all of `bytes`, header included.
+    /// Creates a view of the port-status message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PortStatusView<'a>> {
         exactly("port-status", bytes, offset::PORT + port_desc::len(version))?;
         Ok(PortStatusView { version, bytes })
     }
 
-    /// What happened.
+    /// Returns the kind of change.
     pub fn reason(&self) -> PortReason {
         PortReason::from_wire(self.bytes[offset::REASON])
     }
 
-    /// The port as it is now.
+    /// Returns the port after the change.
+    ///
+    /// # Errors
+    /// None after [`PortStatusView::new_checked`], which has checked the length.
     pub fn port(&self) -> Result<PortView<'a>> {
         PortView::new_checked(self.version, &self.bytes[offset::PORT..])
     }
 }
 
 impl PortStatus {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// None after [`PortStatusView::new_checked`], which has checked the length.
     pub fn parse(view: &PortStatusView<'_>) -> Result<PortStatus> {
         Ok(PortStatus { reason: view.reason(), port: view.port()?.to_port() })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 has no such port number.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.reason.to_wire());
         out.put_zeros(7);
@@ -73,7 +86,7 @@ impl PortStatus {
 }
 
 impl PortReason {
-    /// The reason with this `OFPPR_*` number.
+    /// Returns the reason with this `OFPPR_*` number.
     pub const fn from_wire(number: u8) -> PortReason {
         match number {
             0 => PortReason::Add,
@@ -83,7 +96,7 @@ impl PortReason {
         }
     }
 
-    /// Its `OFPPR_*` number.
+    /// Returns the `OFPPR_*` number.
     pub const fn to_wire(self) -> u8 {
         match self {
             PortReason::Add => 0,

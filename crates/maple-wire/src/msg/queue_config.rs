@@ -30,7 +30,7 @@ mod property_offset {
     pub const END_OF_RATE: usize = 16;
 }
 
-/// `OFPQT_*`.
+/// The types of properties (`OFPQT_*`).
 mod kind {
     pub const MIN_RATE: u16 = 1;
     pub const MAX_RATE: u16 = 2;
@@ -58,16 +58,16 @@ const PROPERTY: Layout =
 pub struct QueueConfig {
     /// The port that was asked for.
     pub port: PortNo,
-    /// Its queues.
+    /// The port's queues.
     pub queues: Vec<QueueDesc>,
 }
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDesc {
-    /// Its number on its port.
+    /// The queue's number on its port.
     pub id: u32,
-    /// Its port; in 1.0 the one that was asked for.
+    /// The queue's port; in 1.0 the port that was asked for.
     pub port: PortNo,
     /// The properties of the queue.
     pub properties: Vec<QueueProperty>,
@@ -76,13 +76,13 @@ pub struct QueueDesc {
 /// A property of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueProperty {
-    /// Its minimum share of the line, in tenths of a percent; more than 1000 is off.
+    /// The minimum share of the line, in tenths of a percent; more than 1000 means disabled.
     MinRate(u16),
-    /// Its maximum share of the line, in tenths of a percent; more than 1000 is off (1.3).
+    /// The maximum share of the line, in tenths of a percent; more than 1000 means disabled (1.3).
     MaxRate(u16),
-    /// Any other property, kept as it is.
+    /// Any other property, kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u16,
         /// The bytes after type and length, 4 or more.
         body: Vec<u8>,
@@ -97,18 +97,21 @@ pub struct QueueConfigView<'a> {
 }
 
 impl<'a> QueueConfigView<'a> {
-    /// The message that takes all of `bytes`, header included.
+    /// Creates a view of the message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<QueueConfigView<'a>> {
         at_least("queue-get-config reply", bytes, offset::QUEUES)?;
         Ok(QueueConfigView { version, bytes })
     }
 
-    /// The port that was asked for.
+    /// Returns the port that was asked for.
     pub fn port(&self) -> PortNo {
         number_at(self.version, self.bytes, offset::PORT)
     }
 
-    /// Its queues; the first error is the last item.
+    /// Iterates over the queues; the first error is the last item.
     pub fn queues(&self) -> impl Iterator<Item = Result<QueueView<'a>>> {
         let (version, port) = (self.version, self.port());
         let layout = if version == Version::Of10 { QUEUE_10 } else { QUEUE_13 };
@@ -126,17 +129,17 @@ pub struct QueueView<'a> {
 }
 
 impl<'a> QueueView<'a> {
-    /// Its number on its port.
+    /// Returns the queue's number on its port.
     pub fn id(&self) -> u32 {
         u32_at(self.bytes, queue_offset::ID)
     }
 
-    /// Its port.
+    /// Returns the queue's port.
     pub fn port(&self) -> PortNo {
         if self.version == Version::Of10 { self.port } else { PortNo(u32_at(self.bytes, queue_offset::PORT_13)) }
     }
 
-    /// The properties of the queue. The first error is the last item.
+    /// Iterates over the properties of the queue. The first error is the last item.
     pub fn properties(&self) -> impl Iterator<Item = Result<QueuePropertyView<'a>>> {
         let of10 = self.version == Version::Of10;
         let at = if of10 { queue_offset::PROPERTIES_10 } else { queue_offset::PROPERTIES_13 };
@@ -151,17 +154,17 @@ pub struct QueuePropertyView<'a> {
 }
 
 impl<'a> QueuePropertyView<'a> {
-    /// Its type, `OFPQT_*`.
+    /// Returns the type, `OFPQT_*`.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, property_offset::TYPE)
     }
 
-    /// The bytes after type and length.
+    /// Returns the bytes after type and length.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[property_offset::BODY..]
     }
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn to_property(&self) -> QueueProperty {
         let is_rate = self.bytes.len() == property_offset::END_OF_RATE;
         match self.kind() {
@@ -173,13 +176,20 @@ impl<'a> QueuePropertyView<'a> {
 }
 
 impl QueueConfig {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The error of the first queue or property that is malformed.
     pub fn parse(view: &QueueConfigView<'_>) -> Result<QueueConfig> {
         let queues = view.queues().map(|queue| QueueDesc::parse(&queue?)).collect::<Result<_>>()?;
         Ok(QueueConfig { port: view.port(), queues })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if 1.0 has no such port number, and an error about lengths if a part is malformed or too
+    /// long.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         emit_number(self.port, version, 8, out)?;
         self.queues.iter().try_for_each(|queue| queue.emit(version, out))

@@ -9,12 +9,12 @@ mod offset {
     pub const END: usize = 24;
 }
 
-/// A role that is asked for, or that a controller has.
+/// A role that a controller asks for or has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Role {
     /// `OFPCR_ROLE_*`: [`Role::NOCHANGE`], [`Role::EQUAL`], [`Role::MASTER`] or [`Role::SLAVE`].
     pub role: u32,
-    /// Counts changes of master. A switch refuses a value that is older than one it saw.
+    /// The number of changes of master. A switch refuses a value that is older than one that it saw.
     pub generation_id: u64,
 }
 
@@ -25,39 +25,46 @@ pub struct RoleView<'a> {
 }
 
 impl<'a> RoleView<'a> {
-    /// The message that takes all of `bytes`, header included.
+    /// Creates a view of the message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(bytes: &'a [u8]) -> Result<RoleView<'a>> {
         exactly("role", bytes, offset::END)?;
         Ok(RoleView { bytes })
     }
 
-    /// `OFPCR_ROLE_*`.
+    /// Returns the role, `OFPCR_ROLE_*`.
     pub fn role(&self) -> u32 {
         u32_at(self.bytes, offset::ROLE)
     }
 
-    /// Counts changes of master.
+    /// Returns the number of changes of master.
     pub fn generation_id(&self) -> u64 {
         u64_at(self.bytes, offset::GENERATION_ID)
     }
 }
 
 impl Role {
-    /// Report the role without changing it.
+    /// Asks for the role without changing it.
     pub const NOCHANGE: u32 = 0;
-    /// Full access, as all others of this role have.
+    /// Full access, like every other controller of this role.
     pub const EQUAL: u32 = 1;
-    /// Full access. No other controller is then master.
+    /// Full access. Then no other controller is master.
     pub const MASTER: u32 = 2;
-    /// May read, but not change.
+    /// Read access only.
     pub const SLAVE: u32 = 3;
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &RoleView<'_>) -> Role {
         Role { role: view.role(), generation_id: view.generation_id() }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// None; the result is for uniformity with other messages.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.role);
         out.put_zeros(4);

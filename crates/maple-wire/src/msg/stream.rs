@@ -1,12 +1,12 @@
-//! Cutting a byte stream into messages, in place.
+//! Cuts a byte stream into messages, in place.
 
 use super::Header;
 use crate::error::Result;
 
 /// Iterates over the whole messages at the front of a read buffer, without copying them.
 ///
-/// It ends after the last whole message, or at the first impossible length. [`Frames::rest`] is what was not consumed,
-/// and [`Frames::consumed`] says how much was.
+/// The iterator ends after the last whole message, or at the first impossible length. [`Frames::rest`] returns the
+/// bytes that were not consumed, and [`Frames::consumed`] the number of those that were.
 ///
 /// ```
 /// use maple_wire::msg::{Frames, Message};
@@ -27,24 +27,24 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// The messages in `buffer`, which starts where a message starts.
+    /// Iterates over the messages in `buffer`, which starts where a message starts.
     pub fn new(buffer: &'a [u8]) -> Frames<'a> {
         Frames { rest: buffer, consumed: 0, broken: false }
     }
 
-    /// The bytes after the last message returned: the start of a message that is not complete yet.
+    /// Returns the bytes after the last message returned: the start of a message that is not complete yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes the returned messages take.
+    /// Returns the number of bytes that the returned messages take.
     pub fn consumed(&self) -> usize {
         self.consumed
     }
 }
 
 impl<'a> Iterator for Frames<'a> {
-    /// A message's header and all its bytes, or what is wrong with the header. An error is the last item.
+    /// A message's header and all its bytes, or the error of a malformed header. An error is the last item.
     type Item = Result<(Header, &'a [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -12,7 +12,7 @@ mod offset {
 /// Configures a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableMod {
-    /// The table; 0xff is all.
+    /// The table; 0xff means all.
     pub table_id: u8,
     /// Bits of `OFPTC_*`. No bit has an effect in 1.3.
     pub config: u32,
@@ -25,30 +25,37 @@ pub struct TableModView<'a> {
 }
 
 impl<'a> TableModView<'a> {
-    /// The table-mod that takes all of `bytes`, header included.
+    /// Creates a view of the table-mod that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
+    /// another length.
     pub fn new_checked(bytes: &'a [u8]) -> Result<TableModView<'a>> {
         exactly("table-mod", bytes, offset::END)?;
         Ok(TableModView { bytes })
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table_id(&self) -> u8 {
         self.bytes[offset::TABLE_ID]
     }
 
-    /// Bits of `OFPTC_*`.
+    /// Returns bits of `OFPTC_*`.
     pub fn config(&self) -> u32 {
         u32_at(self.bytes, offset::CONFIG)
     }
 }
 
 impl TableMod {
-    /// The owned form.
+    /// Reads the owned form.
     pub fn parse(view: &TableModView<'_>) -> TableMod {
         TableMod { table_id: view.table_id(), config: view.config() }
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// None; the result is for uniformity with other messages.
     pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.table_id);
         out.put_zeros(3);

@@ -1,15 +1,15 @@
-//! What the unit tests of the codecs share: messages as hex text, compared in both directions.
+//! Shared helpers of the codecs' unit tests: messages as hex text, compared in both directions.
 
 use super::{Header, Message, Version};
 use crate::Error;
 
-/// The bytes that hex digits stand for; white space is skipped.
+/// Returns the bytes that hex digits stand for; white space is skipped.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
-/// `bytes` decode to `message`, and `message` encodes to `bytes`.
+/// Checks that `bytes` decode to `message`, and `message` encodes to `bytes`.
 #[track_caller]
 pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     let bytes = hex(bytes);
@@ -21,7 +21,7 @@ pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     assert_eq!(out, [b"before", &bytes[..]].concat(), "encoded {}", show(&out[6..]));
 }
 
-/// No cut of `bytes` decodes, and no cut with an adapted header makes the decoder panic.
+/// Checks that no cut of `bytes` decodes, and that no cut with an adapted header makes the decoder panic.
 #[track_caller]
 pub(crate) fn check_truncated(bytes: &str) {
     let bytes = hex(bytes);
@@ -36,7 +36,7 @@ pub(crate) fn check_truncated(bytes: &str) {
     }
 }
 
-/// `message` can't be expressed in `version`, and the buffer stays as it was.
+/// Checks that `version` can't express `message`, and that the buffer stays unchanged.
 #[track_caller]
 pub(crate) fn check_unsupported(version: Version, message: Message) {
     let mut out = b"before".to_vec();

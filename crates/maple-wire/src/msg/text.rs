@@ -10,13 +10,16 @@ use crate::error::{Error, Result};
 pub struct Text(pub Vec<u8>);
 
 impl Text {
-    /// The text in a NUL-padded field.
+    /// Reads the text in a NUL-padded field.
     pub fn parse(field: &[u8]) -> Text {
         let end = field.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         Text(field[..end].to_vec())
     }
 
-    /// Appends the text as a field of `size` bytes. Fails if the text is longer.
+    /// Appends the text as a field of `size` bytes.
+    ///
+    /// # Errors
+    /// [`Error::BadLength`] if the text is longer.
     pub fn emit(&self, size: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.0.len() > size {
             return Err(Error::BadLength { what: "text", length: self.0.len() });
@@ -34,7 +37,7 @@ impl From<&str> for Text {
 }
 
 impl fmt::Display for Text {
-    /// The text up to the first NUL, with anything that is not UTF-8 replaced.
+    /// Writes the text up to the first NUL, with anything that is not UTF-8 replaced.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
         f.write_str(&String::from_utf8_lossy(&self.0[..end]))

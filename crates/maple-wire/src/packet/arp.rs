@@ -4,13 +4,13 @@ use super::Packet;
 use super::bytes::{chunk, u16_at, u32_at, u48_at};
 use super::ethernet::TYPE_ARP;
 
-/// Bytes of an ARP message for IPv4 over Ethernet.
+/// The length of an ARP message for IPv4 over Ethernet in bytes.
 pub const LEN: usize = 28;
-/// Hardware type Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
+/// The start of such a message: hardware type Ethernet, protocol IPv4, addresses of 6 and 4 bytes.
 pub const PREAMBLE: [u8; 6] = [0, 1, 8, 0, 6, 4];
 /// Operation: a request for the hardware address of an IP address.
 pub const REQUEST: u16 = 1;
-/// Operation: I have it.
+/// Operation: the answer to a request.
 pub const REPLY: u16 = 2;
 
 pub(super) const OP: usize = 6;
@@ -19,7 +19,7 @@ pub(super) const SPA: usize = 14;
 pub(super) const THA: usize = 18;
 pub(super) const TPA: usize = 24;
 
-/// The operation. Numbers above 255 count as none, as in Open vSwitch.
+/// Returns the operation. A packet with a number above 255 has no operation, as in Open vSwitch.
 pub(super) fn op(packet: &Packet) -> Option<u128> {
     u16_at(packet.frame, start(packet)? + OP).filter(|op| *op <= 0xff).map(u128::from)
 }
@@ -40,7 +40,7 @@ pub(super) fn tha(packet: &Packet) -> Option<u128> {
     u48_at(packet.frame, start(packet)? + THA).map(u128::from)
 }
 
-/// Where the message begins, if this is ARP for IPv4 over Ethernet and long enough.
+/// Returns the offset of the message, if this is ARP for IPv4 over Ethernet and long enough.
 pub(super) fn start(packet: &Packet) -> Option<usize> {
     let link = packet.link();
     let is_arp = link.eth_type() == Some(TYPE_ARP)

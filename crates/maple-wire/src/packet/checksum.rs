@@ -20,7 +20,7 @@ impl Sum {
         self.with(src).with(dst).with(&[0, proto]).with(&(len as u32).to_be_bytes())
     }
 
-    /// The checksum: the complement of the folded sum.
+    /// Returns the checksum: the complement of the folded sum.
     pub fn finish(self) -> u16 {
         let mut sum = self.0;
         while sum > 0xffff {
@@ -30,12 +30,12 @@ impl Sum {
     }
 }
 
-/// The Internet checksum of `bytes`.
+/// Computes the Internet checksum of `bytes`.
 pub fn internet(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
-/// CRC-32C (Castagnoli) as in SCTP (RFC 9260 appendix A), to be stored in little-endian order.
+/// Computes CRC-32C (Castagnoli) as in SCTP (RFC 9260 appendix A), to be stored in little-endian order.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for byte in bytes {

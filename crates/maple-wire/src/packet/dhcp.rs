@@ -1,4 +1,4 @@
-//! DHCP for IPv4 (RFC 2131, RFC 2132): what leases are made of.
+//! DHCP for IPv4 (RFC 2131, RFC 2132): the parts of messages that leases need.
 
 use std::net::Ipv4Addr;
 
@@ -11,10 +11,10 @@ pub const SERVER_PORT: u16 = 67;
 /// The UDP port of clients.
 pub const CLIENT_PORT: u16 = 68;
 
-/// Where the options begin, after the magic number.
+/// The offset of the options, which follow the magic number.
 const OPTIONS: usize = 240;
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
-/// The shortest message that every client accepts (RFC 1542 §2.1).
+/// The length in bytes of the shortest message that every client accepts (RFC 1542 §2.1).
 const SHORTEST: usize = 300;
 const SNAME: std::ops::Range<usize> = 44..108;
 const FILE: std::ops::Range<usize> = 108..236;
@@ -45,9 +45,9 @@ pub enum Kind {
 /// The parts of a message that matter for leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dhcp {
-    /// Whether it goes from a server to a client (operation 2), and not in the other direction (1).
+    /// Whether the message goes from a server to a client (operation 2), and not in the other direction (1).
     pub is_reply: bool,
-    /// Its purpose.
+    /// The message's purpose.
     pub kind: Kind,
     /// The client's number for its request.
     pub xid: u32,
@@ -57,21 +57,22 @@ pub struct Dhcp {
     pub ciaddr: Ipv4Addr,
     /// The address that the client gets.
     pub yiaddr: Ipv4Addr,
-    /// The relay between them; 0.0.0.0 if there is none.
+    /// The relay between client and server; 0.0.0.0 if there is none.
     pub giaddr: Ipv4Addr,
     /// The client's hardware address.
     pub chaddr: [u8; 6],
-    /// The address that the client would like (option 50).
+    /// The address that the client requests (option 50).
     pub requested: Option<Ipv4Addr>,
-    /// How long the lease lasts, in seconds (option 51); `u32::MAX` is for ever.
+    /// The duration of the lease in seconds (option 51); `u32::MAX` means for ever.
     pub lease: Option<u32>,
-    /// The server (option 54).
+    /// The server's address (option 54).
     pub server: Option<Ipv4Addr>,
-    /// When the client should renew, in seconds (option 58).
+    /// The time in seconds after which the client should renew the lease (option 58).
     pub renewal: Option<u32>,
 }
 
-/// The message in an IPv4 packet; `None` if it goes to no DHCP port, is cut off, or is no such message.
+/// Reads the message in an IPv4 packet. `None` if the packet goes to no DHCP port, is cut off, or is not a DHCP
+/// message.
 pub fn read(packet: &Packet) -> Option<Dhcp> {
     let port = packet.get(Field::UdpDst)?;
     let network = packet.network();
@@ -86,7 +87,7 @@ pub fn read(packet: &Packet) -> Option<Dhcp> {
 }
 
 impl Dhcp {
-    /// Reads a message, from the operation on. Only Ethernet's hardware addresses are supported.
+    /// Reads a message from the operation on. Only Ethernet's hardware addresses are supported.
     pub fn parse(bytes: &[u8]) -> Option<Dhcp> {
         let is_reply = match bytes.get(..3)? {
             [1, 1, 6] => false,
@@ -114,7 +115,8 @@ impl Dhcp {
         })
     }
 
-    /// A server's answer to this message: an offer, an acknowledgement, or a refusal, whose `address` is 0.0.0.0.
+    /// Creates a server's answer to this message: an offer, an acknowledgement, or a refusal, whose `address` is
+    /// 0.0.0.0. `lease` is in seconds.
     #[must_use]
     pub fn answer(&self, kind: Kind, address: Ipv4Addr, server: Ipv4Addr, lease: Option<u32>) -> Dhcp {
         let (requested, renewal) = (None, lease.map(|lease| lease / 2));
@@ -122,7 +124,7 @@ impl Dhcp {
         Dhcp { is_reply, kind, yiaddr: address, server, lease, requested, renewal, ..self.clone() }
     }
 
-    /// The bytes of the message, for UDP.
+    /// Returns the bytes of the message, for UDP.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; OPTIONS];
         bytes[..3].copy_from_slice(&[if self.is_reply { 2 } else { 1 }, 1, 6]);
@@ -163,7 +165,7 @@ struct Options {
 }
 
 impl Options {
-    /// All options, including those in the fields that may contain some (option 52); `None` if one is cut off.
+    /// Reads all options, including those in the fields that may contain some (option 52). `None` if one is cut off.
     fn read(bytes: &[u8]) -> Option<Options> {
         let mut options = Options::default();
         options.add(bytes.get(OPTIONS..)?)?;
@@ -192,7 +194,7 @@ impl Options {
         Some(())
     }
 
-    /// The first option of a kind counts. One of a wrong length is ignored.
+    /// Takes an option over. The first option of a kind counts, and one of a wrong length is ignored.
     fn take(&mut self, option: u8, value: &[u8]) {
         let word = || <[u8; 4]>::try_from(value).ok().map(u32::from_be_bytes);
         let byte = || if value.len() == 1 { u8_at(value, 0) } else { None };

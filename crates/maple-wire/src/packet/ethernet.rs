@@ -3,11 +3,11 @@
 use super::Packet;
 use super::bytes::{chunk, u16_at, u48_at};
 
-/// Bytes of two addresses and a type.
+/// The length of two addresses and a type in bytes.
 pub const HEADER_LEN: usize = 14;
-/// Bytes of a VLAN tag.
+/// The length of a VLAN tag in bytes.
 pub const TAG_LEN: usize = 4;
-/// Where the type, or the first tag, begins.
+/// The offset of the type, or of the first tag.
 pub const TYPE_OFFSET: usize = 12;
 
 /// IPv4.
@@ -28,17 +28,18 @@ pub const TYPE_QINQ: u16 = 0x88a8;
 pub const TYPE_LLDP: u16 = 0x88cc;
 /// 802.1ah backbone service tag.
 pub const TYPE_PBB: u16 = 0x88e7;
-/// What switches report for an 802.3 frame without an Ethernet type (1.0 §3.4, `OFP_DL_TYPE_NOT_ETH_TYPE`).
+/// The type that switches report for an 802.3 frame without an Ethernet type (1.0 §3.4, `OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const TYPE_NONE: u16 = 0x05ff;
-/// Smaller numbers in place of the type are lengths (802.3).
+/// The smallest type. Smaller numbers in its place are lengths (802.3).
 pub const TYPE_MIN: u16 = 0x0600;
 
 /// The addresses that bridges never forward, as bits under a mask: those of IEEE 802.1Q 8.6.3 (spanning trees, pause,
 /// LACP, 802.1X, LLDP, …), and Cisco's for CDP, VTP, UDLD and PVST. A packet for one of them is for the device at the
-/// other end of the cable. Two masks of leading bits, so that switches need two rules to tell them from all others.
+/// other end of the cable. There are two masks of leading bits, so that switches need two rules to distinguish them
+/// from all other addresses.
 pub const RESERVED: [(u128, u128); 2] = [(0x0180_c200_0000, 0xffff_ffff_fff0), (0x0100_0ccc_cccc, 0xffff_ffff_fffe)];
 
-/// Whether it is one of [`RESERVED`].
+/// Whether an address is one of [`RESERVED`].
 pub fn is_reserved(address: [u8; 6]) -> bool {
     let [a, b, c, d, e, f] = address;
     let bits = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
@@ -48,10 +49,10 @@ pub fn is_reserved(address: [u8; 6]) -> bool {
 /// LLC header of SNAP with organisation code 0, before the Ethernet type.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
-/// The link layer: the first tag, the type after it, and where the rest begins.
+/// The link layer: the first tag, the type after it, and the start of the payload.
 ///
-/// It is one word, like [`Network`](super::Network): from bit 0 on the type and the tag (16 bits each), the payload's
-/// start (8), and the bits below.
+/// The layer is one word, like [`Network`](super::Network): from bit 0 on the type and the tag (16 bits each), the
+/// payload's start (8), and the bits below.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link(u64);
 
@@ -60,7 +61,7 @@ const END: u32 = 32;
 
 const HAS_TYPE: u64 = 1 << 40;
 const HAS_TAG: u64 = 1 << 41;
-/// Set in every word, so that none is 0.
+/// The bit that is set in every word, so that no word is 0.
 const FOUND: u64 = 1 << 42;
 
 /// Whether this type announces a VLAN tag.
@@ -70,7 +71,7 @@ pub fn is_tag(eth_type: u16) -> bool {
 }
 
 impl Link {
-    /// Reads the headers of a frame of `wire_len` bytes. `frame` is its beginning.
+    /// Reads the headers of a frame of `wire_len` bytes, of which `frame` is the beginning.
     #[inline]
     pub(super) fn parse(frame: &[u8], wire_len: usize) -> Link {
         match u16_at(frame, TYPE_OFFSET) {
@@ -93,7 +94,7 @@ impl Link {
         }
     }
 
-    /// The link layer whose type or length field, ending at `end`, is `kind`.
+    /// Returns the link layer whose type or length field, ending at `end`, is `kind`.
     #[inline]
     fn with_type(frame: &[u8], wire_len: usize, kind: u16, end: usize) -> Link {
         if kind >= TYPE_MIN { Link::ending(end).of_type(kind) } else { Link::with_llc(frame, wire_len, end) }
@@ -114,7 +115,7 @@ impl Link {
         }
     }
 
-    /// A link layer after which the payload begins at `end`, without type and tag.
+    /// Returns a link layer after which the payload begins at `end`, without type and tag.
     #[inline]
     fn ending(end: usize) -> Link {
         Link(FOUND | (end as u64) << END)
@@ -125,19 +126,19 @@ impl Link {
         Link(self.0 | HAS_TYPE | u64::from(kind))
     }
 
-    /// The link layer of this word; `None` for 0.
+    /// Returns the link layer of this word; `None` for 0.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Link> {
         if word == 0 { None } else { Some(Link(word)) }
     }
 
-    /// One word, not 0.
+    /// Returns the word, which is not 0.
     #[inline]
     pub(super) fn word(self) -> u64 {
         self.0
     }
 
-    /// The type, as [`Packet::get`] describes it.
+    /// Returns the type, as [`Packet::get`] describes it.
     #[inline]
     pub(crate) fn eth_type(self) -> Option<u16> {
         if self.0 & HAS_TYPE != 0 { Some(self.0 as u16) } else { None }
@@ -149,13 +150,13 @@ impl Link {
         self.0 & (HAS_TYPE | 0xffff) == HAS_TYPE | u64::from(kind)
     }
 
-    /// Where the payload begins.
+    /// Returns the start of the payload.
     #[inline]
     pub(crate) fn end(self) -> usize {
         (self.0 >> END & 0xff) as usize
     }
 
-    /// Priority, drop bit and id of the first tag.
+    /// Returns priority, drop bit and id of the first tag.
     fn tci(self) -> Option<u16> {
         if self.0 & HAS_TAG != 0 { Some((self.0 >> TCI) as u16) } else { None }
     }
@@ -179,7 +180,7 @@ pub(super) fn src(packet: &Packet) -> Option<u128> {
     address(packet, 6)
 }
 
-/// The hardware address at `at`.
+/// Reads the hardware address at `at`.
 #[inline]
 fn address(packet: &Packet, at: usize) -> Option<u128> {
     match packet.frame.first_chunk::<HEADER_LEN>() {
@@ -188,7 +189,8 @@ fn address(packet: &Packet, at: usize) -> Option<u128> {
     }
 }
 
-/// The same if the header was captured in part. A frame that was not longer on the wire has no addresses.
+/// Reads the hardware address at `at` if the header was captured in part. A frame that was shorter than a header on the
+/// wire has no addresses.
 #[cold]
 fn address_of_cut(packet: &Packet, at: usize) -> Option<u128> {
     if packet.wire_len < HEADER_LEN { None } else { u48_at(packet.frame, at).map(u128::from) }
@@ -197,17 +199,17 @@ fn address_of_cut(packet: &Packet, at: usize) -> Option<u128> {
 /// One VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vlan {
-    /// The type that announced it: 0x8100 (802.1Q) or 0x88a8 (802.1ad).
+    /// The type before it: 0x8100 (802.1Q) or 0x88a8 (802.1ad).
     pub tpid: u16,
     /// VLAN id, 0 to 4095.
     pub vid: u16,
     /// Priority, 0 to 7.
     pub pcp: u8,
-    /// Drop eligible.
+    /// Whether the frame may be dropped first in congestion (drop eligible).
     pub dei: bool,
 }
 
-/// The VLAN tags of a frame, the outermost first. Ends at the first incomplete tag.
+/// Iterates over the VLAN tags of a frame, the outermost first. Ends at the first incomplete tag.
 #[derive(Clone, Debug)]
 pub struct Vlans<'a> {
     frame: &'a [u8],

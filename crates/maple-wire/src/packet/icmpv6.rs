@@ -14,12 +14,12 @@ pub(super) const OPTION_SOURCE: u8 = 1;
 /// Option: the target's link-layer address.
 pub(super) const OPTION_TARGET: u8 = 2;
 
-/// Where the target's address begins, from the ICMPv6 header.
+/// The offset of the target's address in the ICMPv6 message.
 const TARGET: usize = 8;
-/// Where the options begin.
+/// The offset of the options in the ICMPv6 message.
 const OPTIONS: usize = 24;
 
-/// What a neighbour discovery message contains, with the offsets.
+/// The parts of a neighbour discovery message, with their offsets in the frame.
 struct Discovery {
     kind: u8,
     /// Start of the target's address.
@@ -30,7 +30,7 @@ struct Discovery {
     tll_at: Option<usize>,
 }
 
-/// Where a neighbour discovery field begins.
+/// Returns the offset of a neighbour discovery field.
 pub(super) fn place(packet: &Packet, field: Field) -> Option<usize> {
     let found = discovery(packet)?;
     match (field, found.kind) {
@@ -56,7 +56,7 @@ pub(super) fn tll(packet: &Packet) -> Option<u128> {
 /// Reads a neighbour discovery message of code 0.
 ///
 /// A message with two link-layer addresses of one kind is void, so options must be captured to their end. An option
-/// that is longer than the message ends the list and does no harm: switches use the options before it.
+/// that is longer than the message ends the list without harm: switches use the options before it.
 fn discovery(packet: &Packet) -> Option<Discovery> {
     let kind = packet.get(Field::Icmpv6Type)? as u8;
     let network = packet.network();
@@ -80,7 +80,7 @@ fn discovery(packet: &Packet) -> Option<Discovery> {
             _ => None,
         };
         if let Some(place) = place {
-            // An address of zeros counts as none, so another may follow it.
+            // An address of zeros counts as absent, so another may follow it.
             let taken = place.is_some_and(|before| u48_at(packet.frame, before) != Some(0));
             u48_at(packet.frame, at + 2)?;
             if taken {

@@ -17,11 +17,11 @@ const REPORT_V3: u8 = 0x22;
 
 /// The destination of general queries: all hosts of a link.
 const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
-/// IPv4 option "router alert" (RFC 2113), which every IGMP message has.
+/// The IPv4 option "router alert" (RFC 2113), which every IGMP message has.
 const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 
-/// What a packet says about groups. `None` if it is no IGMP message of this link (time to live 1), if it is cut off, or
-/// if its checksum is wrong.
+/// Reads a packet's message about groups. `None` if the packet is not an IGMP message of this link (time to live 1), if
+/// it is cut off, or if its checksum is wrong.
 pub fn read(packet: &Packet) -> Option<Membership> {
     let network = packet.network();
     if network.kind() != NetworkKind::V4 || !network.carries(PROTO) || network.is_fragment() {
@@ -33,7 +33,7 @@ pub fn read(packet: &Packet) -> Option<Membership> {
     parse(packet.frame().get(network.transport()..network.end())?)
 }
 
-/// What a message says about groups, from its type on.
+/// Reads a message about groups, from its type on. `None` if it is cut off, or if its checksum is wrong.
 pub fn parse(message: &[u8]) -> Option<Membership> {
     let ([kind, _, _, _, a, b, c, d], _) = message.split_first_chunk::<8>()?;
     if checksum::internet(message) != 0 {
@@ -54,15 +54,15 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 2: which hosts belong to this group, or to any. `response` is the time that they have for an
-/// answer, in tenths of a second. Hosts of version 3 also answer such a query, in a form that every version reads. The
-/// source address 0.0.0.0 marks a querier that is no router. Routers ignore it when they elect their querier.
+/// Returns a query of version 2: which hosts belong to this group, or to any. `response` is the time for an answer, in
+/// tenths of a second. Hosts of version 3 also answer such a query, in a form that every version reads. The source
+/// address 0.0.0.0 marks a querier that is not a router. Routers ignore it when they elect their querier.
 pub fn query(src: [u8; 6], group: Option<Ipv4Addr>, response: u8) -> Vec<u8> {
     let (to, asked) = (group.unwrap_or(ALL_HOSTS), group.unwrap_or(Ipv4Addr::UNSPECIFIED));
     frame(src, Ipv4Addr::UNSPECIFIED, to, &message(QUERY, response, &asked.octets()))
 }
 
-/// A report of version 2 that `host` belongs to a group, or its message that it leaves the group.
+/// Returns a report of version 2 that `host` belongs to a group, or its message that it leaves the group.
 pub fn report(src: [u8; 6], host: Ipv4Addr, group: Ipv4Addr, joined: bool) -> Vec<u8> {
     let query = message(if joined { REPORT_V2 } else { LEAVE }, 0, &group.octets());
     let to = if joined { group } else { Ipv4Addr::new(224, 0, 0, 2) };

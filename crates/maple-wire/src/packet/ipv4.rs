@@ -3,7 +3,7 @@
 use super::bytes::{chunk, u8_at, u16_at, u32_at};
 use super::{Network, NetworkKind, Packet};
 
-/// Bytes of a header without options.
+/// The length of a header without options in bytes.
 pub const HEADER_LEN: usize = 20;
 
 pub(super) const TOS: usize = 1;
@@ -21,8 +21,8 @@ const MORE: u16 = 0x2000;
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
-/// [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured. Like switches,
-/// this trusts the Ethernet type and ignores the version number.
+/// The result is [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured.
+/// Like switches, this function trusts the Ethernet type and ignores the version number.
 #[inline]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     match chunk::<HEADER_LEN>(frame, start) {
@@ -34,7 +34,7 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     }
 }
 
-/// The same for a header that was captured in part.
+/// Finds a header that was captured in part.
 #[cold]
 fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> Network {
     let Some([version_ihl, _, len_high, len_low]) = chunk(frame, start) else { return Network::OTHER };

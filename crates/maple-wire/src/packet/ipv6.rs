@@ -3,7 +3,7 @@
 use super::bytes::{u8_at, u16_at, u32_at, u128_at};
 use super::{Network, NetworkKind, Packet};
 
-/// Bytes of the fixed header.
+/// The length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 40;
 
 /// Hop-by-hop options.
@@ -16,12 +16,12 @@ pub const FRAGMENT: u8 = 44;
 pub const ESP: u8 = 50;
 /// Authentication header.
 pub const AUTH: u8 = 51;
-/// Nothing follows.
+/// No next header.
 pub const NO_NEXT: u8 = 59;
 /// Destination options.
 pub const DESTINATION: u8 = 60;
 
-/// In a routing header.
+/// The offset of the number of segments left in a routing header.
 const SEGMENTS_LEFT: usize = 3;
 
 pub(super) const PAYLOAD_LEN: usize = 4;
@@ -30,9 +30,9 @@ pub(super) const HOP_LIMIT: usize = 7;
 pub(super) const SRC: usize = 8;
 pub(super) const DST: usize = 24;
 
-/// What is at one place of the chain.
+/// The kind of header at one place of the chain.
 enum Step {
-    /// An extension header of this many bytes, with the number of what follows. It may be that of a first fragment.
+    /// An extension header of this many bytes, with the number of the next header. It may be that of a first fragment.
     Extension { next: u8, len: usize, first_fragment: bool },
     /// The fragment header of a later fragment.
     LaterFragment,
@@ -46,7 +46,7 @@ enum Step {
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire, and walks the extension headers.
 ///
-/// [`Network::OTHER`] if its length contradicts the frame, or if it was not captured.
+/// The result is [`Network::OTHER`] if its length contradicts the frame, or if it was not captured.
 #[inline(never)]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     let (Some(payload_len), Some(mut kind)) = (u16_at(frame, start + PAYLOAD_LEN), u8_at(frame, start + NEXT_HEADER))
@@ -78,7 +78,7 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     }
 }
 
-/// Looks at a header of number `kind` at `at` in a packet that ends at `end`.
+/// Examines a header of number `kind` at `at` in a packet that ends at `end`.
 fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> Step {
     if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | AUTH | DESTINATION) {
         return Step::Last;
@@ -116,13 +116,13 @@ pub(super) fn traffic_class(packet: &Packet) -> Option<u8> {
     first_word(packet).map(|word| (word >> 20) as u8)
 }
 
-/// Version, traffic class and flow label, unless the chain after them is broken.
+/// Returns version, traffic class and flow label, unless the chain after them is broken.
 fn first_word(packet: &Packet) -> Option<u32> {
     let start = start(packet)?;
     if packet.network().has_broken_chain() { None } else { u32_at(packet.frame, start) }
 }
 
-/// Whether a routing header says that the destination isn't the last one yet, so that checksums cover another address.
+/// Whether a routing header shows that the destination is not the last one, so that checksums cover another address.
 pub(super) fn is_source_routed(packet: &Packet) -> bool {
     let walk = || {
         let network = packet.network();
@@ -155,8 +155,8 @@ const BIT_HOP: u16 = 1 << 6;
 const BIT_REPEATED: u16 = 1 << 7;
 const BIT_UNORDERED: u16 = 1 << 8;
 
-/// The extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one for each kind, one for an unexpected repetition, and one
-/// for an order other than that of RFC 2460 §4.1.
+/// Returns the extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one for each kind, one for an unexpected repetition,
+/// and one for an order other than that of RFC 2460 §4.1.
 pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     let network = packet.network();
     let mut at = start(packet)? + HEADER_LEN;
@@ -180,7 +180,7 @@ pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
 struct Seen {
     bits: u16,
     destinations: u32,
-    /// Place of the last header in the order of RFC 2460 §4.1; 0 before any.
+    /// The last header's position in the order of RFC 2460 §4.1; 0 before any header.
     rank: u32,
 }
 

@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 /// The destination address of LLDP frames. Bridges don't forward it.
 pub const MULTICAST: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
 
-/// Chassis or port id of a type that the sender chose itself ("locally assigned").
+/// The type of a chassis id that the sender chose itself ("locally assigned").
 pub const CHASSIS_LOCAL: u8 = 7;
-/// Port id of a type that the sender chose itself.
+/// The type of a port id that the sender chose itself.
 pub const PORT_LOCAL: u8 = 7;
-/// The maximum number of bytes in an entry.
+/// The maximum number of bytes in an entry, whose length field has 9 bits.
 pub const MAX_VALUE: usize = 511;
 
 const END: u8 = 0;
@@ -24,16 +24,16 @@ const ORGANISATION: u8 = 127;
 /// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tlv<'a> {
-    /// Which device sent the frame.
+    /// The device that sent the frame.
     ChassisId {
-        /// How to read the id (802.1AB table 8-2).
+        /// The form of the id (802.1AB table 8-2).
         subtype: u8,
         /// The id.
         id: &'a [u8],
     },
     /// The port of that device by which the frame left.
     PortId {
-        /// How to read the id (802.1AB table 8-3).
+        /// The form of the id (802.1AB table 8-3).
         subtype: u8,
         /// The id.
         id: &'a [u8],
@@ -44,27 +44,27 @@ pub enum Tlv<'a> {
     Organisation {
         /// The organisation.
         oui: [u8; 3],
-        /// The organisation's number for it.
+        /// The organisation's number for the entry.
         subtype: u8,
-        /// The rest.
+        /// The remaining bytes.
         value: &'a [u8],
     },
     /// Any other entry.
     Other {
-        /// Its type, 4 to 126.
+        /// The entry's type, 4 to 126.
         kind: u8,
-        /// Its bytes.
+        /// The entry's bytes.
         value: &'a [u8],
     },
 }
 
-/// The entries of a frame, up to the end entry. A malformed one is an error and the last item.
+/// Iterates over the entries of a frame, up to the end entry. A malformed entry is an error and the last item.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }
 
-/// The entries of an LLDP frame; `None` for other frames.
+/// Iterates over the entries of an LLDP frame; `None` for other frames.
 pub fn tlvs<'a>(packet: &Packet<'a>) -> Option<Tlvs<'a>> {
     let link = packet.link();
     if link.eth_type() != Some(TYPE_LLDP) {
@@ -96,7 +96,7 @@ impl<'a> Iterator for Tlvs<'a> {
 }
 
 impl<'a> Tlvs<'a> {
-    /// Removes type and bytes of the next entry from the rest, unless it is the end.
+    /// Removes the next entry from the rest, and returns its type and bytes, or `None` at the end entry.
     fn split(&mut self) -> Result<Option<(u8, &'a [u8])>> {
         let short = |need, have| Error::Truncated { what: "LLDP entry", need, have };
         let head = u16_at(self.rest, 0).ok_or(short(2, self.rest.len()))?;

@@ -1,4 +1,4 @@
-//! What hosts say about the multicast groups that they belong to, in any protocol.
+//! Hosts' messages about the multicast groups that they belong to, in any protocol.
 
 use std::net::IpAddr;
 
@@ -11,25 +11,25 @@ pub enum Membership {
     Report(Vec<Belonging>),
 }
 
-/// What a host says of one group.
+/// A host's message about one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belonging {
     /// The group's address.
     pub group: IpAddr,
-    /// The senders whose packets to the group it wants.
+    /// The senders whose packets to the group the host wants.
     pub wants: Sources,
 }
 
 /// The senders whose packets to a group a host wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// All, or all but some: which ones makes no difference to membership.
+    /// All senders, or all but some: which ones makes no difference to membership.
     All,
-    /// These and no others; none if it leaves the group.
+    /// Only these senders; none if the host leaves the group.
     Only(Vec<IpAddr>),
-    /// These too.
+    /// These senders in addition.
     Also(Vec<IpAddr>),
-    /// These no longer.
+    /// All senders that were wanted before, without these.
     Not(Vec<IpAddr>),
 }
 
@@ -40,9 +40,10 @@ const TO_EXCLUDE: u8 = 4;
 const ALLOW: u8 = 5;
 const BLOCK: u8 = 6;
 
-/// The group records of an IGMPv3 or MLDv2 report, beginning with the number of records. Addresses have `N` bytes.
+/// Reads the group records of an IGMPv3 or MLDv2 report, beginning with the number of records. Addresses have `N`
+/// bytes.
 ///
-/// `None` if there are fewer than there should be.
+/// `None` if there are fewer records than their number requires.
 pub(super) fn records<const N: usize>(bytes: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Vec<Belonging>> {
     let (count, mut rest) = bytes.split_first_chunk::<2>()?;
     let mut found = Vec::new();
@@ -55,7 +56,8 @@ pub(super) fn records<const N: usize>(bytes: &[u8], address: impl Fn([u8; N]) ->
         let named = || sources.as_chunks::<N>().0.iter().map(|source| address(*source)).collect::<Vec<IpAddr>>();
         let wants = match *kind {
             MODE_IS_EXCLUDE | TO_EXCLUDE => Sources::All,
-            // What a host wants is said again in answer to queries, also by others at the port: it ends nothing.
+            // A host repeats what it wants in answer to queries, and so do other hosts at the port, so this ends
+            // nothing.
             MODE_IS_INCLUDE if !sources.is_empty() => Sources::Also(named()),
             MODE_IS_INCLUDE | TO_INCLUDE => Sources::Only(named()),
             ALLOW => Sources::Also(named()),

@@ -19,11 +19,11 @@ pub const REPORT_V2: u8 = 143;
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// Hop-by-hop option "router alert" (RFC 2711), padded.
+/// The hop-by-hop option "router alert" (RFC 2711), padded.
 const ROUTER_ALERT: [u8; 6] = [5, 2, 0, 0, 1, 0];
 
-/// What a packet says about groups. `None` if it is no MLD message of this link (hop limit 1 and a router alert, from a
-/// link-local address or from none), if it is cut off, or if its checksum is wrong.
+/// Reads a packet's message about groups. `None` if the packet is not an MLD message of this link (hop limit 1 and a
+/// router alert, from a link-local address or from none), if it is cut off, or if its checksum is wrong.
 pub fn read(packet: &Packet) -> Option<Membership> {
     let network = packet.network();
     if network.kind() != NetworkKind::V6 || !network.carries(transport::ICMPV6) || network.is_fragment() {
@@ -70,7 +70,7 @@ fn alerts_routers(packet: &[u8]) -> bool {
     false
 }
 
-/// What a message says about groups, from its ICMPv6 type on. Its checksum is not checked.
+/// Reads a message about groups, from its ICMPv6 type on. Its checksum is not checked.
 pub fn parse(message: &[u8]) -> Option<Membership> {
     let kind = *message.first()?;
     if kind == REPORT_V2 {
@@ -87,19 +87,19 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
 }
 
-/// A query of version 1, which hosts of version 2 answer too: which hosts belong to this group, or to any. `response`
-/// is the time that they have for an answer, in milliseconds. The source is the link-local address of `src`.
+/// Returns a query of version 1, which hosts of version 2 answer too: which hosts belong to this group, or to any.
+/// `response` is the time for an answer, in milliseconds. The source is the link-local address of `src`.
 pub fn query(src: [u8; 6], group: Option<Ipv6Addr>, response: u16) -> Vec<u8> {
     frame(src, group.unwrap_or(ALL_NODES), QUERY, response, group.unwrap_or(Ipv6Addr::UNSPECIFIED))
 }
 
-/// A report of version 1 that a host belongs to a group, or its message that it leaves the group.
+/// Returns a report of version 1 that a host belongs to a group, or its message that it leaves the group.
 pub fn report(src: [u8; 6], group: Ipv6Addr, joined: bool) -> Vec<u8> {
     let (kind, to) = if joined { (REPORT, group) } else { (DONE, ALL_ROUTERS) };
     frame(src, to, kind, 0, group)
 }
 
-/// The link-local address derived from a hardware address (RFC 4291, appendix A).
+/// Returns the link-local address derived from a hardware address (RFC 4291, appendix A).
 pub fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
 }

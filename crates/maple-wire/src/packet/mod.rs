@@ -4,10 +4,10 @@
 //! their first use. Every field then takes one bounds-checked load. Nothing is copied or allocated.
 //!
 //! **What a switch sees.** If OpenFlow leaves a choice, this view does what Open vSwitch (`flow_extract`, 3.1,
-//! `vlan-limit=1`, normal fragment handling) does. A test compares the two. The differences are all on purpose:
+//! `vlan-limit=1`, normal fragment handling) does. A test compares the two. All differences are intended:
 //! * IPv6 extension header bits and the PBB service id, which Open vSwitch doesn't know, follow OXM.
-//! * A frame may be a prefix of the one that the switch has (`miss_send_len`). So lengths inside the frame are checked
-//!   against its length on the wire, if that is known ([`Packet::with_wire_len`]), and not against the captured bytes.
+//! * A frame may be a prefix of the switch's frame (`miss_send_len`). So lengths inside the frame are checked against
+//!   its length on the wire, if that is known ([`Packet::with_wire_len`]), and not against the captured bytes.
 
 mod bytes;
 mod network;
@@ -39,7 +39,7 @@ pub(crate) use network::{Network, NetworkKind};
 
 pub use build::Frame;
 
-/// A frame as it came in, with its pipeline fields.
+/// A frame that came in, with its pipeline fields.
 ///
 /// ```
 /// use maple_wire::packet::Frame;
@@ -54,9 +54,9 @@ pub use build::Frame;
 pub struct Packet<'a> {
     frame: &'a [u8],
     in_port: u32,
-    /// Bytes that the frame had on the wire; `usize::MAX` if that is unknown.
+    /// The frame's length on the wire in bytes; `usize::MAX` if it is unknown.
     wire_len: usize,
-    /// Whether to show the ports of the first fragment of a datagram.
+    /// Whether the first fragment of a datagram shows the ports in its header.
     literal: bool,
     /// The word of a [`Link`], 0 until it is needed.
     link: Cell<u64>,
@@ -65,48 +65,48 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view over `frame`, which came in by `in_port`. It may be only the beginning of the frame on the wire.
+    /// Creates a view over `frame`, which came in by `in_port`. It may be only the beginning of the frame on the wire.
     pub fn new(frame: &'a [u8], in_port: u32) -> Packet<'a> {
         let (link, network) = (Cell::new(0), Cell::new(0));
         Packet { frame, in_port, wire_len: usize::MAX, literal: false, link, network }
     }
 
-    /// A view over the beginning of a frame of `wire_len` bytes (`total_len` of a packet-in).
+    /// Creates a view over the beginning of a frame of `wire_len` bytes (`total_len` of a packet-in).
     ///
-    /// Frames that are shorter than their own headers claim are then recognised, as the switch did.
+    /// The view then recognises frames that are shorter than their own headers claim, as the switch did.
     pub fn with_wire_len(frame: &'a [u8], in_port: u32, wire_len: usize) -> Packet<'a> {
         Packet { wire_len: wire_len.max(frame.len()), ..Packet::new(frame, in_port) }
     }
 
-    /// The same view, except for the first fragment of a datagram. Its ports and ICMP type are those in its header, as
+    /// Changes how the view shows the first fragment of a datagram: its ports and ICMP type are those in its header, as
     /// people want to read them, and not 0, as a switch matches them.
     #[must_use]
     pub fn literal(self) -> Packet<'a> {
         Packet { literal: true, network: Cell::new(0), ..self }
     }
 
-    /// The bytes.
+    /// Returns the captured bytes.
     pub fn frame(&self) -> &'a [u8] {
         self.frame
     }
 
-    /// Whether these are known to be all bytes that were on the wire, so that nothing is missing.
+    /// Whether the captured bytes are known to be the whole frame.
     pub fn is_whole(&self) -> bool {
         self.wire_len <= self.frame.len()
     }
 
-    /// The port that the frame came in by.
+    /// Returns the port that the frame came in by.
     pub fn in_port(&self) -> u32 {
         self.in_port
     }
 
-    /// The value of a field as an OpenFlow switch extracts it for matching.
+    /// Returns the value of a field as an OpenFlow switch extracts it for matching.
     ///
-    /// `None` if the packet has no such field, if its header is malformed, or if it lies beyond the captured bytes. So
-    /// `Some` implies that the field's prerequisites hold. Three fields need an explanation:
+    /// The result is `None` if the packet has no such field, if its header is malformed, or if it lies beyond the
+    /// captured bytes. So `Some` implies that the field's prerequisites hold. Three fields need an explanation:
     /// * `vlan_vid` is never `None`: 0 without a tag, `0x1000 | id` with one.
     /// * `eth_type` is the type after the *first* VLAN tag. With two tags it is the inner tag's own type (0x8100 or
-    ///   0x88a8), and the packet has no further fields; [`Packet::vlans`] gives all tags. It is 0x05ff for 802.3
+    ///   0x88a8), and the packet has no further fields; [`Packet::vlans`] returns all tags. It is 0x05ff for 802.3
     ///   frames, unless a SNAP header holds an Ethernet type.
     /// * Transport fields of fragments are 0, including those of the first fragment, which has them in its header. For
     ///   later IPv6 fragments `ip_proto` is 44, so that they have no transport fields.
@@ -154,27 +154,27 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// What a switch compares with a match on `field`. `None` if and only if the field's prerequisites fail for this
-    /// packet. Otherwise its value, or 0 if the bytes are missing or malformed.
+    /// Returns the value that a switch compares with a match on `field`: the field's value, or 0 if the bytes are
+    /// missing or malformed. `None` if and only if the field's prerequisites fail for this packet.
     pub fn switch_value(&self, field: Field) -> Option<u128> {
         let holds = |c: &Prerequisite| self.switch_value(c.field).is_some_and(|value| value & c.mask == c.value);
         let has = field.prerequisites().iter().any(|all| all.iter().all(holds));
         has.then(|| self.get(field).unwrap_or(0))
     }
 
-    /// Every 802.1Q and 802.1ad tag, the outermost first.
+    /// Iterates over all 802.1Q and 802.1ad tags, the outermost first.
     pub fn vlans(&self) -> ethernet::Vlans<'a> {
         ethernet::Vlans::new(self.frame)
     }
 
-    /// The label stack entries of an MPLS packet, the outermost first; empty for other packets.
+    /// Iterates over the label stack entries of an MPLS packet, the outermost first; other packets have none.
     pub fn mpls_stack(&self) -> mpls::Stack<'a> {
         mpls::Stack::new(self)
     }
 
-    /// The bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after type, code
-    /// and checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link layer. Padding
-    /// is left out. If only the beginning of the packet was captured, the payload ends there.
+    /// Returns the bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after
+    /// type, code and checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link
+    /// layer. Padding is left out. If only the beginning of the packet was captured, the payload ends there.
     pub fn payload(&self) -> &'a [u8] {
         let network = self.network();
         let (start, end) = match network.kind() {
@@ -185,7 +185,7 @@ impl<'a> Packet<'a> {
         &self.frame[start.min(end)..end]
     }
 
-    /// Bytes on the wire from `offset` on, as far as is known.
+    /// Returns the number of bytes on the wire from `offset` on, as far as it is known.
     fn wire_len_from(&self, offset: usize) -> usize {
         self.wire_len.saturating_sub(offset)
     }
@@ -228,7 +228,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The byte that IPv4 calls type of service and IPv6 calls traffic class.
+    /// Returns the byte that IPv4 calls type of service and IPv6 calls traffic class.
     fn traffic_class(&self) -> Option<u8> {
         match self.network().kind() {
             NetworkKind::V4 => ipv4::traffic_class(self),

@@ -4,7 +4,7 @@ use super::Packet;
 use super::bytes::u32_at;
 use super::ethernet::{TYPE_MPLS, TYPE_MPLS_MULTICAST, TYPE_PBB};
 
-/// Bytes of a label stack entry.
+/// The length of a label stack entry in bytes.
 pub const ENTRY_LEN: usize = 4;
 
 /// One label stack entry (RFC 3032 §2.1).
@@ -14,7 +14,7 @@ pub struct Entry {
     pub label: u32,
     /// Traffic class, 3 bits.
     pub tc: u8,
-    /// Whether it is the last entry.
+    /// Whether this is the last entry.
     pub bottom: bool,
     /// Time to live.
     pub ttl: u8,
@@ -26,13 +26,13 @@ impl Entry {
         Entry { label: bits >> 12, tc: (bits >> 9 & 7) as u8, bottom: bits & 0x100 != 0, ttl: bits as u8 }
     }
 
-    /// The 32 bits of an entry. Excess bits of label and traffic class are dropped.
+    /// Returns the 32 bits of an entry. Excess bits of label and traffic class are dropped.
     pub fn to_bits(self) -> u32 {
         self.label << 12 | u32::from(self.tc & 7) << 9 | u32::from(self.bottom) << 8 | u32::from(self.ttl)
     }
 }
 
-/// The label stack of a packet, the outermost entry first. Ends after the bottom entry.
+/// Iterates over the label stack of a packet, the outermost entry first. Ends after the bottom entry.
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     rest: &'a [u8],
@@ -60,12 +60,12 @@ pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
     matches!(eth_type, Some(TYPE_MPLS | TYPE_MPLS_MULTICAST))
 }
 
-/// The bits of the outermost entry.
+/// Returns the bits of the outermost entry.
 pub(super) fn entry(packet: &Packet) -> Option<u32> {
     if is_mpls(packet.link().eth_type()) { u32_at(packet.frame, packet.link().end()) } else { None }
 }
 
-/// The service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
+/// Returns the service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
     if link.eth_type() != Some(TYPE_PBB) {

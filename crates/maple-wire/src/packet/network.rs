@@ -1,12 +1,12 @@
-//! Where the network layer of a packet is and what it carries, in one word.
+//! The network layer of a packet: its place and its payload, in one word.
 //!
-//! A packet keeps this word once it is found. It is one word, because reading back what was just written in pieces
+//! A packet keeps this word once it is found. It is one word because reading back several parts that were just written
 //! would stall the processor for longer than all the rest takes. It is never unpacked, because finding it is most of
 //! the cost of the first read of an address or a port.
 
 use std::fmt;
 
-/// Which network layer a packet has.
+/// The kind of network layer of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkKind {
     /// Not IP, or a malformed IP header.
@@ -39,20 +39,20 @@ const FRAGMENT: u64 = 1 << 57;
 const LATER_FRAGMENT: u64 = 1 << 58;
 const BROKEN_CHAIN: u64 = 1 << 59;
 const TCP: u64 = 1 << 60;
-/// Set in every word, so that none is 0.
+/// The bit that is set in every word, so that no word is 0.
 const FOUND: u64 = 1 << 61;
 
 impl Network {
-    /// No supported network layer.
+    /// The word of a packet without a supported network layer.
     pub(super) const OTHER: Network = Network(FOUND);
 
-    /// A packet of IPv4, not known to carry anything.
+    /// Creates the word of an IPv4 packet, not known to carry anything.
     #[inline]
     pub(super) fn v4(start: usize, transport: usize, end: usize) -> Network {
         Network::at(V4, start, transport, end)
     }
 
-    /// A packet of IPv6, not known to carry anything.
+    /// Creates the word of an IPv6 packet, not known to carry anything.
     #[inline]
     pub(super) fn v6(start: usize, transport: usize, end: usize) -> Network {
         Network::at(V6, start, transport, end)
@@ -63,36 +63,36 @@ impl Network {
         Network(FOUND | kind | transport as u64 | (end as u64) << END | (start as u64) << START)
     }
 
-    /// The same, carrying `proto`.
+    /// Adds the protocol that the packet carries.
     #[inline]
     pub(super) fn carrying(self, proto: u8) -> Network {
         Network(self.0 | HAS_PROTO | u64::from(proto) << PROTO)
     }
 
-    /// The same, as part of a datagram; `later` if there are parts before it.
+    /// Marks the packet as a part of a datagram; `later` if there are parts before it.
     #[inline]
     pub(super) fn fragment_of(self, later: bool) -> Network {
         Network(self.0 | FRAGMENT | if later { LATER_FRAGMENT } else { 0 })
     }
 
-    /// The same, with a broken chain of extension headers.
+    /// Marks the chain of extension headers as broken.
     pub(super) fn with_broken_chain(self) -> Network {
         Network(self.0 | BROKEN_CHAIN)
     }
 
-    /// The same, with a TCP header whose ports are those that a switch matches.
+    /// Marks that a TCP header follows whose ports are those that a switch matches.
     #[inline]
     pub(super) fn with_tcp(self) -> Network {
         Network(self.0 | TCP)
     }
 
-    /// The network layer of this word; `None` for 0.
+    /// Returns the network layer of this word; `None` for 0.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Network> {
         if word == 0 { None } else { Some(Network(word)) }
     }
 
-    /// One word, not 0.
+    /// Returns the word, which is not 0.
     #[inline]
     pub(super) fn word(self) -> u64 {
         self.0
@@ -107,49 +107,49 @@ impl Network {
         }
     }
 
-    /// Start of the IP header.
+    /// Returns the start of the IP header.
     #[inline]
     pub(crate) fn start(self) -> usize {
         (self.0 >> START & START_MASK) as usize
     }
 
-    /// Start of the transport header.
+    /// Returns the start of the transport header.
     #[inline]
     pub(crate) fn transport(self) -> usize {
         (self.0 & OFFSET_MASK) as usize
     }
 
-    /// End of the IP packet, as its header declares it; may lie beyond the captured bytes.
+    /// Returns the end of the IP packet according to its header; it may lie beyond the captured bytes.
     #[inline]
     pub(crate) fn end(self) -> usize {
         (self.0 >> END & OFFSET_MASK) as usize
     }
 
-    /// The protocol that is carried; `None` if it can't be determined.
+    /// Returns the protocol that the packet carries; `None` if it can't be determined.
     #[inline]
     pub(crate) fn proto(self) -> Option<u8> {
         if self.is(HAS_PROTO) { Some((self.0 >> PROTO) as u8) } else { None }
     }
 
-    /// Whether `proto` is known to be carried.
+    /// Whether the packet is known to carry `proto`.
     #[inline]
     pub(crate) fn carries(self, proto: u8) -> bool {
         self.0 & (HAS_PROTO | PROTO_MASK << PROTO) == HAS_PROTO | u64::from(proto) << PROTO
     }
 
-    /// Whether this is a part of a datagram.
+    /// Whether the packet is a part of a datagram.
     #[inline]
     pub(crate) fn is_fragment(self) -> bool {
         self.is(FRAGMENT)
     }
 
-    /// Whether this is a part that is not the first one: it has no transport header.
+    /// Whether the packet is a part after the first one: it has no transport header.
     #[inline]
     pub(crate) fn is_later_fragment(self) -> bool {
         self.is(LATER_FRAGMENT)
     }
 
-    /// IPv6: whether an extension header is longer than the packet, so that a switch sees the addresses but nothing
+    /// Whether an IPv6 extension header is longer than the packet, so that a switch sees the addresses but nothing
     /// else. Also true if the header was not captured, so that this is unknown.
     pub(crate) fn has_broken_chain(self) -> bool {
         self.is(BROKEN_CHAIN)

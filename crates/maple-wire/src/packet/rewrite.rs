@@ -1,7 +1,7 @@
-//! Changing frames as a switch's actions do: set a field, push and pop tags, decrement.
+//! Changes frames as a switch's actions do: sets fields, pushes and pops tags, decrements the time to live.
 //!
-//! Checksums are adjusted by what changed (RFC 1624), not recomputed. So a wrong checksum stays wrong. Frames of which
-//! only the beginning was captured, and first fragments, are changed as the whole would be. SCTP's CRC is the
+//! Checksums are adjusted by the difference (RFC 1624), not recomputed. So a wrong checksum stays wrong. First
+//! fragments, and frames of which only the beginning was captured, are changed as the whole would be. SCTP's CRC is the
 //! exception: it is adjusted on the assumption that the segment ends with the frame.
 //!
 //! Every function either changes the frame or returns an error and leaves it as it was.
@@ -17,13 +17,13 @@ use super::{Network, NetworkKind, Packet, arp, checksum, icmpv6, ipv4, ipv6, tra
 use crate::field::Field;
 use crate::flow::Constraint;
 
-/// Why a frame can't be changed in this way.
+/// The reason why a frame can't be changed in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
     /// The packet lacks the field.
     #[error("the packet has no {0}")]
     Absent(Field),
-    /// The field can only be matched: it is not in the frame, or changing it would change what the packet is.
+    /// The field can only be matched: it is not in the frame, or changing it would change the packet's protocol.
     #[error("{0} can't be set")]
     NotSettable(Field),
     /// The packet has no such header.
@@ -34,7 +34,7 @@ pub enum RewriteError {
     BadType {
         /// The header.
         header: &'static str,
-        /// The type that was asked for.
+        /// The type that was requested.
         eth_type: u16,
     },
     /// The time to live would reach zero.
@@ -44,7 +44,7 @@ pub enum RewriteError {
 
 type Result = std::result::Result<(), RewriteError>;
 
-/// Bits of the frame: those of `mask << shift` in the big-endian number of `len` bytes at `at`.
+/// The place of bits in the frame: those of `mask << shift` in the big-endian number of `len` bytes at `at`.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
@@ -53,16 +53,16 @@ struct Place {
     mask: u128,
 }
 
-/// Which checksums cover a place.
+/// The checksums that cover a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Covered {
     /// None.
     Not,
-    /// That of the IPv4 header.
+    /// The checksum of the IPv4 header.
     Ipv4Header,
-    /// That of the transport header, through its pseudo header; and that of the IPv4 header, if it is one.
+    /// The checksum of the transport header, through its pseudo header, and in IPv4 that of the IP header.
     Address,
-    /// That of the transport header.
+    /// The checksum of the transport header.
     Transport,
 }
 
@@ -78,6 +78,10 @@ enum Covered {
 /// rewrite::set_field(&mut frame, &Constraint::exact(Field::UdpDst, 5353)).unwrap();
 /// assert_eq!(Packet::new(&frame, 1).get(Field::UdpDst), Some(5353));
 /// ```
+///
+/// # Errors
+/// [`RewriteError::Absent`] if the packet lacks the field, [`RewriteError::NotSettable`] for the fields that can't be
+/// set.
 pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
     let (place, covered) = place(&Packet::new(frame, 0).literal(), set.field)?;
     let (value, mask) = (set.value & place.mask, set.mask & place.mask);
@@ -87,6 +91,9 @@ pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
 
 /// Pushes an outermost VLAN tag of this type (0x8100 or 0x88a8). Id and priority are those of the former outermost tag,
 /// or 0.
+///
+/// # Errors
+/// [`RewriteError::BadType`] for another type, [`RewriteError::NoHeader`] if the frame has no Ethernet header.
 pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     if !is_tag(eth_type) {
         return Err(RewriteError::BadType { header: "VLAN", eth_type });
@@ -99,6 +106,9 @@ pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 }
 
 /// Pops the outermost VLAN tag.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if there is no tag.
 pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
     let is_tagged = u16_at(frame, TYPE_OFFSET).is_some_and(is_tag) && frame.len() >= HEADER_LEN + TAG_LEN;
     if !is_tagged {
@@ -110,8 +120,11 @@ pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
 
 /// Pushes an outermost MPLS entry after the VLAN tag, and sets the Ethernet type (0x8847 or 0x8848).
 ///
-/// The entry is a copy of the former outermost one. If there was none, it has label and traffic class 0, the bottom
+/// The entry is a copy of the former outermost entry. If there was none, it has label and traffic class 0, the bottom
 /// bit, and the time to live of the IP header (0 without one).
+///
+/// # Errors
+/// [`RewriteError::BadType`] for another type, [`RewriteError::NoHeader`] if the frame has no Ethernet II type.
 pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     if !mpls::is_mpls(Some(eth_type)) {
         return Err(RewriteError::BadType { header: "MPLS", eth_type });
@@ -130,7 +143,10 @@ pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     Ok(())
 }
 
-/// Pops the outermost MPLS entry. What is under it has this Ethernet type.
+/// Pops the outermost MPLS entry. The payload under it has this Ethernet type.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if there is no entry.
 pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     let at = mpls_place(&Packet::new(frame, 0))?;
     frame.drain(at..at + ENTRY_LEN);
@@ -139,6 +155,9 @@ pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
 }
 
 /// Sets IPv4's time to live or IPv6's hop limit.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if the frame has no IP header.
 pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
     let packet = Packet::new(frame, 0);
     let at = ttl_place(&packet).filter(|at| *at < frame.len()).ok_or(RewriteError::NoHeader("IP"))?;
@@ -147,7 +166,10 @@ pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
     Ok(())
 }
 
-/// Decrements the time to live. If it is 0 or 1, this is an error.
+/// Decrements IPv4's time to live or IPv6's hop limit.
+///
+/// # Errors
+/// [`RewriteError::TtlExceeded`] if it is 0 or 1, [`RewriteError::NoHeader`] if the frame has no IP header.
 pub fn dec_ttl(frame: &mut [u8]) -> Result {
     let at = ttl_place(&Packet::new(frame, 0)).ok_or(RewriteError::NoHeader("IP"))?;
     match u8_at(frame, at).ok_or(RewriteError::NoHeader("IP"))? {
@@ -157,13 +179,19 @@ pub fn dec_ttl(frame: &mut [u8]) -> Result {
 }
 
 /// Sets the time to live of the outermost MPLS entry.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if there is no entry.
 pub fn set_mpls_ttl(frame: &mut [u8], ttl: u8) -> Result {
     let at = mpls_place(&Packet::new(frame, 0))?;
     frame[at + ENTRY_LEN - 1] = ttl;
     Ok(())
 }
 
-/// Decrements the time to live of the outermost MPLS entry. If it is 0 or 1, this is an error.
+/// Decrements the time to live of the outermost MPLS entry.
+///
+/// # Errors
+/// [`RewriteError::TtlExceeded`] if it is 0 or 1, [`RewriteError::NoHeader`] if there is no entry.
 pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result {
     let at = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     if frame[at] <= 1 {
@@ -173,8 +201,11 @@ pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result {
     Ok(())
 }
 
-/// Copies the time to live outwards: from the second MPLS entry, or the IP header under a single one, to the
-/// outermost entry.
+/// Copies the time to live outwards: from the second MPLS entry, or the IP header under a single one, to the outermost
+/// entry.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if there is no MPLS entry, or neither a second one nor an IP header under it.
 pub fn copy_ttl_out(frame: &mut [u8]) -> Result {
     let outer = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     let (inner, _) = inner_ttl(frame, outer + 1)?;
@@ -183,6 +214,9 @@ pub fn copy_ttl_out(frame: &mut [u8]) -> Result {
 }
 
 /// Copies the time to live inwards: from the outermost MPLS entry to the second, or to the IP header under it.
+///
+/// # Errors
+/// [`RewriteError::NoHeader`] if there is no MPLS entry, or neither a second one nor an IP header under it.
 pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
     let outer = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     let (inner, ipv4_start) = inner_ttl(frame, outer + 1)?;
@@ -194,7 +228,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
     Ok(())
 }
 
-/// Where a field is, and which checksums cover it.
+/// Returns the place of a field, and the checksums that cover it.
 fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
@@ -267,8 +301,8 @@ fn is_transport(field: Field) -> bool {
 /// Replaces the bits of `mask` at `place` and adjusts the checksums.
 fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u128) {
     let network = Packet::new(frame, 0).network();
-    // Checksums are sums of 16-bit words. So changes are taken in whole words, counted from the IP header, which is an
-    // even number of bytes before the transport header.
+    // Checksums are sums of 16-bit words. So the change is computed on whole words, counted from the IP header, which
+    // is an even number of bytes before the transport header.
     let odd = if covered == Covered::Not { 0 } else { (place.at - network.start()) % 2 };
     let words = place.at - odd..place.at + place.len + (odd + place.len) % 2;
     let words = words.start..words.end.min(frame.len());
@@ -305,7 +339,7 @@ fn adjust_transport(
         return;
     }
     if proto == transport::SCTP {
-        // The CRC is linear: the stored one changes by what the segment's own changes by.
+        // The CRC is linear: the stored CRC changes by the change of the segment's CRC.
         if let (Some(old), Some(new), Some(stored)) = (crc_before, crc(frame, network), u32_at(frame, at)) {
             let mended = stored.swap_bytes() ^ old ^ new;
             frame[at..at + 4].copy_from_slice(&mended.to_le_bytes());
@@ -333,7 +367,7 @@ fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
     frame[at..at + 2].copy_from_slice(&sum.finish().to_be_bytes());
 }
 
-/// The CRC of an SCTP segment, with zeros in place of the checksum.
+/// Computes the CRC of an SCTP segment, with zeros in place of the checksum.
 fn crc(frame: &[u8], network: &Network) -> Option<u32> {
     if network.proto() != Some(transport::SCTP) {
         return None;
@@ -343,7 +377,7 @@ fn crc(frame: &[u8], network: &Network) -> Option<u32> {
     Some(checksum::crc32c(&segment))
 }
 
-/// Where the time to live or hop limit is. It may be beyond the captured bytes.
+/// Returns the offset of the time to live or hop limit. It may be beyond the captured bytes.
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
     match network.kind() {
@@ -353,12 +387,12 @@ fn ttl_place(packet: &Packet) -> Option<usize> {
     }
 }
 
-/// Where the outermost MPLS entry begins.
+/// Returns the offset of the outermost MPLS entry.
 fn mpls_place(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     mpls::entry(packet).map(|_| packet.link().end()).ok_or(RewriteError::NoHeader("MPLS"))
 }
 
-/// Where the link layer of a frame that has an Ethernet II type ends.
+/// Returns the end of the link layer of a frame that has an Ethernet II type.
 fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     let end = packet.link().end();
     match packet.link().eth_type() {
@@ -367,7 +401,8 @@ fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> 
     }
 }
 
-/// Where the time to live under the outermost MPLS entry is, and the start of the IPv4 header that contains it.
+/// Returns the offset of the time to live under the outermost MPLS entry, and the start of the IPv4 header that
+/// contains it.
 fn inner_ttl(frame: &[u8], at: usize) -> std::result::Result<(usize, Option<usize>), RewriteError> {
     let is_bottom = frame[at - 2] & 1 != 0;
     let (place, ipv4_start) = match u8_at(frame, at).map(|byte| byte >> 4) {

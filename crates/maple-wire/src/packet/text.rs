@@ -6,10 +6,10 @@ use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
 use crate::field::{Field, parse_number};
 use crate::port::PortNo;
 
-/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
+/// The bit of `vlan_vid` that is set if there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
 const VLAN_PRESENT: u128 = 0x1000;
 
-/// The error for a text that is no value of the field.
+/// The error for a text that is not a value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: `{text}` is not {expected}")]
 pub struct ParseValueError {
@@ -17,11 +17,11 @@ pub struct ParseValueError {
     pub field: Field,
     /// The text.
     pub text: String,
-    /// What was expected.
+    /// The expected form, in words.
     pub expected: String,
 }
 
-/// How a field's values are written.
+/// The form of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Mac,
@@ -33,7 +33,7 @@ enum Form {
     Decimal,
 }
 
-/// The value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
+/// Returns the value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
 ///
 /// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are written in hexadecimal.
 pub fn field_value_to_string(field: Field, value: u128) -> String {
@@ -47,8 +47,11 @@ pub fn field_value_to_string(field: Field, value: u128) -> String {
     }
 }
 
-/// Reads what [`field_value_to_string`] writes. For any field it also reads numbers (decimal, or hexadecimal after
-/// `0x`).
+/// Reads the form that [`field_value_to_string`] writes. For any field it also reads numbers (decimal, or hexadecimal
+/// after `0x`).
+///
+/// # Errors
+/// [`ParseValueError`] if the text has another form, or the field can't have the value.
 pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueError> {
     let value = match form(field) {
         Form::Mac => parse_mac(text).map(u128::from),
@@ -88,8 +91,8 @@ fn expected(field: Field) -> String {
     }
 }
 
-/// Reads a VLAN id, from 0 to 4095: a decimal number, or a hexadecimal one after `0x`. That may have the bit of the tag,
-/// with which `vlan_vid` is written: `20`, `0x14` and `0x1014` are the same.
+/// Reads a VLAN id, from 0 to 4095: a decimal number, or a hexadecimal one after `0x`. The hexadecimal number may have
+/// the bit of the tag, with which `vlan_vid` is written: `20`, `0x14` and `0x1014` are equivalent.
 pub fn parse_vlan_id(text: &str) -> Option<u16> {
     let number = u16::try_from(parse_number(text)?).ok()?;
     let is_hex = text.starts_with("0x") || text.starts_with("0X");
@@ -100,7 +103,7 @@ pub fn parse_vlan_id(text: &str) -> Option<u16> {
     }
 }
 
-/// A hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
+/// Returns a hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
 pub fn mac(value: u64) -> String {
     let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
@@ -122,8 +125,8 @@ pub fn parse_mac(text: &str) -> Option<u64> {
     (count == 6).then_some(value)
 }
 
-/// One line that summarises a packet, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or
-/// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Missing fields are shown as `?`.
+/// Summarises a packet in one line, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or `vlan 5 tcp 10.0.0.1:1234 >
+/// 10.0.0.2:80`. Missing fields are shown as `?`.
 pub fn summary(packet: &Packet) -> String {
     let packet = &packet.clone().literal();
     let read = |field| packet.get(field);
@@ -143,8 +146,8 @@ pub fn summary(packet: &Packet) -> String {
     vlans + &rest
 }
 
-/// The same from the values of fields alone, of which it reads those that it shows: of stacked tags and labels the
-/// outermost, and nothing that tells fragments.
+/// Summarises a packet as [`summary`] does, from the values of fields alone. It reads only the fields that it shows:
+/// the outermost of stacked tags and labels, and nothing that distinguishes fragments.
 pub fn summary_of_fields(read: &dyn Fn(Field) -> Option<u128>) -> String {
     let tag = read(Field::VlanVid).filter(|vid| vid & VLAN_PRESENT != 0);
     let vlan = tag.map(|vid| format!("vlan {} ", vid ^ VLAN_PRESENT)).unwrap_or_default();
@@ -155,7 +158,7 @@ pub fn summary_of_fields(read: &dyn Fn(Field) -> Option<u128>) -> String {
     }
 }
 
-/// What follows the tags of a packet.
+/// Summarises the part after the tags of a packet.
 fn of_type(read: &dyn Fn(Field) -> Option<u128>, kind: u16) -> String {
     match kind {
         ethernet::TYPE_ARP => arp_summary(read),
@@ -225,7 +228,7 @@ fn lldp_summary(packet: &Packet) -> String {
     format!("lldp chassis {chassis} port {port}")
 }
 
-/// Printable ids unchanged, others in hexadecimal.
+/// Returns a printable id unchanged, and others in hexadecimal.
 fn id_text(id: &[u8]) -> String {
     match std::str::from_utf8(id) {
         Ok(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) => text.to_string(),

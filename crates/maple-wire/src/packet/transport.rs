@@ -14,16 +14,16 @@ pub const ICMPV6: u8 = 58;
 /// IP protocol of SCTP.
 pub const SCTP: u8 = 132;
 
-/// Bytes of a TCP header without options.
+/// The length of a TCP header without options in bytes.
 pub const TCP_LEN: usize = 20;
-/// Bytes of a UDP header.
+/// The length of a UDP header in bytes.
 pub const UDP_LEN: usize = 8;
-/// Bytes of the SCTP common header.
+/// The length of the SCTP common header in bytes.
 pub const SCTP_LEN: usize = 12;
-/// Bytes of an ICMP or ICMPv6 header, with the four that depend on the type.
+/// The length of an ICMP or ICMPv6 header in bytes, with the four that depend on the type.
 pub const ICMP_LEN: usize = 8;
 
-/// The byte whose upper half is the length of the TCP header in words.
+/// The offset of the byte whose upper half is the length of the TCP header in words of 4 bytes.
 const TCP_DATA_OFFSET: usize = 12;
 
 pub(super) const SRC: usize = 0;
@@ -31,8 +31,8 @@ pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
 pub(super) const CODE: usize = 1;
 
-/// Where the content of an IP packet begins: after the transport header, if it is one of those known here. Parts of a
-/// datagram have none.
+/// Returns the start of the content of an IP packet: after the transport header, if this crate knows it. Parts of a
+/// datagram count as having none.
 pub(super) fn payload_start(packet: &Packet, network: Network) -> usize {
     let start = network.transport();
     let header = match network.proto() {
@@ -55,7 +55,7 @@ pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
     tcp_otherwise(packet, network)
 }
 
-/// A port, if there is no TCP header from which to read it.
+/// Reads a port where the view has no usable TCP header: 0 in fragments, else none.
 #[cold]
 fn tcp_otherwise(packet: &Packet, network: Network) -> Option<u128> {
     (network.carries(TCP) && has_zero_ports(packet, network)).then_some(0)
@@ -79,7 +79,7 @@ pub(super) fn icmpv6(packet: &Packet, at: usize) -> Option<u128> {
     icmp(packet, ICMPV6, NetworkKind::V6, at)
 }
 
-/// The port at `at` of a header of protocol `proto` and `len` bytes; 0 in a fragment.
+/// Reads the port at `at` of a header of protocol `proto` and `len` bytes; 0 in a fragment.
 #[inline]
 fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     let network = packet.network();
@@ -92,15 +92,15 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     if has_header(network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// Whether switches treat ports and ICMP type as 0: in every fragment, so that all fragments of a datagram are treated
-/// in the same way.
+/// Whether switches treat ports and ICMP type as 0. They do so in every fragment, so that all fragments of a datagram
+/// are treated alike.
 #[inline]
 fn has_zero_ports(packet: &Packet, network: Network) -> bool {
     network.is_fragment() && (network.is_later_fragment() || !packet.literal)
 }
 
-/// Whether a TCP header can be read whose data offset is possible in this packet. Otherwise switches don't use its
-/// ports.
+/// Whether a TCP header can be read, with a data offset that is possible in this packet. Otherwise switches don't use
+/// its ports.
 #[inline]
 pub(super) fn has_tcp(packet: &Packet, network: Network) -> bool {
     if !network.carries(TCP) || has_zero_ports(packet, network) {
@@ -121,7 +121,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// Where the checksum is in the header of protocol `proto`, if this crate knows the protocol.
+/// Returns the offset of the checksum in the header of protocol `proto`, if this crate knows the protocol.
 pub(super) fn checksum_place(proto: u8) -> Option<usize> {
     match proto {
         TCP => Some(16),

@@ -9,7 +9,7 @@ use crate::msg::Version;
 use crate::msg::oxm::{Stated, stated};
 use crate::port::PortNo;
 
-/// The actions as text, joined by commas; `drop` if there are none.
+/// Returns the actions as text, joined by commas; `drop` if there are none.
 pub fn actions(version: Version, actions: &[Action]) -> String {
     if actions.is_empty() {
         return "drop".to_owned();
@@ -21,9 +21,9 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
     out.0
 }
 
-/// The instructions as text: what follows `actions=`; `drop` if they do nothing.
+/// Returns the instructions as text, as after `actions=`; `drop` if they do nothing.
 ///
-/// Applied actions appear without a name. The other instructions have names. They come in the order in which a switch
+/// Applied actions appear without a name; the other instructions have names. They appear in the order in which a switch
 /// carries them out (1.3 §5.9), whatever the order in which they were sent.
 pub fn instructions(version: Version, instructions: &[Instruction]) -> String {
     let mut in_order: Vec<&Instruction> = instructions.iter().collect();
@@ -100,7 +100,7 @@ impl List {
                 self.put(format_args!("experimenter(0x{id:08x},0x{})", HexBytes(body)));
             }
             Action::Unknown { kind, body } => match (version, kind, &body[..]) {
-                // With bits that are none of the DSCP.
+                // The byte has bits outside the DSCP.
                 (Version::Of10, 8, [tos, ..]) => self.put(format_args!("mod_nw_tos:{tos}")),
                 (Version::Of13, 25, oxm) => match first_stated(oxm) {
                     Some(set) => self.put(format_args!("set_field:{}->{}", Impossible(&set), field_name(set.field))),
@@ -120,7 +120,7 @@ impl List {
     }
 }
 
-/// What the first entry in these bytes says of a field.
+/// Reads the first entry in these bytes.
 fn first_stated(oxm: &[u8]) -> Option<Stated> {
     let (header, rest) = oxm.split_first_chunk::<4>()?;
     let header = u32::from_be_bytes(*header);
@@ -132,7 +132,7 @@ fn is_named(port: PortNo) -> bool {
     port >= PortNo::IN_PORT
 }
 
-/// The name of OpenFlow 1.0's action that sets `field`, if there is one.
+/// Returns the name of OpenFlow 1.0's action that sets `field`, if there is one.
 fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     match field {
         _ if version != Version::Of10 => None,
@@ -148,7 +148,7 @@ fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     }
 }
 
-/// The name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
+/// Returns the name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
 pub(super) fn field_name(field: Field) -> &'static str {
     match field {
         Field::IpEcn => "nw_ecn",

@@ -18,13 +18,13 @@ const KINDS: [&str; 8] = [
     "DISCARD_REPLY",
 ];
 
-/// Which bundle, and what is to be done with it.
+/// Prints the bundle and the command.
 pub(super) fn control(out: &mut String, control: &BundleControl) -> fmt::Result {
     let kind = KINDS.get(usize::from(control.kind)).copied().unwrap_or_default();
     write!(out, "\n bundle_id={:#x} type={kind} flags={}", control.bundle, flags(control.flags))
 }
 
-/// Which bundle, and the message that is added, which has the header's version and transaction id.
+/// Prints the bundle and the added message, which has the header's version and transaction id.
 pub(super) fn add(out: &mut String, header: &Header, add: &BundleAdd, depth: u32) -> fmt::Result {
     write!(out, "\n bundle_id={:#x} flags={}\n", add.bundle, flags(add.flags))?;
     out.push_str(&nested(header, &add.message, depth));

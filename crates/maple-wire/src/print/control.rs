@@ -8,7 +8,7 @@ use crate::msg::queue_config::QueueProperty;
 use crate::msg::{AsyncConfig, Experimenter, PortMod, QueueConfig, Role, SwitchConfig, TableMod, Version};
 use crate::port::PortNo;
 
-/// How fragments are treated and how much of a packet is sent.
+/// Prints the treatment of fragments and the number of bytes of a packet that are sent.
 pub(super) fn config(out: &mut String, version: Version, config: &SwitchConfig) -> fmt::Result {
     const FRAGMENTS: [&str; 4] = ["normal", "drop", "reassemble", "nx-match"];
     write!(out, " frags={}", FRAGMENTS[usize::from(config.flags & 3)])?;
@@ -23,7 +23,7 @@ pub(super) fn config(out: &mut String, version: Version, config: &SwitchConfig) 
     write!(out, " miss_send_len={}", config.miss_send_len)
 }
 
-/// The new configuration of a port.
+/// Prints the new configuration of a port.
 pub(super) fn port_mod(out: &mut String, version: Version, port_mod: &PortMod) -> fmt::Result {
     writeln!(out, " port: {}: addr:{}", port_mod.port, Mac::from(port_mod.hw_addr))?;
     writeln!(out, "     config: {}", port::config(version, port_mod.config))?;
@@ -34,7 +34,7 @@ pub(super) fn port_mod(out: &mut String, version: Version, port_mod: &PortMod) -
     }
 }
 
-/// Which table. Its configuration has no bits with a meaning in 1.3.
+/// Prints the table. Its configuration has no bits with a meaning in 1.3.
 pub(super) fn table_mod(out: &mut String, table_mod: &TableMod) -> fmt::Result {
     match table_mod.table_id {
         0xff => out.write_str(" table_id: ALL_TABLES"),
@@ -42,8 +42,8 @@ pub(super) fn table_mod(out: &mut String, table_mod: &TableMod) -> fmt::Result {
     }
 }
 
-/// The role that is asked for or held. A generation id of all ones counts as none, and a question about the current
-/// role needs none.
+/// Prints the role that a controller asks for or has. A generation id of all ones counts as absent, and a question
+/// about the current role needs none.
 pub(super) fn role(out: &mut String, role: &Role, is_request: bool) -> fmt::Result {
     match role.role {
         Role::NOCHANGE => out.write_str(" role=nochange")?,
@@ -58,7 +58,7 @@ pub(super) fn role(out: &mut String, role: &Role, is_request: bool) -> fmt::Resu
     write!(out, " generation_id={}", role.generation_id)
 }
 
-/// Which messages a switch sends without a request, to its primary controller and to others.
+/// Prints the messages that a switch sends without a request, to its primary controller and to others.
 pub(super) fn async_config(out: &mut String, config: &AsyncConfig) -> fmt::Result {
     for (which, name) in ["primary", "secondary"].iter().enumerate() {
         let bits = |bits: u32, names| BitNames { bits, names, zero: "(off)", shows_nameless: false };
@@ -69,18 +69,18 @@ pub(super) fn async_config(out: &mut String, config: &AsyncConfig) -> fmt::Resul
         writeln!(out, " PORT_STATUS: {}", bits(config.port_status[which], reasons))?;
         let reasons = &["idle", "hard", "delete", "group_delete", "meter_delete", "eviction"];
         writeln!(out, " FLOW_REMOVED: {}", bits(config.flow_removed[which], reasons))?;
-        // Later versions have these.
+        // These kinds exist in later versions.
         out.write_str(" ROLE_STATUS: (off) TABLE_STATUS: (off) REQUESTFORWARD: (off)")?;
     }
     Ok(())
 }
 
-/// The port whose queues are asked for.
+/// Prints the port whose queues are asked for.
 pub(super) fn queue_config_request(out: &mut String, port: PortNo) -> fmt::Result {
     write!(out, " port={port}")
 }
 
-/// The queues of a port with their rates.
+/// Prints the queues of a port with their rates.
 pub(super) fn queue_config(out: &mut String, config: &QueueConfig) -> fmt::Result {
     if config.queues.is_empty() {
         return Ok(());
@@ -101,7 +101,7 @@ pub(super) fn queue_config(out: &mut String, config: &QueueConfig) -> fmt::Resul
     Ok(())
 }
 
-/// A rate in tenths of a percent. More than 100 % is printed as disabled, and all ones is left out.
+/// Prints a rate in tenths of a percent. More than 100 % is printed as disabled, and all ones is left out.
 fn write_rate(out: &mut String, name: &str, rate: u16) -> fmt::Result {
     match rate {
         0xffff => Ok(()),
@@ -110,14 +110,14 @@ fn write_rate(out: &mut String, name: &str, rate: u16) -> fmt::Result {
     }
 }
 
-/// The experimenter and the content of the message, in hex.
+/// Prints the experimenter, and the content of the message in hex.
 pub(super) fn experimenter(out: &mut String, version: Version, message: &Experimenter) -> fmt::Result {
     let who = if version == Version::Of10 { "vendor" } else { "experimenter" };
     write!(out, " {who}={}", Hex(u128::from(message.id)))?;
     unknown(out, &message.body)
 }
 
-/// Bytes of unknown meaning.
+/// Prints bytes of unknown meaning.
 pub(super) fn unknown(out: &mut String, body: &[u8]) -> fmt::Result {
     if body.is_empty() { Ok(()) } else { write!(out, " 0x{}", HexBytes(body)) }
 }

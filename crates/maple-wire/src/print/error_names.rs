@@ -41,8 +41,8 @@ const OF10: [&[&str]; 6] = [
 
 /// Names by type and code (1.3 §7.4.4).
 ///
-/// They are the specification's, except for some that a later version renamed: `IS_SECONDARY`, and "vendor" and "stat"
-/// for what 1.3 calls experimenter and multipart.
+/// They are the specification's names, except for some that a later version renamed: `IS_SECONDARY`, and "vendor" and
+/// "stat" for 1.3's experimenter and multipart.
 const OF13: [&[&str]; 14] = [
     &["OFPHFC_INCOMPATIBLE", "OFPHFC_EPERM"],
     &[
@@ -160,7 +160,7 @@ const OF13: [&[&str]; 14] = [
     ],
 ];
 
-/// The name of an error, if it has one in this version.
+/// Returns the name of an error, if it has one in this version.
 pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<&'static str> {
     let names: &[&[&str]] = match version {
         Version::Of10 => &OF10,
@@ -169,7 +169,7 @@ pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<&'static st
     names.get(usize::from(kind))?.get(usize::from(code)).copied()
 }
 
-/// `NXET_VENDOR`: the type that Open vSwitch uses for errors that OpenFlow 1.0 lacks.
+/// The type that Open vSwitch uses for errors that OpenFlow 1.0 lacks (`NXET_VENDOR`).
 pub(super) const OPEN_VSWITCH_TYPE: u16 = 0xb0c2;
 
 /// The vendor or experimenter id of Open vSwitch (Nicira's).
@@ -302,7 +302,7 @@ const OPEN_VSWITCH_OF10: [(u16, u16, &str); 59] = [
     (6, 16, "OFPGMFC_BUCKET_EXISTS"),
 ];
 
-/// The name of an experimenter's error in OpenFlow 1.3.
+/// Returns the name of an experimenter's error in OpenFlow 1.3.
 pub(super) fn of_experimenter(id: u32, code: u16) -> Option<&'static str> {
     let names: &[(u16, &str)] = match id {
         ONF => &ONF_OF13,
@@ -312,7 +312,7 @@ pub(super) fn of_experimenter(id: u32, code: u16) -> Option<&'static str> {
     names.iter().find(|(number, _)| *number == code).map(|(_, name)| *name)
 }
 
-/// The name of a vendor's error in OpenFlow 1.0.
+/// Returns the name of a vendor's error in OpenFlow 1.0.
 pub(super) fn of_open_vswitch(id: u32, kind: u16, code: u16) -> Option<&'static str> {
     let found = OPEN_VSWITCH_OF10.iter().find(|(k, c, _)| (*k, *c) == (kind, code) && id == OPEN_VSWITCH);
     found.map(|(_, _, name)| *name)

@@ -19,23 +19,23 @@ pub struct FlowLine<'a> {
     pub version: Version,
     /// The rule's cookie.
     pub cookie: u64,
-    /// The table that it is in.
+    /// The rule's table.
     pub table: u8,
-    /// Idle timeout in seconds; 0 is none.
+    /// Idle timeout in seconds; 0 means none.
     pub idle_timeout: u16,
-    /// Hard timeout in seconds; 0 is none.
+    /// Hard timeout in seconds; 0 means none.
     pub hard_timeout: u16,
-    /// Bits of `OFPFF_*`; 0 in OpenFlow 1.0, whose dumps do not have them.
+    /// Bits of `OFPFF_*`; 0 in OpenFlow 1.0, whose dumps do not show them.
     pub flags: u16,
-    /// Higher wins.
+    /// The rule's priority. The highest priority takes precedence.
     pub priority: u16,
-    /// Which packets.
+    /// The rule's match.
     pub matching: &'a Match,
-    /// What to do with them.
+    /// The rule's instructions.
     pub instructions: &'a [Instruction],
 }
 
-/// The line of a rule without timeouts and flags. [`FlowLine`] has them too.
+/// Returns the line of a rule without timeouts and flags, which only [`FlowLine`] has.
 pub fn flow_line(
     version: Version,
     table: u8,
@@ -49,7 +49,7 @@ pub fn flow_line(
 }
 
 impl<'a> FlowLine<'a> {
-    /// The rule that a flow-mod adds, as a dump shows it afterwards.
+    /// Creates the line of the rule that a flow-mod adds, as a dump shows it afterwards.
     pub fn of(version: Version, flow_mod: &'a FlowMod) -> FlowLine<'a> {
         FlowLine {
             version,
@@ -78,7 +78,7 @@ impl fmt::Display for FlowLine<'_> {
     }
 }
 
-/// What follows cookie, table and counters in a dump: timeouts, flags, priority, match and actions.
+/// Prints the part of a dump's line after cookie, table and counters: timeouts, flags, priority, match and actions.
 pub(super) fn write_rule(f: &mut dyn fmt::Write, line: &FlowLine<'_>) -> fmt::Result {
     if line.idle_timeout != 0 {
         write!(f, "idle_timeout={}, ", line.idle_timeout)?;
@@ -94,7 +94,7 @@ pub(super) fn write_rule(f: &mut dyn fmt::Write, line: &FlowLine<'_>) -> fmt::Re
     write!(f, "actions={}", instructions(line.version, line.instructions))
 }
 
-/// The match, preceded by its priority unless that is the default one. Empty if there is nothing to print.
+/// Returns the match, preceded by its priority unless that is the default. Empty if there is nothing to print.
 pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> String {
     let fields = matching(version, m);
     match (priority, fields.is_empty()) {
@@ -104,7 +104,7 @@ pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> S
     }
 }
 
-/// The flags of a rule, each with a space after it. Bits without a name are one hex number.
+/// Prints the flags of a rule, each with a space after it. Bits without a name are one hex number.
 pub(super) fn write_flags(f: &mut dyn fmt::Write, flags: u16) -> fmt::Result {
     const NAMES: [&str; 5] = ["send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"];
     for (bit, name) in NAMES.iter().enumerate() {

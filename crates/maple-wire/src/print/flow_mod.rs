@@ -8,7 +8,7 @@ use super::value::Duration;
 use crate::msg::{FlowMod, FlowModCommand, FlowRemoved, NO_BUFFER, Version};
 use crate::port::PortNo;
 
-/// What the flow-mod does, and to which rules.
+/// Prints the command of a flow-mod, and the rules that it is about.
 pub(super) fn flow_mod(out: &mut String, version: Version, flow_mod: &FlowMod) -> fmt::Result {
     let command = match flow_mod.command {
         FlowModCommand::Add => "ADD",
@@ -39,9 +39,9 @@ pub(super) fn flow_mod(out: &mut String, version: Version, flow_mod: &FlowMod) -
     write!(out, "actions={}", instructions(version, &flow_mod.instructions))
 }
 
-/// The cookie that the rule gets, or in 1.3 the cookie of the rules to change or delete.
+/// Prints the cookie that the rule gets, or in 1.3 the cookie of the rules to change or delete.
 ///
-/// In 1.3 only those commands have a mask. Without one their cookie means nothing.
+/// In 1.3 only those two commands have a mask. Without a mask their cookie has no meaning.
 fn write_cookie(out: &mut String, version: Version, flow_mod: &FlowMod) -> fmt::Result {
     let sets = version == Version::Of10 || flow_mod.command == FlowModCommand::Add;
     if sets && flow_mod.cookie != 0 && flow_mod.cookie != u64::MAX {
@@ -55,7 +55,7 @@ fn write_cookie(out: &mut String, version: Version, flow_mod: &FlowMod) -> fmt::
 
 const REASONS: [&str; 6] = ["idle", "hard", "delete", "group_delete", "meter_delete", "eviction"];
 
-/// Which rule was removed, why, and what it had counted.
+/// Prints the rule that was removed, the reason, and its counters.
 pub(super) fn flow_removed(out: &mut String, version: Version, removed: &FlowRemoved) -> fmt::Result {
     write!(out, " {} ", prioritised_match(version, removed.priority, &removed.matching))?;
     match REASONS.get(usize::from(removed.reason)) {

@@ -1,4 +1,4 @@
-//! Packets: every field that Open vSwitch extracts from a frame, present or zero.
+//! Packets: every field that Open vSwitch extracts from a frame, also those that are zero.
 
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -13,7 +13,7 @@ use crate::packet::{NetworkKind, Packet};
 
 const IGMP: u8 = 2;
 
-/// The packet as text: its fields, and the checksum of its transport header.
+/// Returns the packet as text: its fields, and the checksum of its transport header.
 ///
 /// ```
 /// let frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
@@ -27,9 +27,9 @@ pub fn frame(frame: &[u8]) -> String {
     frame_of(frame, frame.len())
 }
 
-/// The beginning of a packet that had `wire_len` bytes.
+/// Returns the beginning of a packet that had `wire_len` bytes as text.
 ///
-/// Its headers are read as far as they are there. If the packet is cut off, Open vSwitch prints addresses as zero.
+/// Headers are read as far as they were captured. If the packet is cut off, Open vSwitch prints addresses as zero.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     let mut out = Fields(String::new());
     let outer = Packet::with_wire_len(frame, 0, wire_len).literal();
@@ -38,7 +38,7 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
         out.after_tags(&outer);
         return out.0;
     }
-    // For matching a packet ends at a second tag, but not for a reader.
+    // Matching ends at a second tag, but a reader wants to see the rest.
     let inner_frame = [&frame[..TYPE_OFFSET], &frame[TYPE_OFFSET + TAG_LEN..]].concat();
     let inner = Packet::with_wire_len(&inner_frame, 0, wire_len - TAG_LEN).literal();
     out.tag(&outer, "");
@@ -161,7 +161,7 @@ impl Fields {
         write!(self.0, " {name}_csum:{sum:x}").expect("writing to a string does not fail");
     }
 
-    /// Address resolution, forward or reverse; all zero if it is not for Ethernet and IPv4.
+    /// Prints address resolution, forward or reverse; all zero if it is not for Ethernet and IPv4.
     fn arp(&mut self, packet: &Packet) {
         const ETHERNET_AND_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
         let body = packet.frame().get(packet.link().end()..).unwrap_or_default();
@@ -173,7 +173,7 @@ impl Fields {
         self.put(format_args!("arp_sha={},arp_tha={}", mac(8), mac(18)));
     }
 
-    /// The outermost label stack entry by its fields, and two more as numbers.
+    /// Prints the outermost label stack entry by its fields, and two more as numbers.
     fn mpls(&mut self, packet: &Packet) {
         let stack: Vec<Entry> = packet.mpls_stack().take(3).collect();
         let entry = |at: usize| stack.get(at).copied().unwrap_or(Entry::from_bits(0));
@@ -188,7 +188,7 @@ impl Fields {
     }
 }
 
-/// The names of TCP flags from the lowest bit on. Those without a name are shown as their value in hex.
+/// The names of TCP flags from the lowest bit on. Flags without a name are shown as their value in hex.
 struct TcpFlags(u16);
 
 impl std::fmt::Display for TcpFlags {
@@ -212,7 +212,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// The bytes after the IP headers, within what the packet declares and what was captured.
+/// Returns the bytes after the IP headers, within the declared length and the captured bytes.
 fn payload<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let network = packet.network();
     packet.frame().get(network.transport()..network.end().min(packet.frame().len())).unwrap_or_default()
@@ -228,7 +228,7 @@ fn ttl(packet: &Packet) -> u8 {
     packet.frame().get(at).copied().unwrap_or(0)
 }
 
-/// Which part of a fragmented packet this is.
+/// Names the part of a fragmented packet.
 fn fragment(packet: &Packet) -> &'static str {
     match packet.network() {
         network if network.is_later_fragment() => "later",

@@ -1,4 +1,4 @@
-//! Groups and meters: messages that change them, and their parts, which statistics show too.
+//! Groups and meters: messages that change them, and their parts, which also appear in statistics.
 
 use std::fmt::{self, Write};
 
@@ -18,7 +18,7 @@ const NO_GROUP: u32 = 0xffff_ffff;
 /// The bit of a meter's flags that is set if its bands have a burst size.
 const METER_BURST: u16 = 4;
 
-/// What the message does, and to which group.
+/// Prints the command of the message, and its group.
 pub(super) fn group_mod(out: &mut String, group_mod: &GroupMod) -> fmt::Result {
     out.write_str("\n ")?;
     match group_mod.command {
@@ -31,7 +31,7 @@ pub(super) fn group_mod(out: &mut String, group_mod: &GroupMod) -> fmt::Result {
     group(out, group_mod.group, group_mod.kind, &group_mod.buckets)
 }
 
-/// A group with its type and its buckets.
+/// Prints a group with its type and its buckets.
 pub(super) fn group(out: &mut String, group: u32, kind: u8, buckets: &[Bucket]) -> fmt::Result {
     write!(out, "group_id={group},type=")?;
     match kind {
@@ -57,7 +57,7 @@ pub(super) fn group(out: &mut String, group: u32, kind: u8, buckets: &[Bucket]) 
     Ok(())
 }
 
-/// What the message does, and to which meter.
+/// Prints the command of the message, and its meter.
 pub(super) fn meter_mod(out: &mut String, meter_mod: &MeterMod) -> fmt::Result {
     match meter_mod.command {
         0 => out.write_str(" ADD ")?,
@@ -65,14 +65,14 @@ pub(super) fn meter_mod(out: &mut String, meter_mod: &MeterMod) -> fmt::Result {
         DELETE => out.write_str(" DEL ")?,
         other => write!(out, " command({other}) ")?,
     }
-    // To delete a meter its number is enough. Anything else means nothing.
+    // The number of a meter is enough to delete it. Anything else has no meaning.
     if meter_mod.command == DELETE {
         return meter(out, meter_mod.meter, 0, &[]);
     }
     meter(out, meter_mod.meter, meter_mod.flags, &meter_mod.bands)
 }
 
-/// A meter with its flags and its bands.
+/// Prints a meter with its flags and its bands.
 pub(super) fn meter(out: &mut String, meter: u32, flags: u16, bands: &[Band]) -> fmt::Result {
     write_meter_number(out, meter)?;
     for (bit, name) in ["kbps", "pktps", "burst", "stats"].iter().enumerate() {
@@ -91,7 +91,7 @@ pub(super) fn meter(out: &mut String, meter: u32, flags: u16, bands: &[Band]) ->
     Ok(())
 }
 
-/// `meter=` and its number, or the name of a reserved one.
+/// Prints `meter=` and the number, or the name of a reserved one.
 pub(super) fn write_meter_number(out: &mut String, meter: u32) -> fmt::Result {
     match meter {
         0xffff_fffd => out.write_str("meter=slowpath"),
@@ -118,7 +118,7 @@ fn band(out: &mut String, flags: u16, band: &Band) -> fmt::Result {
     }
 }
 
-/// What groups can do, type by type.
+/// Prints the abilities of groups, type by type.
 pub(super) fn group_features(out: &mut String, features: &GroupFeatures) -> fmt::Result {
     const TYPES: [&str; 4] = ["all", "select", "indirect", "fast failover"];
     write!(out, "\n Group table:\n Types: {:#x}\n Capabilities: {:#x}", features.types, features.capabilities)?;

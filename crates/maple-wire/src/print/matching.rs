@@ -1,7 +1,7 @@
 //! Matches, with the shorthands and in the order of `ovs-ofctl`.
 //!
-//! Open vSwitch turns a match into a flow and its mask and prints that, so the order of the fields in the message does
-//! not show. Ethernet type and IP protocol become a word if there is one (`tcp`, `arp`, `ipv6`). VLAN id and priority
+//! Open vSwitch turns a match into a flow and its mask and prints these, so the order of the fields in the message does
+//! not appear. Ethernet type and IP protocol become a word if there is one (`tcp`, `arp`, `ipv6`). VLAN id and priority
 //! become the tag control information unless both are exact.
 
 use std::fmt::{Display, Write};
@@ -19,7 +19,7 @@ pub(super) const MPLS: u128 = 0x8847;
 pub(super) const MPLS_MULTICAST: u128 = 0x8848;
 pub(super) const IPV6: u128 = 0x86dd;
 
-/// The match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
+/// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
     let mut out = Fields { text: String::new(), matching };
     let eth_type = out.exact(Field::EthType);
@@ -42,7 +42,7 @@ pub fn matching(version: Version, matching: &Match) -> String {
     out.text
 }
 
-/// The word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
+/// Returns the word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
 pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
     Some(match (eth_type, proto) {
         (IPV4, Some(1)) => ("icmp", true),
@@ -90,7 +90,7 @@ impl Fields<'_> {
         }
     }
 
-    /// The VLAN fields, as the tag control information that they are part of.
+    /// Prints the VLAN fields, as the tag control information that they are part of.
     fn vlan(&mut self, version: Version) {
         let (vid, pcp) = (self.get(Field::VlanVid), self.get(Field::VlanPcp));
         let (vid_value, vid_mask) = vid.map_or((0, 0), |c| (c.value, c.mask));
@@ -168,8 +168,8 @@ impl Fields<'_> {
         }
     }
 
-    /// What Open vSwitch has no text for: unsupported fields by their OXM names, those that nothing can fit likewise
-    /// (`ipv4_src=10.0.0.1/8`, `ip_dscp=64`), and unknown ones as class, number and payload.
+    /// Prints the entries for which Open vSwitch has no text: unsupported fields, and fields that no packet can fit, by
+    /// their OXM names (`ipv4_src=10.0.0.1/8`, `ip_dscp=64`), and unknown fields as class, number and payload.
     fn rest(&mut self) {
         for field in [Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr] {
             self.named(field.name(), field);

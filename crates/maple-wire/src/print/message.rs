@@ -6,15 +6,15 @@ use std::fmt::{self, Write};
 use super::{bundle, control, flow_mod, group_meter, packet, port, session, stats};
 use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 
-/// The maximum depth at which error messages that quote error messages are printed.
+/// Maximum depth at which error messages that quote error messages are printed.
 const MAX_DEPTH: u32 = 4;
 
-/// The message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
+/// Returns the message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
 pub fn message(header: &Header, message: &Message) -> String {
     one_line(&nested(header, message, 0))
 }
 
-/// The message in the lines of Open vSwitch, within `depth` error messages.
+/// Returns the message in the lines of Open vSwitch, within `depth` error messages.
 pub(super) fn nested(header: &Header, message: &Message, depth: u32) -> String {
     let mut out = String::new();
     write_message(&mut out, header, message, depth).expect("writing to a string does not fail");
@@ -60,7 +60,7 @@ fn write_message(out: &mut String, header: &Header, message: &Message, depth: u3
     }
 }
 
-/// The version that the parts of a message are printed for; hellos of later versions count as 1.3.
+/// Returns the version for which the parts of a message are printed; hellos of later versions count as 1.3.
 fn version_of(header: &Header) -> Version {
     if header.version <= Version::Of10 as u8 { Version::Of10 } else { Version::Of13 }
 }
@@ -108,7 +108,7 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
     })
 }
 
-/// What is known about a message that can't be read: its type, version and transaction id.
+/// Returns the known part of a message that can't be read: its type, version and transaction id.
 pub fn header(header: &Header) -> String {
     let mut out = kind_name(header);
     write_version(&mut out, header).expect("writing to a string does not fail");
@@ -116,7 +116,7 @@ pub fn header(header: &Header) -> String {
     out
 }
 
-/// The name of a message's type.
+/// Returns the name of a message's type.
 pub(super) fn kind_name(header: &Header) -> String {
     const BOTH: [&str; 15] = [
         "HELLO",
@@ -172,7 +172,7 @@ pub(super) fn kind_name(header: &Header) -> String {
     }
 }
 
-/// Version and transaction id; OpenFlow 1.0 is not named.
+/// Prints version and transaction id; OpenFlow 1.0 is not named.
 pub(super) fn write_version(out: &mut String, header: &Header) -> fmt::Result {
     match header.version {
         1 => {}
@@ -182,7 +182,7 @@ pub(super) fn write_version(out: &mut String, header: &Header) -> fmt::Result {
     write!(out, " (xid={:#x}):", header.xid)
 }
 
-/// `text` with each run of white space as one space.
+/// Returns `text` with each run of white space as one space.
 fn one_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {

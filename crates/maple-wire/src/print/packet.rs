@@ -8,7 +8,7 @@ use crate::msg::{NO_BUFFER, PacketIn, PacketInReason, PacketOut, Version};
 
 const REASONS: [&str; 6] = ["no_match", "action", "invalid_ttl", "action_set", "group", "packet_out"];
 
-/// Where the packet comes from and why, and the packet.
+/// Prints the origin of the packet, the reason, and the packet.
 pub(super) fn packet_in(out: &mut String, version: Version, packet_in: &PacketIn) -> fmt::Result {
     let (total, included) = (usize::from(packet_in.total_len), packet_in.data.len());
     if packet_in.table_id != 0 {
@@ -47,7 +47,7 @@ fn reason_number(reason: PacketInReason) -> u8 {
     }
 }
 
-/// What to do with the packet, and the packet or its buffer.
+/// Prints the actions for the packet, and the packet or its buffer.
 pub(super) fn packet_out(out: &mut String, version: Version, packet_out: &PacketOut) -> fmt::Result {
     write!(out, " in_port={} actions={}", packet_out.in_port, actions(version, &packet_out.actions))?;
     if packet_out.buffer_id != NO_BUFFER {

@@ -50,7 +50,7 @@ const FEATURES_OF13: [&str; 16] = [
     "AUTO_PAUSE_ASYM",
 ];
 
-/// What happened to a port, and how it is now.
+/// Prints the kind of change of a port, and the port after it.
 pub(super) fn port_status(out: &mut String, version: Version, status: &PortStatus) -> fmt::Result {
     match status.reason {
         PortReason::Add => out.write_str(" ADD:")?,
@@ -61,7 +61,7 @@ pub(super) fn port_status(out: &mut String, version: Version, status: &PortStatu
     port(out, version, &status.port)
 }
 
-/// The ports in the order of their numbers.
+/// Prints the ports in the order of their numbers.
 pub(super) fn ports(out: &mut String, version: Version, ports: &[Port]) -> fmt::Result {
     let mut in_order: Vec<&Port> = ports.iter().collect();
     in_order.sort_by_key(|port| port.number);
@@ -91,7 +91,7 @@ fn port(out: &mut String, version: Version, port: &Port) -> fmt::Result {
     write!(out, "     speed: {now} Mbps now, {max} Mbps max")
 }
 
-/// The configuration of a port. Bits that the version does not have are hex.
+/// Returns the configuration of a port. Bits that the version does not have are hex.
 pub(super) fn config(version: Version, bits: u32) -> String {
     let known = if version == Version::Of10 { 0x7f } else { CONFIG_OF13 };
     let names: Vec<&str> =
@@ -113,13 +113,13 @@ fn state(version: Version, bits: u32) -> String {
     format!("{stp} {rest}")
 }
 
-/// What a port can do: bits of `OFPPF_*`.
+/// Returns the abilities of a port: bits of `OFPPF_*`.
 pub(super) fn features(version: Version, bits: u32) -> String {
     let names: &[&str] = if version == Version::Of10 { &FEATURES_OF10 } else { &FEATURES_OF13 };
     BitNames { bits, names, zero: "0", shows_nameless: false }.to_string()
 }
 
-/// The highest of these speeds in Mb/s.
+/// Returns the highest of these speeds in Mb/s.
 fn speed_of10(features: u32) -> u32 {
     match features & 0x7f {
         bits if bits & 0x40 != 0 => 10_000,

@@ -8,7 +8,7 @@ use super::{error_names, port};
 use crate::msg::hello::HelloElement;
 use crate::msg::{ErrorMsg, Features, Header, Hello, Message, Version};
 
-/// The versions, and the whole message in hex if it contains more than that.
+/// Prints the versions, and the whole message in hex if it contains more than versions.
 pub(super) fn hello(out: &mut String, header: &Header, hello: &Hello) -> fmt::Result {
     let bitmaps = hello.elements.iter().filter_map(|element| match element {
         HelloElement::VersionBitmap(words) => words.first().map(|word| word & !1).filter(|bits| *bits != 0),
@@ -30,7 +30,7 @@ pub(super) fn hello(out: &mut String, header: &Header, hello: &Hello) -> fmt::Re
     }
 }
 
-/// The name of the error, and the request that it answers, quoted as far as it was sent.
+/// Prints the name of the error, and the request that it answers, quoted as far as it was sent.
 pub(super) fn error(out: &mut String, version: Version, error: &ErrorMsg, depth: u32) -> fmt::Result {
     let data = error_head(out, version, error)?;
     if error.kind == 0 {
@@ -56,20 +56,20 @@ pub(super) fn error(out: &mut String, version: Version, error: &ErrorMsg, depth:
     }
 }
 
-/// As [`error`], with the request as bytes.
+/// Prints the name of the error, and the request that it answers as bytes.
 pub(super) fn error_unquoted(out: &mut String, version: Version, error: &ErrorMsg) -> fmt::Result {
     let data = error_head(out, version, error)?;
     write!(out, "\n{}", HexDump(data))
 }
 
-/// The error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
+/// Returns the error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
 pub fn error_name(version: Version, error: &ErrorMsg) -> String {
     let mut out = String::new();
     error_head(&mut out, version, error).expect("writing to a string does not fail");
     out.trim_start().to_owned()
 }
 
-/// Writes the error's name, or its numbers if it has none, and returns the request after it.
+/// Prints the error's name, or its numbers if it has none, and returns the request after it.
 fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Result<&'a [u8], fmt::Error> {
     if let Some((experimenter, name, request)) = experimenter_error(version, error) {
         match name {
@@ -85,7 +85,7 @@ fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Re
     Ok(&error.data)
 }
 
-/// For an experimenter's error: the experimenter, the error's name, and the request.
+/// Returns the experimenter of an experimenter's error, the error's name, and the request.
 fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<&'static str>, &[u8])> {
     let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);
@@ -101,7 +101,7 @@ fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option
     }
 }
 
-/// The size and the content of an echo; for a quoted one just the size.
+/// Prints the size and the content of an echo; only the size if it is quoted.
 pub(super) fn echo(out: &mut String, data: &[u8], depth: u32) -> fmt::Result {
     write!(out, " {} bytes of payload", data.len())?;
     if depth == 0 && !data.is_empty() {
@@ -132,7 +132,7 @@ const ACTIONS_OF10: [(u32, &str); 12] = [
     (10, "mod_tp_dst"),
 ];
 
-/// What a switch reports about itself, and in 1.0 its ports.
+/// Prints a switch's report about itself, and in 1.0 its ports.
 pub(super) fn features(out: &mut String, version: Version, features: &Features) -> fmt::Result {
     write!(out, " dpid:{}\nn_tables:{}, n_buffers:{}", features.dpid, features.n_tables, features.n_buffers)?;
     if features.auxiliary_id != 0 {

@@ -13,7 +13,7 @@ use crate::port::PortNo;
 
 const MORE: u16 = 1;
 
-/// The kind of a request, as it appears after `OFPST_`.
+/// Returns the kind of a request, as it appears after `OFPST_`.
 pub(super) fn request_name(body: &RequestBody) -> &'static str {
     match body {
         RequestBody::Desc => "DESC",
@@ -35,7 +35,7 @@ pub(super) fn request_name(body: &RequestBody) -> &'static str {
     }
 }
 
-/// The kind of a reply, as it appears after `OFPST_`.
+/// Returns the kind of a reply, as it appears after `OFPST_`.
 pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
     match body {
         ReplyBody::Desc(_) => "DESC",
@@ -57,7 +57,7 @@ pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
     }
 }
 
-/// What is asked for.
+/// Prints the subject of a request.
 pub(super) fn request(out: &mut String, version: Version, request: &StatsRequest) -> fmt::Result {
     write_flags(out, request.flags, version != Version::Of10)?;
     match &request.body {
@@ -81,7 +81,7 @@ pub(super) fn request(out: &mut String, version: Version, request: &StatsRequest
     }
 }
 
-/// The statistics.
+/// Prints the statistics.
 pub(super) fn reply(out: &mut String, version: Version, reply: &StatsReply) -> fmt::Result {
     write_flags(out, reply.flags, true)?;
     match &reply.body {
@@ -248,7 +248,7 @@ fn unknown(out: &mut String, kind: u16, body: &[u8]) -> fmt::Result {
     write!(out, " kind={kind} 0x{}", HexBytes(body))
 }
 
-/// A counter. All ones mean that the switch does not have it.
+/// A counter. All ones means that the switch does not have it.
 struct Counter(u64);
 
 impl fmt::Display for Counter {

@@ -1,6 +1,6 @@
 //! Statistics and features of tables.
 //!
-//! Tables that are like the one before are not printed again: they are `ditto`.
+//! A table that is like the one before is not printed again: it is `ditto`.
 
 use std::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::field::Field;
 use crate::msg::Version;
 use crate::msg::stats::{OxmId, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId};
 
-/// How full the tables are, and how much they are used.
+/// Prints the sizes of the tables, and their use.
 pub(super) fn statistics(out: &mut String, version: Version, tables: &[TableStats]) -> fmt::Result {
     let mut same = Ditto::default();
     let mut before: Option<&TableStats> = None;
@@ -32,7 +32,7 @@ pub(super) fn statistics(out: &mut String, version: Version, tables: &[TableStat
     same.finish(out)
 }
 
-/// What OpenFlow 1.0 reports about a table besides its counters.
+/// Prints the parts of OpenFlow 1.0's report about a table other than counters.
 fn features_of10(out: &mut String, table: &TableStats, same: bool) -> fmt::Result {
     let fields: Vec<&str> =
         WILDCARDS.iter().filter(|(bits, _)| table.wildcards & bits != 0).map(|(_, name)| *name).collect();
@@ -64,7 +64,7 @@ const WILDCARDS: [(u32, &str); 12] = [
     (1 << 7, "tcp_dst"),
 ];
 
-/// What the tables can do.
+/// Prints the abilities of the tables.
 pub(super) fn features(out: &mut String, tables: &[TableFeatures]) -> fmt::Result {
     let mut same = Ditto::default();
     let mut before: Option<&TableFeatures> = None;
@@ -134,7 +134,7 @@ fn list_name(kind: u16) -> String {
         PropertyKind::WILDCARDS => "wildcards",
         _ => return format!("fields({kind})"),
     };
-    // The wildcards of the table-miss rule have no number of their own, nor has its match.
+    // The wildcards of the table-miss rule have no number of their own, and neither has its match.
     let miss = kind & 1 != 0 && !matches!(kind & !1, PropertyKind::MATCH | PropertyKind::WILDCARDS);
     format!("{name}{}", on_miss(miss))
 }
@@ -185,7 +185,7 @@ fn oxm_name(id: &OxmId) -> String {
     }
 }
 
-/// Table numbers. A run of them is printed as first and last.
+/// Returns table numbers as text. A run of them is printed as first and last.
 fn ranges(tables: &[u8]) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for &table in tables {
@@ -198,8 +198,8 @@ fn ranges(tables: &[u8]) -> String {
     if runs.is_empty() { "(none)".to_owned() } else { runs.iter().map(text).collect::<Vec<_>>().join(",") }
 }
 
-/// Names with spaces between them. Neighbours that begin in the same way share the part before their first underscore,
-/// as in `eth_{src,dst}`.
+/// Joins names with spaces. Neighbours that begin in the same way share the part before their first underscore, as in
+/// `eth_{src,dst}`.
 fn compress(names: &[&str]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
@@ -217,7 +217,7 @@ fn compress(names: &[&str]) -> String {
     groups.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Tables that are like the one before them, and are not printed yet.
+/// The tables that are like the one before them, and are not printed yet.
 #[derive(Default)]
 struct Ditto {
     range: Option<(u8, u8)>,
@@ -240,7 +240,7 @@ impl Ditto {
         Ok(!same)
     }
 
-    /// Writes the tables that are still to be written.
+    /// Prints the tables that are not printed yet.
     fn finish(&self, out: &mut String) -> fmt::Result {
         match self.range {
             None => Ok(()),

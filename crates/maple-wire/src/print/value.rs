@@ -62,9 +62,9 @@ impl fmt::Display for Ipv6 {
 pub(super) struct BitNames<'a> {
     /// The bits.
     pub bits: u32,
-    /// A name for each bit from the lowest on; empty if it has none.
+    /// A name for each bit from the lowest on; empty for a bit without one.
     pub names: &'a [&'a str],
-    /// The text for no bit at all.
+    /// The text if no bit is set.
     pub zero: &'static str,
     /// Whether bits without a name are shown, as one hex number after the names.
     pub shows_nameless: bool,
@@ -92,7 +92,7 @@ impl fmt::Display for BitNames<'_> {
 pub(super) struct Duration {
     /// Whole seconds.
     pub sec: u32,
-    /// Nanoseconds beyond them.
+    /// Nanoseconds beyond the whole seconds.
     pub nsec: u32,
 }
 
@@ -159,7 +159,7 @@ impl fmt::Display for HexDump<'_> {
     }
 }
 
-/// How the values of a field are written.
+/// The form of a field's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Decimal,
@@ -201,7 +201,7 @@ impl fmt::Display for Masked<'_> {
     }
 }
 
-/// What an entry says of a field that nothing can fit: a value with bits that its mask or the field lacks.
+/// The content of an entry that no packet can fit: a value with bits that its mask or the field lacks.
 pub(super) struct Impossible<'a>(pub &'a Stated);
 
 impl fmt::Display for Impossible<'_> {
@@ -243,7 +243,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, form: Form, value: u128) -> fmt::Resu
     }
 }
 
-/// The length of the prefix that `mask` is, if it is one.
+/// Returns the length of the prefix that `mask` is, if it is one.
 fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let length = mask.count_ones();
     (mask == field.full_mask() & !(field.full_mask().checked_shr(length).unwrap_or(0))).then_some(length)

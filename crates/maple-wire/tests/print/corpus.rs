@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::oracle;
 use crate::skip::missing;
 
-/// Messages of the corpus whose text differs from Open vSwitch's, and why. The text also differs if there are parts of
-/// experimenters, which are opaque: [`is_opaque`].
+/// Messages of the corpus whose text differs from Open vSwitch's, and why. Texts with opaque parts of experimenters
+/// also differ: [`is_opaque`].
 const DIFFERENT: [(&str, &str); 4] = [
     ("ovs-ofpst_flow_reply_of1.0-1", "fields of a 1.0 match without their prerequisites are not read"),
     ("of13-4-32-ofp_group_features_reply", "actions that Open vSwitch does not support are shown"),
@@ -26,7 +26,7 @@ struct Entry {
     text: Option<String>,
 }
 
-/// The good 1.0 and 1.3 messages; none if there is no corpus.
+/// Returns the good 1.0 and 1.3 messages; none if there is no corpus.
 fn entries() -> Vec<(Entry, Vec<u8>)> {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/of-corpus");
     let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {

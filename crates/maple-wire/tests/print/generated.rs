@@ -12,10 +12,10 @@ use proptest::sample::{select, subsequence};
 
 use super::oracle;
 
-/// The two versions see the same rule in different words.
+/// Both versions, which express a rule in different words.
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
 
-/// A kind of packets: the values that packets of this kind have, and their further fields.
+/// A kind of packets: the values that its packets have, and their further fields.
 type Kind = (&'static [(Field, u128)], &'static [Field]);
 
 const KINDS_OF13: [Kind; 10] = [
@@ -49,7 +49,7 @@ fn port() -> impl Strategy<Value = PortNo> {
     ]
 }
 
-/// A constraint on `field`, masked only if the version can express that.
+/// Generates a constraint on `field`, masked only if the version can express that.
 fn constraint(version: Version, field: Field) -> BoxedStrategy<Constraint> {
     let exact = any::<u128>().prop_map(move |value| Constraint::exact(field, value));
     let prefix = (any::<u128>(), 1..=field.bits()).prop_map(move |(value, length)| {
@@ -176,7 +176,8 @@ fn flow_mod() -> impl Strategy<Value = (Version, FlowMod)> {
     )
 }
 
-/// Prints the message in both ways. Open vSwitch may refuse some (a third VLAN tag); too many fail the test.
+/// Compares both texts of the message. Open vSwitch may refuse some messages (a third VLAN tag); too many refusals fail
+/// the test.
 fn check(version: Version, message: &Message) -> Result<(), TestCaseError> {
     let mut bytes = Vec::new();
     message.encode(version, 0x1234, &mut bytes).map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -187,7 +188,7 @@ fn check(version: Version, message: &Message) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A frame that is well-formed or not: headers of some kind, with bytes after them.
+/// Generates a frame that is well-formed or not: headers of some kind, with bytes after them.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     const STARTS: [&[u8]; 9] = [
         &[0x08, 0x00, 0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0],

@@ -1,6 +1,6 @@
-//! The decoders as a fuzzer sees them: functions that take any bytes and panic if a promise is broken.
+//! The decoders as a fuzzer sees them: functions that take any bytes and panic if a guarantee is broken.
 //!
-//! The fuzz targets in `fuzz/` and the smoke test `robustness.rs` call the same functions.
+//! The fuzz targets in `fuzz/` and the smoke test `robustness.rs` call these functions.
 
 use maple_wire::field::Field;
 use maple_wire::msg::hello::HelloView;
@@ -52,7 +52,7 @@ pub fn packet(data: &[u8]) {
     let _ = (igmp::parse(data), mld::parse(data), Dhcp::parse(data));
 }
 
-/// Cuts `data` into messages, whole and in two parts: wherever it is divided, the same messages come out.
+/// Cuts `data` into messages, whole and in two parts, and checks that the messages do not depend on the cut.
 pub fn stream(data: &[u8]) {
     let whole = frames(data);
     let at = data.first().map_or(0, |byte| usize::from(*byte) % (data.len() + 1));
@@ -80,7 +80,7 @@ fn frames(data: &[u8]) -> Vec<Result<Vec<u8>, Error>> {
     out
 }
 
-/// `data` with a header of `version` and the right length; `None` if it is no longer than a header, or too long.
+/// Returns `data` with a header of `version` and the right length. `None` if it is shorter than a header, or too long.
 fn with_header(version: Version, data: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = data.to_vec();
     let length = u16::try_from(bytes.len()).ok().filter(|length| *length >= 8)?;
@@ -89,13 +89,13 @@ fn with_header(version: Version, data: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads a message. If it can be read, it can be written, and reads as the same value again.
+/// Reads a message, and checks that a message that can be read can be written and then reads as an equal value.
 fn any_message(bytes: &[u8]) {
     let Ok((header, message)) = Message::decode(bytes) else { return };
     let version = header.version().unwrap_or(Version::Of13);
     let mut again = Vec::new();
     match message.encode(version, header.xid, &mut again) {
-        // Missing padding is written.
+        // Missing padding is added when a message is written, which can make it too long.
         Err(Error::TooLong(_)) => return,
         result => result.unwrap_or_else(|error| panic!("{error}: {message:?}")),
     }

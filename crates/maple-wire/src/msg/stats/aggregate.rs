@@ -1,4 +1,4 @@
-//! Sums over rules (1.0 §5.3.5, 1.3 §7.3.5.3). The request is the same as for single rules.
+//! Sums over rules (1.0 §5.3.5, 1.3 §7.3.5.3). The request has the form of a request for single rules.
 
 use crate::error::Result;
 use crate::msg::bytes::{Put, exactly, u32_at, u64_at};
@@ -10,14 +10,14 @@ mod offset {
     pub const END: usize = 24;
 }
 
-/// What rules counted together.
+/// The sums of the counters of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AggregateStats {
     /// Packets.
     pub packet_count: u64,
     /// Bytes.
     pub byte_count: u64,
-    /// The number of these rules.
+    /// The number of rules.
     pub flow_count: u32,
 }
 

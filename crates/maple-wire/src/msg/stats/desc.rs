@@ -4,9 +4,9 @@ use crate::error::Result;
 use crate::msg::Text;
 use crate::msg::bytes::exactly;
 
-/// Bytes of a long text.
+/// The length of a long text in bytes.
 const LONG: usize = 256;
-/// Bytes of the serial number.
+/// The length of the serial number in bytes.
 const SHORT: usize = 32;
 
 mod offset {
@@ -19,16 +19,16 @@ mod offset {
     pub const END: usize = DATAPATH + LONG;
 }
 
-/// Vendor and model of a switch. The same in both versions.
+/// Vendor and model of a switch. The form is equal in both versions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Desc {
-    /// Its manufacturer.
+    /// The switch's manufacturer.
     pub manufacturer: Text,
-    /// Its hardware.
+    /// The hardware.
     pub hardware: Text,
-    /// Its software.
+    /// The software.
     pub software: Text,
-    /// Its serial number.
+    /// The serial number.
     pub serial: Text,
     /// A name for people.
     pub datapath: Text,

@@ -25,7 +25,7 @@ mod request13 {
     pub const MATCH: usize = 32;
 }
 
-/// Offsets in a rule's statistics that are the same in both versions.
+/// Offsets in a rule's statistics that are equal in both versions.
 mod offset {
     pub const LENGTH: usize = 0;
     pub const TABLE_ID: usize = 2;
@@ -53,9 +53,9 @@ mod from_duration {
     pub const HARD_TIMEOUT: usize = 12;
 }
 
-/// `OFPG_ANY`.
+/// No restriction to a group (`OFPG_ANY`).
 const GROUP_ANY: u32 = 0xffff_ffff;
-/// `OFPTT_ALL`.
+/// All tables (`OFPTT_ALL`).
 const TABLE_ALL: u8 = 0xff;
 
 const LAYOUT_10: Layout = layout(offset10::ACTIONS);
@@ -65,54 +65,54 @@ const fn layout(min: usize) -> Layout {
     Layout { what: "flow statistics", length_at: offset::LENGTH, min, multiple: 1, pad_to: 1 }
 }
 
-/// Which rules a flow or aggregate request is about.
+/// The rules that a flow or aggregate request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStatsRequest {
-    /// The table; 0xff is all.
+    /// The table; 0xff means all.
     pub table_id: u8,
-    /// Only rules that output here; [`PortNo::ANY`] is no restriction.
+    /// The port to which the rules must output; [`PortNo::ANY`] is no restriction.
     pub out_port: PortNo,
-    /// Only rules that use this group; 0xffff_ffff is no restriction (1.3).
+    /// The group that the rules must use; 0xffff_ffff is no restriction (1.3).
     pub out_group: u32,
-    /// Only rules whose cookie agrees with this one ...
+    /// The cookie with which the rules' cookies must agree in the bits of `cookie_mask`.
     pub cookie: u64,
-    /// ... in these bits (1.3; 0 in 1.0).
+    /// The bits of the cookie that count (1.3; 0 in 1.0).
     pub cookie_mask: u64,
-    /// Only rules that this match covers.
+    /// The match that must cover the rules' matches.
     pub matching: Match,
 }
 
-/// What the switch reports about a rule.
+/// The switch's report about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStats {
-    /// Its table.
+    /// The rule's table.
     pub table_id: u8,
-    /// Seconds since it was added.
+    /// Seconds since the rule was added.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
-    /// Its priority.
+    /// The rule's priority.
     pub priority: u16,
-    /// Its idle timeout in seconds.
+    /// The rule's idle timeout in seconds.
     pub idle_timeout: u16,
-    /// Its hard timeout in seconds.
+    /// The rule's hard timeout in seconds.
     pub hard_timeout: u16,
     /// Bits of `OFPFF_*` (1.3; 0 in 1.0, which does not have them).
     pub flags: u16,
-    /// Its cookie.
+    /// The rule's cookie.
     pub cookie: u64,
-    /// Packets it took.
+    /// Packets that the rule took.
     pub packet_count: u64,
-    /// Bytes it took.
+    /// Bytes that the rule took.
     pub byte_count: u64,
-    /// Its match.
+    /// The rule's match.
     pub matching: Match,
-    /// Its instructions.
+    /// The rule's instructions.
     pub instructions: Vec<Instruction>,
 }
 
 impl FlowStatsRequest {
-    /// All rules of all tables.
+    /// Creates a request for all rules of all tables.
     pub fn all() -> FlowStatsRequest {
         FlowStatsRequest {
             table_id: TABLE_ALL,
@@ -175,7 +175,7 @@ impl FlowStatsRequest {
     }
 }
 
-/// A view of what the switch reports about a rule.
+/// A view of the switch's report about a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowStatsView<'a> {
     version: Version,
@@ -183,7 +183,7 @@ pub struct FlowStatsView<'a> {
 }
 
 impl<'a> FlowStatsView<'a> {
-    /// The rules that lie one after the other in `bytes`; the first error is the last item.
+    /// Iterates over the rules that lie one after the other in `bytes`; the first error is the last item.
     pub fn list(version: Version, bytes: &'a [u8]) -> impl Iterator<Item = Result<FlowStatsView<'a>>> {
         Elements::new(if version == Version::Of10 { LAYOUT_10 } else { LAYOUT_13 }, bytes)
             .map(move |bytes| bytes.map(|bytes| FlowStatsView { version, bytes }))
@@ -193,67 +193,73 @@ impl<'a> FlowStatsView<'a> {
         self.version == Version::Of10
     }
 
-    /// What starts with the duration.
+    /// Returns the bytes from the duration on.
     fn timing(&self) -> &'a [u8] {
         &self.bytes[if self.is_10() { offset10::DURATION } else { offset13::DURATION }..]
     }
 
-    /// Cookie, packet count, byte count.
+    /// Returns a counter: 0 is the cookie, 1 the packet count, 2 the byte count.
     fn counter(&self, n: usize) -> u64 {
         u64_at(self.bytes, 8 * n + if self.is_10() { offset10::COUNTERS } else { offset13::COUNTERS })
     }
 
-    /// Its table.
+    /// Returns the rule's table.
     pub fn table_id(&self) -> u8 {
         self.bytes[offset::TABLE_ID]
     }
 
-    /// Seconds since it was added, and nanoseconds beyond.
+    /// Returns the seconds since the rule was added, and the nanoseconds beyond.
     pub fn duration(&self) -> (u32, u32) {
         (u32_at(self.timing(), 0), u32_at(self.timing(), from_duration::NSEC))
     }
 
-    /// Its priority.
+    /// Returns the rule's priority.
     pub fn priority(&self) -> u16 {
         u16_at(self.timing(), from_duration::PRIORITY)
     }
 
-    /// Its idle timeout in seconds.
+    /// Returns the rule's idle timeout in seconds.
     pub fn idle_timeout(&self) -> u16 {
         u16_at(self.timing(), from_duration::IDLE_TIMEOUT)
     }
 
-    /// Its hard timeout in seconds.
+    /// Returns the rule's hard timeout in seconds.
     pub fn hard_timeout(&self) -> u16 {
         u16_at(self.timing(), from_duration::HARD_TIMEOUT)
     }
 
-    /// Bits of `OFPFF_*`; 0 in 1.0.
+    /// Returns bits of `OFPFF_*`; 0 in 1.0.
     pub fn flags(&self) -> u16 {
         if self.is_10() { 0 } else { u16_at(self.bytes, offset13::FLAGS) }
     }
 
-    /// Its cookie.
+    /// Returns the rule's cookie.
     pub fn cookie(&self) -> u64 {
         self.counter(0)
     }
 
-    /// Packets it took.
+    /// Returns the number of packets that the rule took.
     pub fn packet_count(&self) -> u64 {
         self.counter(1)
     }
 
-    /// Bytes it took.
+    /// Returns the number of bytes that the rule took.
     pub fn byte_count(&self) -> u64 {
         self.counter(2)
     }
 
-    /// Its match.
+    /// Returns the rule's match.
+    ///
+    /// # Errors
+    /// The errors of [`MatchView::first`].
     pub fn matching(&self) -> Result<MatchView<'a>> {
         MatchView::first(self.version, &self.bytes[if self.is_10() { offset10::MATCH } else { offset13::MATCH }..])
     }
 
-    /// Its instructions.
+    /// Reads the rule's instructions.
+    ///
+    /// # Errors
+    /// The errors of [`FlowStatsView::matching`], and the error of the first instruction or action that is malformed.
     pub fn instructions(&self) -> Result<Vec<Instruction>> {
         let at = if self.is_10() { offset10::ACTIONS } else { offset13::MATCH + self.matching()?.len_padded() };
         instruction::parse_list(self.version, &self.bytes[at..])
@@ -261,7 +267,10 @@ impl<'a> FlowStatsView<'a> {
 }
 
 impl FlowStats {
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// The errors of [`FlowStatsView::instructions`], and that of the first entry of the match that is malformed.
     pub fn parse(view: &FlowStatsView<'_>) -> Result<FlowStats> {
         let (duration_sec, duration_nsec) = view.duration();
         Ok(FlowStats {

@@ -14,7 +14,7 @@ mod offset {
     pub const DURATION_SEC: usize = 32;
     pub const DURATION_NSEC: usize = 36;
     pub const BUCKETS: usize = 40;
-    /// Bytes of a bucket's counters.
+    /// The length of a bucket's counters in bytes.
     pub const BUCKET_LEN: usize = 16;
 }
 
@@ -47,11 +47,11 @@ pub struct GroupStats {
     pub group: u32,
     /// The number of rules and groups that use it.
     pub ref_count: u32,
-    /// Packets.
+    /// Packets that the group processed.
     pub packet_count: u64,
-    /// Bytes.
+    /// Bytes that the group processed.
     pub byte_count: u64,
-    /// Seconds for which it has existed.
+    /// Seconds for which the group has existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
@@ -62,9 +62,9 @@ pub struct GroupStats {
 /// The counters of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCounter {
-    /// Packets.
+    /// Packets that the bucket processed.
     pub packet_count: u64,
-    /// Bytes.
+    /// Bytes that the bucket processed.
     pub byte_count: u64,
 }
 
@@ -75,11 +75,11 @@ pub struct GroupDesc {
     pub kind: u8,
     /// The group.
     pub group: u32,
-    /// Its buckets.
+    /// The group's buckets.
     pub buckets: Vec<Bucket>,
 }
 
-/// What groups can do. Lists go by type (all, select, indirect, fast failover).
+/// The abilities of groups. Lists are indexed by type (all, select, indirect, fast failover).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFeatures {
     /// Bits of `1 << OFPGT_*`.

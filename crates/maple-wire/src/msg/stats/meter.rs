@@ -14,7 +14,7 @@ mod offset {
     pub const DURATION_SEC: usize = 32;
     pub const DURATION_NSEC: usize = 36;
     pub const BANDS: usize = 40;
-    /// Bytes of a band's counters.
+    /// The length of a band's counters in bytes.
     pub const BAND_LEN: usize = 16;
 }
 
@@ -46,21 +46,21 @@ const CONFIG: Layout =
 pub struct MeterStats {
     /// The meter.
     pub meter: u32,
-    /// The number of rules that use it.
+    /// The number of rules that use the meter.
     pub flow_count: u32,
-    /// Packets that came in.
+    /// Packets that entered the meter.
     pub packet_in_count: u64,
-    /// Bytes that came in.
+    /// Bytes that entered the meter.
     pub byte_in_count: u64,
-    /// Seconds for which it has existed.
+    /// Seconds for which the meter has existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
-    /// What each band applied to.
+    /// The counters of each band.
     pub bands: Vec<BandCounter>,
 }
 
-/// What a band applied to.
+/// The counters of the packets that a band applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BandCounter {
     /// Packets.
@@ -76,11 +76,11 @@ pub struct MeterConfig {
     pub flags: u16,
     /// The meter.
     pub meter: u32,
-    /// Its bands.
+    /// The meter's bands.
     pub bands: Vec<Band>,
 }
 
-/// What meters can do.
+/// The abilities of meters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterFeatures {
     /// The maximum number of meters.

@@ -34,7 +34,7 @@ mod offset {
     pub const BODY_13: usize = 16;
 }
 
-/// `OFPST_*` of 1.0 and `OFPMP_*` of 1.3: the numbers of the kinds of statistics. 1.0 has those up to [`kind::QUEUE`].
+/// The numbers of the kinds of statistics: `OFPST_*` of 1.0 and `OFPMP_*` of 1.3. 1.0 has those up to [`kind::QUEUE`].
 pub mod kind {
     /// Description of the switch.
     pub const DESC: u16 = 0;
@@ -52,15 +52,15 @@ pub mod kind {
     pub const GROUP: u16 = 6;
     /// Configurations of groups.
     pub const GROUP_DESC: u16 = 7;
-    /// What groups can do.
+    /// Abilities of groups.
     pub const GROUP_FEATURES: u16 = 8;
     /// Counters of meters.
     pub const METER: u16 = 9;
     /// Configurations of meters.
     pub const METER_CONFIG: u16 = 10;
-    /// What meters can do.
+    /// Abilities of meters.
     pub const METER_FEATURES: u16 = 11;
-    /// What tables can do.
+    /// Abilities of tables.
     pub const TABLE_FEATURES: u16 = 12;
     /// Descriptions of ports.
     pub const PORT_DESC: u16 = 13;
@@ -77,53 +77,53 @@ pub const MORE: u16 = 1;
 pub struct StatsRequest {
     /// Bit 0: more follow (1.3).
     pub flags: u16,
-    /// What is asked for.
+    /// The requested statistics.
     pub body: RequestBody,
 }
 
-/// What a statistics request asks for.
+/// The subject of a statistics request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestBody {
     /// Vendor and model of the switch.
     Desc,
-    /// Which rules are there?
+    /// The rules, one by one.
     Flow(FlowStatsRequest),
-    /// What did rules count together?
+    /// The sums over rules.
     Aggregate(FlowStatsRequest),
-    /// How full are the tables?
+    /// The numbers of rules and lookups of all tables.
     Table,
-    /// What did this port count ([`PortNo::ANY`]: all)?
+    /// The counters of this port, or of all ports ([`PortNo::ANY`]).
     Port(PortNo),
-    /// What did these queues count?
+    /// The counters of these queues.
     Queue(QueueStatsRequest),
-    /// What did this group count (0xffff_fffc: all)? (1.3)
+    /// The counters of this group, or of all groups (0xffff_fffc) (1.3).
     Group(u32),
-    /// Which groups are there? (1.3)
+    /// The configuration of all groups (1.3).
     GroupDesc,
-    /// What can groups do? (1.3)
+    /// The abilities of groups (1.3).
     GroupFeatures,
-    /// What did this meter count (0xffff_ffff: all)? (1.3)
+    /// The counters of this meter, or of all meters (0xffff_ffff) (1.3).
     Meter(u32),
-    /// Which meters are there, or what is this one? (1.3)
+    /// The configuration of this meter, or of all meters (0xffff_ffff) (1.3).
     MeterConfig(u32),
-    /// What can meters do? (1.3)
+    /// The abilities of meters (1.3).
     MeterFeatures,
-    /// What can tables do? If not empty, sets what they do. (1.3)
+    /// The abilities of tables; a list that is not empty sets them (1.3).
     TableFeatures(Vec<TableFeatures>),
-    /// Which ports are there? (1.3)
+    /// The descriptions of all ports (1.3).
     PortDesc,
-    /// An experimenter's request, kept as it is.
+    /// An experimenter's request, kept unchanged.
     Experimenter {
         /// The experimenter's id.
         id: u32,
-        /// What follows the id.
+        /// The bytes after the id.
         body: Vec<u8>,
     },
-    /// A request of unknown kind, kept as it is.
+    /// A request of unknown kind, kept unchanged.
     Unknown {
-        /// Its number.
+        /// The number of its kind.
         kind: u16,
-        /// What follows the flags.
+        /// The bytes after the flags.
         body: Vec<u8>,
     },
 }
@@ -144,7 +144,7 @@ pub enum ReplyBody {
     Desc(Desc),
     /// Rules.
     Flow(Vec<FlowStats>),
-    /// What rules counted together.
+    /// The sums over rules.
     Aggregate(AggregateStats),
     /// Tables.
     Table(Vec<TableStats>),
@@ -156,30 +156,30 @@ pub enum ReplyBody {
     Group(Vec<GroupStats>),
     /// Groups (1.3).
     GroupDesc(Vec<GroupDesc>),
-    /// What groups can do (1.3).
+    /// The abilities of groups (1.3).
     GroupFeatures(GroupFeatures),
     /// Counters of meters (1.3).
     Meter(Vec<MeterStats>),
     /// Meters (1.3).
     MeterConfig(Vec<MeterConfig>),
-    /// What meters can do (1.3).
+    /// The abilities of meters (1.3).
     MeterFeatures(MeterFeatures),
-    /// What tables can do (1.3).
+    /// The abilities of tables (1.3).
     TableFeatures(Vec<TableFeatures>),
     /// Descriptions of ports (1.3).
     PortDesc(Vec<Port>),
-    /// An experimenter's reply, kept as it is.
+    /// An experimenter's reply, kept unchanged.
     Experimenter {
         /// The experimenter's id.
         id: u32,
-        /// What follows the id.
+        /// The bytes after the id.
         body: Vec<u8>,
     },
-    /// A reply of unknown kind, kept as it is.
+    /// A reply of unknown kind, kept unchanged.
     Unknown {
-        /// Its number.
+        /// The number of its kind.
         kind: u16,
-        /// What follows the flags.
+        /// The bytes after the flags.
         body: Vec<u8>,
     },
 }
@@ -192,28 +192,31 @@ pub struct StatsView<'a> {
 }
 
 impl<'a> StatsView<'a> {
-    /// The message that takes all of `bytes`, header included.
+    /// Creates a view of the message that takes all of `bytes`, header included.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
     pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<StatsView<'a>> {
         at_least("statistics", bytes, if version == Version::Of10 { offset::BODY_10 } else { offset::BODY_13 })?;
         Ok(StatsView { version, bytes })
     }
 
-    /// The kind of statistics: a number of [`kind`], or another.
+    /// Returns the kind of statistics: a number of [`kind`], or another one.
     pub fn kind(&self) -> u16 {
         u16_at(self.bytes, offset::TYPE)
     }
 
-    /// Bit 0: more follow.
+    /// Returns the flags. Bit 0: more messages follow.
     pub fn flags(&self) -> u16 {
         u16_at(self.bytes, offset::FLAGS)
     }
 
-    /// What follows kind and flags.
+    /// Returns the bytes after kind and flags.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[if self.version == Version::Of10 { offset::BODY_10 } else { offset::BODY_13 }..]
     }
 
-    /// The rules of a flow statistics reply, read in place; the first error is the last item.
+    /// Iterates over the rules of a flow statistics reply in place; the first error is the last item.
     pub fn flows(&self) -> impl Iterator<Item = Result<FlowStatsView<'a>>> {
         FlowStatsView::list(self.version, if self.kind() == kind::FLOW { self.body() } else { &[] })
     }
@@ -234,7 +237,7 @@ impl<'a> StatsView<'a> {
         exactly("statistics request", self.body(), 0)
     }
 
-    /// The number that is the whole body of a group or meter request.
+    /// Returns the number that is the whole body of a group or meter request.
     fn number(&self) -> Result<u32> {
         exactly("statistics request", self.body(), 8)?;
         Ok(u32_at(self.body(), 0))
@@ -242,17 +245,24 @@ impl<'a> StatsView<'a> {
 }
 
 impl StatsRequest {
-    /// A request without flags.
+    /// Creates a request without flags.
     pub fn new(body: RequestBody) -> StatsRequest {
         StatsRequest { flags: 0, body }
     }
 
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// An error that names the structure if the body is malformed.
     pub fn parse(view: &StatsView<'_>) -> Result<StatsRequest> {
         Ok(StatsRequest { flags: view.flags(), body: RequestBody::parse(view)? })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if `version` has no form for a part of the request, and an error about lengths for a
+    /// malformed part.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if !matches!(self.body, RequestBody::Unknown { .. }) {
             check_kind(self.body.kind(), version)?;
@@ -291,7 +301,7 @@ impl RequestBody {
         })
     }
 
-    /// The number of its kind.
+    /// Returns the number of the kind.
     pub fn kind(&self) -> u16 {
         match self {
             RequestBody::Desc => kind::DESC,
@@ -335,7 +345,7 @@ impl RequestBody {
 }
 
 impl StatsReply {
-    /// A reply, the last or only one of its transaction.
+    /// Creates a reply, the last or only one of its transaction.
     pub fn new(body: ReplyBody) -> StatsReply {
         StatsReply { flags: 0, body }
     }
@@ -345,12 +355,19 @@ impl StatsReply {
         self.flags & MORE != 0
     }
 
-    /// The owned form.
+    /// Reads the owned form.
+    ///
+    /// # Errors
+    /// An error that names the structure if the body is malformed.
     pub fn parse(view: &StatsView<'_>) -> Result<StatsReply> {
         Ok(StatsReply { flags: view.flags(), body: ReplyBody::parse(view)? })
     }
 
-    /// Appends what follows the header.
+    /// Appends the message without its header.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if `version` has no form for a part of the reply, and an error about lengths for a
+    /// malformed part.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if !matches!(self.body, ReplyBody::Unknown { .. }) {
             check_kind(self.body.kind(), version)?;
@@ -386,7 +403,7 @@ impl ReplyBody {
         })
     }
 
-    /// The number of its kind.
+    /// Returns the number of the kind.
     pub fn kind(&self) -> u16 {
         match self {
             ReplyBody::Desc(_) => kind::DESC,
@@ -532,8 +549,8 @@ mod tests {
 
     #[test]
     fn port_desc_is_unknown_to_1_0() {
-        // Open vSwitch answers it there nevertheless. The reply can't be distinguished from something else, so it is
-        // kept.
+        // Open vSwitch answers it in 1.0 nevertheless. The reply can't be distinguished from another kind, so it is
+        // kept unchanged.
         let bytes = hex("01 11 000e 00000001 000d 0000 abcd");
         let (_, reply) = Message::decode(&bytes).unwrap();
         assert!(matches!(reply, Message::StatsReply(StatsReply { body: ReplyBody::Unknown { kind: 13, .. }, .. })));

@@ -58,18 +58,21 @@ pub struct PortStatsView<'a> {
 }
 
 impl<'a> PortStatsView<'a> {
-    /// The records that lie one after the other in `bytes`.
+    /// Iterates over the records that lie one after the other in `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`](crate::Error::Truncated) if the last record is cut off.
     pub fn list(version: Version, bytes: &'a [u8]) -> Result<impl Iterator<Item = PortStatsView<'a>>> {
         let size = if version == Version::Of10 { offset::END_10 } else { offset::END_13 };
         Ok(records("port statistics", bytes, size)?.map(move |bytes| PortStatsView { version, bytes }))
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> PortNo {
         number_at(self.version, self.bytes, offset::NUMBER)
     }
 
-    /// The owned form.
+    /// Reads the owned form.
     pub fn to_stats(&self) -> PortStats {
         let counter = |n: usize| u64_at(self.bytes, offset::COUNTERS + 8 * n);
         let duration = |at| if self.version == Version::Of10 { 0 } else { u32_at(self.bytes, at) };

@@ -6,7 +6,7 @@ use crate::msg::bytes::{Put, exactly, records, u32_at, u64_at};
 use crate::msg::port_desc::{emit_number, number_at};
 use crate::port::PortNo;
 
-/// Offsets in a record. A request is its first two fields.
+/// Offsets in a record. A request consists of its first two fields.
 mod offset {
     pub const PORT: usize = 0;
     pub const QUEUE: usize = 4;
@@ -20,21 +20,21 @@ mod offset {
     pub const END_13: usize = 40;
 }
 
-/// Which queues a request is about.
+/// The queues that a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueStatsRequest {
-    /// The port; all are [`PortNo::ALL`] in 1.0, [`PortNo::ANY`] in 1.3.
+    /// The port. [`PortNo::ALL`] in 1.0 and [`PortNo::ANY`] in 1.3 mean all ports.
     pub port: PortNo,
-    /// The queue; 0xffff_ffff is all.
+    /// The queue; 0xffff_ffff means all.
     pub queue: u32,
 }
 
 /// The counters of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QueueStats {
-    /// Its port.
+    /// The queue's port.
     pub port: PortNo,
-    /// Its number on that port.
+    /// The queue's number on that port.
     pub queue: u32,
     /// Bytes sent.
     pub tx_bytes: u64,

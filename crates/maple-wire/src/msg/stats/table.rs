@@ -25,21 +25,21 @@ mod offset13 {
     pub const END: usize = 24;
 }
 
-/// Bytes of a table's name.
+/// The length of a table's name in bytes.
 const NAME_LEN: usize = 32;
 
-/// How full a table is, and how much it is used.
+/// The size and the use of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStats {
     /// The table.
     pub table_id: u8,
-    /// Its name (1.0; in 1.3 table-features have it).
+    /// The table's name (1.0; in 1.3 table-features contain it).
     pub name: Text,
     /// Bits of `OFPFW_*` that rules may wildcard (1.0).
     pub wildcards: u32,
-    /// The maximum number of its rules (1.0).
+    /// The maximum number of rules (1.0).
     pub max_entries: u32,
-    /// The number of its rules.
+    /// The number of rules.
     pub active_count: u32,
     /// Packets looked up.
     pub lookup_count: u64,
@@ -78,7 +78,7 @@ impl TableStats {
         }
     }
 
-    /// Appends the record. 1.3 leaves out what table-features have instead.
+    /// Appends the record. 1.3 leaves out the parts that table-features contain instead.
     pub(super) fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.table_id);
         out.put_zeros(3);

@@ -1,4 +1,4 @@
-//! What tables can do (1.3 §7.3.5.5).
+//! Abilities of tables (1.3 §7.3.5.5).
 
 use crate::error::{Error, Result};
 use crate::msg::Text;
@@ -33,17 +33,17 @@ const PROPERTY: Layout = Layout {
 };
 const TYPE_ID: Layout = Layout { what: "type id", pad_to: 1, ..PROPERTY };
 
-/// Bytes of a table's name.
+/// The length of a table's name in bytes.
 const NAME_LEN: usize = 32;
-/// `OFPXMC_EXPERIMENTER`.
+/// The class of experimenters' fields (`OFPXMC_EXPERIMENTER`).
 const CLASS_EXPERIMENTER: u32 = 0xffff;
 
-/// What a table can do.
+/// The abilities of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFeatures {
     /// The table.
     pub table_id: u8,
-    /// Its name.
+    /// The table's name.
     pub name: Text,
     /// The bits of metadata that rules can match.
     pub metadata_match: u64,
@@ -51,54 +51,53 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// Bits of `OFPTC_*`.
     pub config: u32,
-    /// The maximum number of its rules.
+    /// The maximum number of rules.
     pub max_entries: u32,
-    /// What its rules can contain.
+    /// The permitted contents of rules.
     pub properties: Vec<TableProperty>,
 }
 
-/// A list of what rules can contain. Kinds come in pairs, of which the second is about the table-miss rule.
+/// A list of permitted contents of rules. Kinds come in pairs, of which the second is about the table-miss rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableProperty {
     /// Instructions.
     Instructions {
-        /// Whether it is about the table-miss rule.
+        /// Whether the list is about the table-miss rule.
         miss: bool,
         /// The instructions.
         ids: Vec<TypeId>,
     },
     /// The tables to which rules can lead.
     NextTables {
-        /// Whether it is about the table-miss rule.
+        /// Whether the list is about the table-miss rule.
         miss: bool,
         /// The tables.
         tables: Vec<u8>,
     },
     /// Actions.
     Actions {
-        /// Which list this is: a kind from [`PropertyKind::WRITE_ACTIONS`] to
-        /// [`PropertyKind::APPLY_ACTIONS_MISS`].
+        /// The kind of list, from [`PropertyKind::WRITE_ACTIONS`] to [`PropertyKind::APPLY_ACTIONS_MISS`].
         kind: u16,
         /// The actions.
         ids: Vec<TypeId>,
     },
     /// Fields.
     Fields {
-        /// Which list this is: a kind from [`PropertyKind::MATCH`] to [`PropertyKind::APPLY_SET_FIELD_MISS`].
+        /// The kind of list, from [`PropertyKind::MATCH`] to [`PropertyKind::APPLY_SET_FIELD_MISS`].
         kind: u16,
         /// The fields.
         ids: Vec<OxmId>,
     },
-    /// Any other property, an experimenter's, or one whose content can't be read. Kept as it is.
+    /// Any other property, an experimenter's, or one whose content can't be read. It is kept unchanged.
     Unknown {
-        /// Its type.
+        /// The number of its type.
         kind: u16,
         /// The bytes after type and length.
         body: Vec<u8>,
     },
 }
 
-/// `OFPTFPT_*`: the types of properties.
+/// The types of properties (`OFPTFPT_*`).
 #[derive(Clone, Copy, Debug)]
 pub struct PropertyKind;
 
@@ -138,14 +137,14 @@ impl PropertyKind {
 pub struct TypeId {
     /// `OFPAT_*` or `OFPIT_*`.
     pub kind: u16,
-    /// What follows type and length: nothing or padding; an experimenter's id.
+    /// The bytes after type and length: nothing or padding; an experimenter's id.
     pub body: Vec<u8>,
 }
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmId {
-    /// The OXM header. The mask bit says whether the field can be masked.
+    /// The OXM header. Its mask bit is set if the field can be masked.
     pub header: u32,
     /// The experimenter's id in class 0xffff.
     pub experimenter: Option<u32>,
@@ -187,7 +186,7 @@ impl TableFeatures {
 }
 
 impl TableProperty {
-    /// Its type, `OFPTFPT_*`.
+    /// Returns the type, `OFPTFPT_*`.
     pub fn kind(&self) -> u16 {
         match self {
             TableProperty::Instructions { miss, .. } => PropertyKind::INSTRUCTIONS + u16::from(*miss),

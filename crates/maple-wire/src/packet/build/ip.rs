@@ -1,4 +1,4 @@
-//! The layers above Ethernet: IPv4 and IPv6 headers, and what they carry.
+//! The layers above Ethernet: IPv4 and IPv6 headers, and their payloads.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,7 +17,7 @@ pub struct IpFrame {
     bytes: Vec<u8>,
     /// Start of the IP header.
     start: usize,
-    /// The byte that says which header comes next.
+    /// The offset of the byte that holds the number of the next header.
     next_at: usize,
     is_v6: bool,
 }
@@ -49,26 +49,26 @@ impl IpFrame {
         IpFrame { bytes, start, next_at: start + ipv6::NEXT_HEADER, is_v6: true }
     }
 
-    /// Time to live, or hop limit.
+    /// Sets the time to live, or hop limit.
     pub fn ttl(mut self, ttl: u8) -> IpFrame {
         let at = if self.is_v6 { ipv6::HOP_LIMIT } else { ipv4::TTL };
         self.bytes[self.start + at] = ttl;
         self
     }
 
-    /// Differentiated services code point (6 bits).
+    /// Sets the differentiated services code point (6 bits).
     pub fn dscp(self, dscp: u8) -> IpFrame {
         let ecn = self.traffic_class() & 3;
         self.with_traffic_class(dscp << 2 | ecn)
     }
 
-    /// Congestion notification (2 bits).
+    /// Sets the congestion notification (2 bits).
     pub fn ecn(self, ecn: u8) -> IpFrame {
         let dscp = self.traffic_class() & !3;
         self.with_traffic_class(dscp | ecn & 3)
     }
 
-    /// Flow label (20 bits). An IPv4 header has none, and stays as it is.
+    /// Sets the flow label (20 bits). An IPv4 header has none, and stays unchanged.
     pub fn flow_label(mut self, label: u32) -> IpFrame {
         if self.is_v6 {
             let [_, high, mid, low] = label.to_be_bytes();
@@ -78,7 +78,7 @@ impl IpFrame {
         self
     }
 
-    /// IPv4: options, padded to 4 bytes with zeros. IPv6: a hop-by-hop header with these options.
+    /// Adds options. In IPv4 they are padded to 4 bytes with zeros; in IPv6 they become a hop-by-hop header.
     ///
     /// # Panics
     /// If IPv4 options are longer than 40 bytes in all.
@@ -94,7 +94,7 @@ impl IpFrame {
         self
     }
 
-    /// An IPv6 extension header of the given number around `body`, padded with zeros to a multiple of 8.
+    /// Adds an IPv6 extension header of the given number around `body`, padded with zeros to a multiple of 8.
     ///
     /// # Panics
     /// On IPv4.
@@ -112,7 +112,8 @@ impl IpFrame {
         self
     }
 
-    /// A fragment: `offset` in units of 8 bytes, whether `more` follow, and the datagram's identification.
+    /// Makes the packet a fragment: its `offset` in units of 8 bytes, whether `more` follow, and the datagram's
+    /// identification.
     pub fn fragment(mut self, offset: u16, more: bool, id: u32) -> IpFrame {
         if self.is_v6 {
             self.announce(ipv6::FRAGMENT);
@@ -128,12 +129,12 @@ impl IpFrame {
         self
     }
 
-    /// TCP with the SYN flag.
+    /// Adds a TCP header with the SYN flag.
     pub fn tcp(self, src: u16, dst: u16) -> TransportFrame {
         self.tcp_with(src, dst, SYN, 0, 0)
     }
 
-    /// TCP with flags, sequence and acknowledgement numbers.
+    /// Adds a TCP header with flags, sequence and acknowledgement numbers.
     pub fn tcp_with(self, src: u16, dst: u16, flags: u8, seq: u32, ack: u32) -> TransportFrame {
         let mut header = [0; transport::TCP_LEN];
         header[..2].copy_from_slice(&src.to_be_bytes());
@@ -145,38 +146,38 @@ impl IpFrame {
         self.transport(transport::TCP, &header)
     }
 
-    /// UDP.
+    /// Adds a UDP header.
     pub fn udp(self, src: u16, dst: u16) -> TransportFrame {
         let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
         self.transport(transport::UDP, &[a, b, c, d, 0, 0, 0, 0])
     }
 
-    /// SCTP: the common header with verification tag 0. The payload contains the chunks.
+    /// Adds the common header of SCTP with verification tag 0. The payload contains the chunks.
     pub fn sctp(self, src: u16, dst: u16) -> TransportFrame {
         let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
         self.transport(transport::SCTP, &[a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
-    /// A ping: ICMP or ICMPv6 echo request.
+    /// Adds the header of a ping: an ICMP or ICMPv6 echo request.
     pub fn echo_request(self, id: u16, seq: u16) -> TransportFrame {
         let kind = if self.is_v6 { ECHO_V6.0 } else { ECHO_V4.0 };
         self.echo(kind, id, seq)
     }
 
-    /// A ping's answer.
+    /// Adds the header of a ping's answer.
     pub fn echo_reply(self, id: u16, seq: u16) -> TransportFrame {
         let kind = if self.is_v6 { ECHO_V6.1 } else { ECHO_V4.1 };
         self.echo(kind, id, seq)
     }
 
-    /// ICMP over IPv4, ICMPv6 over IPv6: type, code and the 4 bytes that depend on them.
+    /// Adds a header of ICMP over IPv4, or of ICMPv6 over IPv6: type, code and the 4 bytes that depend on them.
     pub fn icmp(self, kind: u8, code: u8, rest: [u8; 4]) -> TransportFrame {
         let [a, b, c, d] = rest;
         let proto = if self.is_v6 { transport::ICMPV6 } else { transport::ICMP };
         self.transport(proto, &[kind, code, 0, 0, a, b, c, d])
     }
 
-    /// Any other protocol. The payload contains its header.
+    /// Sets any other protocol. The payload contains its header.
     pub fn proto(self, number: u8) -> TransportFrame {
         let frame = self.transport(number, &[]);
         TransportFrame { proto: None, ..frame }
@@ -187,7 +188,7 @@ impl IpFrame {
         self.icmp(kind, 0, [a, b, c, d])
     }
 
-    /// A neighbour discovery message. The type determines which option carries `mac`.
+    /// Returns a neighbour discovery message. The type determines which option carries `mac`.
     pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
         let is_solicit = kind == icmpv6::NEIGHBOR_SOLICIT;
         let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };
@@ -223,12 +224,12 @@ impl IpFrame {
 }
 
 impl TransportFrame {
-    /// The frame without payload.
+    /// Returns the frame without payload.
     pub fn build(self) -> Vec<u8> {
         self.payload(&[])
     }
 
-    /// The frame with this payload.
+    /// Returns the frame with this payload.
     ///
     /// # Panics
     /// If the IP packet would be longer than 65535 bytes.
@@ -247,7 +248,7 @@ impl TransportFrame {
         self.ip.bytes
     }
 
-    /// Writes the checksums of the IPv4 header and of the transport header, whose places contain zeros.
+    /// Writes the checksums of the IPv4 header and of the transport header, whose fields contain zeros before.
     fn fill_checksums(&mut self) {
         let (start, bytes) = (self.ip.start, &mut self.ip.bytes);
         let addresses = if self.ip.is_v6 { ipv6::SRC..ipv6::HEADER_LEN } else { ipv4::SRC..ipv4::HEADER_LEN };

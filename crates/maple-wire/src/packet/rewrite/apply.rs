@@ -1,4 +1,4 @@
-//! One action of a switch, done to a frame.
+//! Applies one action of a switch to a frame.
 
 use super::super::Packet;
 use super::{
@@ -10,21 +10,21 @@ use crate::flow::{Action, Constraint};
 
 /// The type of the tag that OpenFlow 1.0 pushes.
 const VLAN: u16 = 0x8100;
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that is set if there is a tag.
 const TAGGED: u128 = 0x1000;
 
-/// What an action did to a frame.
+/// The effect of an action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// The frame is changed. A frame without the header in question is as it was: switches leave those alone.
+    /// The frame is changed, or unchanged because it lacks the header: switches leave such frames alone.
     Done,
     /// The frame's time to live ran out: the switch drops it (1.0 §3.4, 1.3 §5.12).
     Expired,
-    /// The action changes no frame. It sends it somewhere, say.
+    /// The action does not change frames. For example, it sends them somewhere.
     NoRewrite,
 }
 
-/// Does an action to a frame, if it is one that changes frames (1.0 §5.2.4, 1.3 §5.12).
+/// Applies an action to a frame, if it is one that changes frames (1.0 §5.2.4, 1.3 §5.12).
 ///
 /// ```
 /// use maple_wire::packet::{Frame, rewrite::{Applied, apply}};
@@ -66,7 +66,7 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) -> Applied {
 
 /// Sets a part of the outermost VLAN tag, and pushes the tag where there is none (1.0 §5.2.4).
 fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
-    // As in Open vSwitch a frame that ends within its tag has none.
+    // A frame that ends within its tag has no tag, as in Open vSwitch.
     let tag = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanVid);
     if tag.is_none_or(|vid| vid & TAGGED == 0) {
         push_vlan(frame, VLAN)?;
@@ -74,7 +74,7 @@ fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
     set_field(frame, &Constraint::exact(field, value))
 }
 
-/// Sets the port of whichever transport there is.
+/// Sets the port of the transport header, whichever it is. A frame without one stays unchanged.
 fn set_transport(frame: &mut [u8], fields: [Field; 2], port: u16) -> super::Result {
     let field = fields.into_iter().find(|field| Packet::new(frame, 0).get(*field).is_some());
     field.map_or(Ok(()), |field| set_field(frame, &Constraint::exact(field, u128::from(port))))

@@ -1,4 +1,4 @@
-//! Random frames of all the kinds that the builders know, and broken ones.
+//! Random frames of all the kinds that the builders can make, and broken ones.
 
 use proptest::collection::vec;
 use proptest::option::weighted;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::packet::build::{self, IpFrame, TransportFrame};
 use crate::packet::{Frame, ipv6, lldp};
 
-/// Well-formed frames with at most `tags` VLAN tags.
+/// Generates well-formed frames with at most `tags` VLAN tags.
 pub(super) fn frames(tags: usize) -> impl Strategy<Value = Vec<u8>> {
     let tag = (prop_oneof![Just(0x8100), Just(0x88a8)], 0..4096u16, 0..8u8);
     let body = prop_oneof![
@@ -24,7 +24,7 @@ pub(super) fn frames(tags: usize) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Frames with some bytes changed, and cut or padded.
+/// Generates frames with some bytes changed, and cut or padded.
 pub(super) fn broken_frames(tags: usize) -> impl Strategy<Value = Vec<u8>> {
     let changes = vec((12..64usize, any::<u8>()), 0..3);
     (frames(tags), changes, 0..100usize, 0..8usize).prop_map(|(mut frame, changes, cut, padding)| {
@@ -54,7 +54,7 @@ enum Other {
     Lldp,
 }
 
-/// Offset, and whether more fragments follow.
+/// A fragment's offset, and whether more fragments follow.
 type Fragment = Option<(u16, bool)>;
 
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Bytes in, fields out.
+//! Tests from bytes to fields.
 
 mod frames;
 mod open_vswitch;

@@ -1,4 +1,4 @@
-//! Open vSwitch as the oracle: `ovs-ofctl parse-pcap` prints what `flow_extract` finds.
+//! Open vSwitch as the oracle: `ovs-ofctl parse-pcap` prints the fields that `flow_extract` finds.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ fn open_vswitch_extracts_the_same_fields() {
     let mut compared = 0;
     for (frame, line) in frames.iter().zip(&lines) {
         let packet = Packet::with_wire_len(frame, 0, frame.len()).literal();
-        // With two tags the tool looks after both. A switch with its default vlan-limit doesn't.
+        // With two tags the tool reads past both. A switch with its default vlan-limit doesn't.
         if packet.vlans().count() > 1 {
             continue;
         }
@@ -62,7 +62,7 @@ fn parse_pcap(frames: &[Vec<u8>]) -> Option<Vec<String>> {
     Some(String::from_utf8(output.stdout).unwrap().lines().map(String::from).collect())
 }
 
-/// The OXM fields in a printed flow.
+/// Returns the OXM fields in a printed flow.
 fn fields_of(line: &str) -> Vec<(Field, u128)> {
     let (eth_type, proto) = packet_kind(line);
     let mut fields = Vec::new();
@@ -87,7 +87,7 @@ fn fields_of(line: &str) -> Vec<(Field, u128)> {
     fields
 }
 
-/// Ethernet type and protocol, from the words for them.
+/// Returns the Ethernet type and protocol that the words of a printed flow mean.
 fn packet_kind(line: &str) -> (Option<u128>, Option<u128>) {
     let value = |key: &str| line.split(',').filter_map(|item| item.split_once('=')).find(|item| item.0 == key);
     let mut eth_type = value("dl_type").map(|(_, text)| parse_field_value(Field::EthType, text).unwrap());

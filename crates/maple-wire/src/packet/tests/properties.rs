@@ -1,4 +1,4 @@
-//! What holds for every frame; etherparse is the oracle for well-formed ones.
+//! Properties of every frame; etherparse is the oracle for well-formed ones.
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::{
@@ -16,7 +16,7 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// What etherparse finds in a frame with at most one tag; `None` if it refuses it.
+/// Returns the fields that etherparse finds in a frame with at most one tag; `None` if it refuses the frame.
 pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     let sliced = SlicedPacket::from_ethernet(frame).ok()?;
     let mut found = Vec::new();
@@ -27,7 +27,7 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     if let Some(LinkExtSlice::Vlan(tag)) = sliced.link_exts.first() {
         found.push((VlanVid, 0x1000 | u128::from(tag.vlan_identifier().value())));
         found.push((VlanPcp, u128::from(tag.priority_code_point().value())));
-        // Smaller numbers are lengths, which it treats as types.
+        // Smaller numbers are lengths, which etherparse treats as types.
         found.extend(Some((EthType, u128::from(tag.ether_type().0))).filter(|(_, value)| *value >= 0x600));
     }
     match &sliced.net {
@@ -41,7 +41,7 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
                 (IpProto, u128::from(ip.protocol().0)),
             ]);
         }
-        // It treats a length of zero as unknown.
+        // etherparse treats a length of zero as unknown.
         Some(NetSlice::Ipv6(ip)) if ip.header().payload_length() == 0 => return None,
         Some(NetSlice::Ipv6(ip)) => {
             let ip = ip.header();
@@ -62,11 +62,12 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
         ]),
         _ => {}
     }
-    // It looks past an IPv4 authentication header. Switches don't.
+    // etherparse reads past an IPv4 authentication header. Switches don't.
     let is_behind_auth = matches!(&sliced.net, Some(NetSlice::Ipv4(ip)) if ip.header().protocol().0 == 51);
-    // It reads each ICMP in both versions of IP. In the other one it is a protocol like any other.
+    // etherparse reads each ICMP in both versions of IP. For switches the other version's ICMP is a protocol like any
+    // other.
     let is_v4 = matches!(&sliced.net, Some(NetSlice::Ipv4(_)));
-    // A fragment header with nothing but reserved bits makes no fragment for it, and one for switches.
+    // A fragment header with only reserved bits makes a fragment for switches, but not for etherparse.
     let is_fragment = |extension| matches!(extension, Ipv6ExtensionSlice::Fragment(_));
     let has_fragment =
         matches!(&sliced.net, Some(NetSlice::Ipv6(ip)) if ip.extensions().clone().into_iter().any(is_fragment));
@@ -97,7 +98,8 @@ fn is_plain(arp: &ArpPacketSlice) -> bool {
     arp.operation().0 <= 0xff && kind == (ArpHardwareId::ETHERNET, EtherType::IPV4, 6, 4)
 }
 
-/// Whether the checksums that etherparse knows are right, in frames that it can read and that are not fragments.
+/// Whether the checksums that etherparse knows are right. True for frames that it can't read, and for
+/// transport headers of fragments.
 pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
     let (Ok(sliced), Ok(headers)) =
         (SlicedPacket::from_ethernet(frame), etherparse::PacketHeaders::from_ethernet_slice(frame))
@@ -114,7 +116,8 @@ pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
             Some(TransportHeader::Udp(udp)) => {
                 udp.calc_checksum_ipv4_raw(header.source(), header.destination(), payload).unwrap() == udp.checksum
             }
-            // Its own check of an ICMP message drops bytes that the type does not use, so this uses its sum of words.
+            // etherparse's own check of an ICMP message drops bytes that the type does not use, so this uses its sum of
+            // words.
             Some(TransportHeader::Icmpv4(_)) => match &sliced.transport {
                 Some(TransportSlice::Icmpv4(icmp)) => {
                     Sum16BitWords::new().add_slice(icmp.slice()).ones_complement() == 0
@@ -150,7 +153,7 @@ proptest! {
     fn etherparse_finds_the_same_fields_in_what_it_accepts_of_broken_frames(frame in broken_frames(1)) {
         let packet = Packet::with_wire_len(&frame, 1, frame.len());
         prop_assume!(packet.vlans().count() <= 1);
-        // It takes 0x9100 for the type of a tag. Switches don't.
+        // etherparse treats 0x9100 as the type of a tag. Switches don't.
         let type_after_tags = 12 + 4 * packet.vlans().count();
         prop_assume!(frame.get(type_after_tags..type_after_tags + 2) != Some(&[0x91, 0x00]));
         for (field, value) in etherparse_fields(&frame).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Rewriting and reading agree, and checksums stay right.
+//! Checks that rewriting and reading agree, and that checksums stay right.
 
 use proptest::prelude::*;
 

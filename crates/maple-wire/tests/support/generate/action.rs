@@ -10,7 +10,7 @@ use proptest::sample::select;
 use super::matching::{exact, exact_of};
 use super::{aligned, bytes, port_no};
 
-/// Any action of `version`.
+/// Generates any action of `version`.
 pub fn action(version: Version) -> BoxedStrategy<Action> {
     let common = prop_oneof![
         (port_no(version), any::<u16>()).prop_map(|(port, max_len)| Action::Output { port, max_len }),
@@ -53,7 +53,7 @@ fn action13() -> BoxedStrategy<Action> {
     .boxed()
 }
 
-/// Any instructions of `version`; in 1.0 none, or one apply-actions that is not empty.
+/// Generates any instructions of `version`; in 1.0 none, or one apply-actions that is not empty.
 pub fn instructions(version: Version) -> BoxedStrategy<Vec<Instruction>> {
     match version {
         Version::Of10 => prop_oneof![

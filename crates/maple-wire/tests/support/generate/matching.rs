@@ -9,7 +9,7 @@ use proptest::sample::select;
 
 use super::{bytes, port_no};
 
-/// Any match that `version` can express; in 1.0 in canonical order, as it is read.
+/// Generates any match that `version` can express; in 1.0 in canonical order, as it is read.
 pub fn matching(version: Version) -> BoxedStrategy<Match> {
     match version {
         Version::Of10 => matching10(),
@@ -59,7 +59,7 @@ fn matching10() -> BoxedStrategy<Match> {
         .boxed()
 }
 
-/// What a 1.0 match can express above Ethernet, with its prerequisites.
+/// Generates the conditions above Ethernet that a 1.0 match can express, with their prerequisites.
 fn upper10() -> BoxedStrategy<Vec<Constraint>> {
     use Field::*;
     let with = |base: Vec<Constraint>, more: BoxedStrategy<Vec<Constraint>>| {

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use stats::{reply, request};
 
-/// Any message that `version` has.
+/// Generates any message that `version` has.
 pub fn message(version: Version) -> BoxedStrategy<Message> {
     let common = common_message(version);
     match version {
@@ -89,7 +89,7 @@ fn message13() -> BoxedStrategy<Message> {
     .boxed()
 }
 
-/// A message that can be in a bundle.
+/// Generates a message that can be in a bundle.
 fn bundled() -> impl Strategy<Value = Message> {
     prop_oneof![
         flow_mod(Version::Of13).prop_map(Message::FlowMod),
@@ -102,7 +102,7 @@ fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..max)
 }
 
-/// Bytes that make a multiple of 8, together with `before` others.
+/// Generates bytes whose number, together with `before` others, is a multiple of 8.
 fn aligned(before: usize) -> impl Strategy<Value = Vec<u8>> {
     (0usize..4).prop_flat_map(move |n| vec(any::<u8>(), 8 * n + (8 - before % 8) % 8))
 }
