@@ -1,4 +1,4 @@
-//! `maple acl`: access lists checked, tested and compared, without a network.
+//! `maple acl`: checks, tests and compares access lists, without a network.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -76,7 +76,10 @@ enum AclCommand {
     Schema,
 }
 
-/// Runs it. Returns the exit status.
+/// Runs the command. Returns the exit status.
+///
+/// # Errors
+/// If a file can't be read or is not an access list, or if a question is wrong.
 pub fn run(args: &AclArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     match &args.command {
         AclCommand::Lint { files, json } => all(files, |list| lint(list, *json)),
@@ -101,14 +104,14 @@ fn load(file: &Path) -> anyhow::Result<List> {
     List::load(file).or_usage_error()
 }
 
-/// Runs `check` on each list. 1 if it finds something in any.
+/// Runs `check` on each list. Returns 1 if it finds something in any.
 fn all(files: &[PathBuf], check: impl Fn(&List) -> bool) -> anyhow::Result<u8> {
     let lists = files.iter().map(|file| load(file)).collect::<anyhow::Result<Vec<List>>>()?;
     let failed = lists.iter().filter(|list| check(list)).count();
     Ok(u8::from(failed > 0))
 }
 
-/// Prints what is odd. Returns whether some rule never matches.
+/// Prints what is suspicious. Reports whether some rule never matches.
 fn lint(list: &List, json: bool) -> bool {
     let findings = list.findings();
     for finding in &findings {
@@ -131,7 +134,7 @@ fn lint(list: &List, json: bool) -> bool {
     findings.iter().any(|finding| finding.kind.is_error())
 }
 
-/// Prints the tests that fail, and those that do not hold for fragments. Returns whether any fail.
+/// Prints the tests that fail, and those that do not hold for fragments. Reports whether any fail.
 fn test(list: &List) -> bool {
     let failed = list.failed_tests();
     for test in &failed {
@@ -157,7 +160,7 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
             continue;
         }
         let more = if *parts > 1 { format!(" (and {} more like it)", parts - 1) } else { String::new() };
-        // One rule decides about all of them.
+        // A single rule decides about all of them.
         let of = if all.len() > 1 { format!(": {part}{more}") } else { String::new() };
         print_line(format_args!("{action} by {by}{of}"));
     }

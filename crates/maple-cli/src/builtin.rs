@@ -15,6 +15,9 @@ use maple_wire::Field;
 pub const WEIGHT: &str = "secure";
 
 /// Finds a built-in policy.
+///
+/// # Errors
+/// If there is no built-in policy of this name.
 pub fn named(name: &str) -> anyhow::Result<Arc<dyn Policy>> {
     Ok(match name {
         "flood" => Arc::new(flood),
@@ -36,10 +39,11 @@ pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
     }
 }
 
-/// Asks whether the packet is for an address that is never flooded, and leaves the decision to the next policy.
+/// Returns a policy that tests whether the packet's address is never flooded, and leaves the decision to the next
+/// policy.
 pub fn ask_for_reserved() -> Arc<dyn Policy> {
     Arc::new(|pkt: &PacketHandle, _: &Net| {
-        // Without a line: no line of a policy asks. The answers decide nothing here.
+        // The test has no source line, since no line of a policy makes it. Its outcome decides nothing here.
         for (value, mask) in RESERVED {
             if pkt.equals(Field::EthDst, value, mask, None) {
                 break;
@@ -67,7 +71,7 @@ fn secure_routing(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is(Field::TcpDst, 22) { net.path(src, dst, WEIGHT) } else { net.shortest_path(src, dst) }
 }
 
-/// The locations of a unicast packet's source and destination, if both are known.
+/// Returns the locations of a unicast packet's source and destination, if both are known.
 fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;

@@ -19,7 +19,7 @@ use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
 use crate::values::with_values;
 
-/// What `maple --version` says.
+/// The output of `maple --version`.
 const VERSION: &str = match IS_OPTIMISED {
     true => env!("CARGO_PKG_VERSION"),
     false => concat!(env!("CARGO_PKG_VERSION"), " (not optimised)"),
@@ -37,11 +37,11 @@ pub struct CommandLine {
     pub origins: Origins,
 }
 
-/// Why a command line can't be used.
+/// The reason why a command line can't be used.
 pub enum ParseError {
-    /// It is wrong itself.
+    /// The command line is invalid.
     Usage(clap::Error),
-    /// The configuration that it names is wrong.
+    /// The configuration that it names is invalid.
     Config(anyhow::Error),
 }
 
@@ -51,7 +51,7 @@ impl From<clap::Error> for ParseError {
     }
 }
 
-/// The definition of the command line.
+/// Returns the definition of the command line.
 pub fn definition() -> clap::Command {
     let of_config = |command: clap::Command| if command.get_name() == "show" { with_values(command) } else { command };
     CommandLine::command().mut_subcommands(|command| match command.get_name() {
@@ -64,10 +64,10 @@ pub fn definition() -> clap::Command {
 /// Parses a command line, and the configuration that it names.
 ///
 /// # Errors
-/// [`ParseError`].
+/// [`ParseError`] if the command line or the configuration is invalid.
 pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
     let given = definition().try_get_matches_from(&arguments)?;
-    // Where the arguments of `maple run` begin.
+    // The place where the arguments of `maple run` begin.
     let run = match given.subcommand() {
         Some(("run", run)) => Some((2, run)),
         Some(("config", config)) => config.subcommand_matches("show").map(|show| (3, show)),

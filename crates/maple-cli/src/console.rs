@@ -23,8 +23,8 @@ use lines::Lines;
 /// The interval of handling events while the prompt or a command waits.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// Runs the commands of a script, or those that are typed, until the end. `controller`: that of this process, if there is
-/// one.
+/// Runs the commands of a script, or those that are typed, until the end. `controller`: the controller of this process,
+/// if there is one.
 ///
 /// # Errors
 /// If a command of a script is invalid or fails.
@@ -43,7 +43,7 @@ pub fn run(
 
 fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()> {
     match run_script(lab, ground, &file.to_string_lossy(), &mut |line: &str| print_line(line)) {
-        // After a stop the rest of the commands is not run.
+        // After a stop the remaining commands are not run.
         Ok(()) | Err(ScriptError::Failed { error: LabError::Stopped, .. }) => Ok(()),
         Err(error @ (ScriptError::Read { .. } | ScriptError::Wrong { .. })) => Err(usage_error(error)),
         Err(error) => Err(error.into()),

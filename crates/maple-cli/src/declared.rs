@@ -1,4 +1,4 @@
-//! What a configuration says, in the options of `maple run`: where from, and what it declares of the network.
+//! The content of a configuration: options of `maple run` with their places, and declarations about the network.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use maple_wire::Dpid;
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as it was given.
+    /// The file's name as it was given.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
@@ -33,13 +33,13 @@ pub struct Setting {
     pub id: String,
     /// Its key.
     pub key: String,
-    /// The arguments that say the same.
+    /// The equivalent arguments.
     pub arguments: Vec<OsString>,
-    /// Where.
+    /// The place of the setting.
     pub at: Place,
 }
 
-/// Where options are from, so that they can be read again.
+/// The source of options, from which they can be read again.
 #[derive(Clone, Debug)]
 pub struct Configured {
     /// The file.
@@ -53,22 +53,22 @@ pub struct Configured {
 /// A cost of links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// Where.
+    /// The place of the declaration.
     pub at: Place,
     /// The cost, at both ends of the links.
     pub writes: Vec<Write>,
-    /// In words.
+    /// A description of the cost.
     pub text: String,
 }
 
-/// What is declared.
+/// The declarations about a network.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// Of ports and hosts.
+    /// The facts about ports and hosts.
     pub facts: Facts,
     /// The names.
     pub names: Names,
-    /// Where each switch and host is declared, by its name.
+    /// The place where each switch and host is declared, by its name.
     pub places: BTreeMap<String, Place>,
     /// The certificates of switches, for TLS.
     pub certificates: Vec<(Dpid, String)>,
@@ -79,7 +79,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether it has more than names.
+    /// Reports whether it declares more than names.
     pub fn has_facts(&self) -> bool {
         let is_bare = |facts: &SwitchFacts| *facts == SwitchFacts::default();
         let hosts = self.facts.hosts().any(|(_, facts)| *facts != HostFacts::default());

@@ -1,8 +1,8 @@
 //! `maple decode`: prints OpenFlow messages, one for each line, in the form of `ovs-ofctl ofp-print`.
 //!
 //! Messages come as hex text, as consecutive bytes, or as a packet capture, from arguments, files or standard input.
-//! Hex text may be a dump, also one of captured packets. For a message that can't be decoded, one line says where it is
-//! and what is wrong. Decoding continues after it, by its length field.
+//! Hex text may be a dump, also one of captured packets. For a message that can't be decoded, one line names its place
+//! and the fault. Decoding continues after it, by its length field.
 
 mod dump;
 mod follow;
@@ -25,7 +25,7 @@ use segment::{LinkType, Segment};
 use skipped::Skipped;
 use stream::{Decoder, Streams, are_messages};
 
-/// The most characters that are quoted of a text.
+/// The maximum number of characters that are quoted from a text.
 const MOST_QUOTED: usize = 60;
 
 /// What to decode.
@@ -61,7 +61,7 @@ pub enum Format {
     Pcap,
 }
 
-/// At most `most` Ethernet frames of a capture; `None` if the bytes are no capture.
+/// Returns at most `most` Ethernet frames of a capture; `None` if the bytes are not a capture.
 pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Result<Vec<Vec<u8>>>> {
     if !pcap::is_capture(bytes) {
         return None;
@@ -82,9 +82,9 @@ pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Resul
     Some(frames())
 }
 
-/// Prints the messages to `out`, and a line for each that can't be decoded; to `notes` what was left out.
+/// Prints the messages to `out`, with a line for each that can't be decoded, and prints to `notes` what was left out.
 ///
-/// The exit status is 1 if there were any that can't be decoded.
+/// The exit status is 1 if a message could not be decoded.
 ///
 /// # Errors
 /// If an input can't be read, or does not have its form.
@@ -100,7 +100,7 @@ pub fn run(args: DecodeArgs, out: &mut dyn Write, notes: &mut dyn Write) -> anyh
 struct Input {
     name: String,
     bytes: Vec<u8>,
-    /// The input was an argument, so it must be hex.
+    /// Whether the input was an argument, which must be hex.
     is_argument: bool,
 }
 
@@ -154,10 +154,10 @@ fn decode(input: &Input, args: &DecodeArgs, out: &mut dyn Write, notes: &mut dyn
     packets.finish(notes)
 }
 
-/// The form of these bytes.
+/// Detects the form of these bytes.
 ///
 /// # Errors
-/// What they look like, if they can't be messages.
+/// A description of the bytes, if they can't be messages.
 fn detect(bytes: &[u8]) -> anyhow::Result<Format> {
     if pcap::is_capture(bytes) {
         return Ok(Format::Pcap);
@@ -168,7 +168,7 @@ fn detect(bytes: &[u8]) -> anyhow::Result<Format> {
     if bytes.starts_with(&[0x1f, 0x8b]) {
         bail!("this is compressed, and no message: decode what gunzip makes of it");
     }
-    // The first byte of a message is a version, which no text begins with.
+    // The first byte of a message is its version, with which no text begins.
     match std::str::from_utf8(bytes) {
         Ok(text) if text.chars().all(is_of_text) && !text.trim().is_empty() => {
             let why = hex::read(bytes).err().map(|error| format!(" ({error})")).unwrap_or_default();
@@ -179,7 +179,7 @@ fn detect(bytes: &[u8]) -> anyhow::Result<Format> {
     }
 }
 
-/// Whether a text has such characters: the control characters among them are white space, and that of colours.
+/// Reports whether text contains such characters: of the control characters, only white space and that of colours.
 fn is_of_text(c: char) -> bool {
     !c.is_control() || c.is_ascii_whitespace() || c == '\u{1b}'
 }
@@ -194,7 +194,7 @@ fn decode_bytes(bytes: &[u8], out: &mut dyn Write) -> anyhow::Result<u64> {
     Ok(decoder.failures())
 }
 
-/// Dumps are consecutive messages, or captured packets.
+/// Decodes dumps, which are consecutive messages or captured packets.
 fn decode_dumps(dumps: &[Vec<u8>], mut packets: Packets<'_>, notes: &mut dyn Write) -> anyhow::Result<u64> {
     let link_type = |dump: &Vec<u8>| if are_messages(dump) { None } else { LinkType::guess(dump) };
     if !dumps.iter().any(|dump| link_type(dump).is_some()) {
@@ -208,7 +208,7 @@ fn decode_dumps(dumps: &[Vec<u8>], mut packets: Packets<'_>, notes: &mut dyn Wri
     packets.finish(notes)
 }
 
-/// Captured packets, of which the streams of some ports are decoded.
+/// Captured packets. The streams of some ports are decoded.
 struct Packets<'a> {
     ports: &'a [u16],
     out: &'a mut dyn Write,

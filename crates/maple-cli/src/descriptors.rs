@@ -3,10 +3,10 @@
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for other purposes than connections.
+/// The number of descriptors for other purposes than connections.
 const OTHERS: u64 = 64;
 
-/// Raises the limit as far as possible. Returns it; `None` if there is no limit.
+/// Raises the limit as far as possible, and returns it; `None` if there is no limit.
 pub fn raise() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

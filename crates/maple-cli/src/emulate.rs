@@ -15,20 +15,24 @@ use crate::usage_error::OrUsageError as _;
 use crate::{console, signal};
 use maple_wire::counted;
 
-/// How often the state is printed.
+/// The interval of printing the state.
 const TURN: Duration = Duration::from_secs(1);
-/// How often the network is checked.
+/// The interval of checking the network.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long all switches must be connected before commands begin, so that the controller can discover the links.
+/// The time for which all switches must be connected before commands begin, so that the controller can discover the
+/// links.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How many switches an error names.
+/// The maximum number of switches that an error names.
 const NAMED: usize = 5;
-/// How long a script waits for the controller.
+/// The maximum time that a script waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After so many connections that ended, the controller does not want a switch.
+/// The number of ended connections after which the controller counts as refusing a switch.
 const SENT_AWAY: u64 = 3;
 
 /// Emulates until it is stopped, or until the traffic or the script ends. The exit status is 1 if flows failed.
+///
+/// # Errors
+/// If the topology is invalid, the controller does not accept the switches, or a command of a script fails.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
     let topology = Topology::parse(&args.topology).or_usage_error()?;
@@ -78,7 +82,7 @@ fn watch(emulation: &Emulation, report: &mut ConnectionReport, stop: &AtomicBool
     Ok(())
 }
 
-/// Runs commands when all switches are connected. A console does not wait for the controller.
+/// Runs commands once all switches are connected. A console does not wait for the controller.
 fn commands(
     args: &EmulationArgs,
     topology: Topology,
@@ -116,7 +120,8 @@ fn commands(
     console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args, None)
 }
 
-/// Which switches the controller does not have, the first few by name, and how often it closed their connections.
+/// Describes the switches that the controller does not have, the first few by name, and how often it closed their
+/// connections.
 fn missing(switches: &[SwitchStats]) -> String {
     let missing: Vec<&SwitchStats> = switches.iter().filter(|switch| !switch.connected).collect();
     let of_one = |switch: &&SwitchStats| match switch.connections {
@@ -159,7 +164,7 @@ impl ConnectionReport {
     }
 }
 
-/// The options of the network.
+/// Returns the options of the network.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
@@ -169,7 +174,7 @@ pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs)
     options
 }
 
-/// The traffic of its hosts.
+/// Returns the options of its hosts' traffic.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
         flows_per_second: args.rate(),

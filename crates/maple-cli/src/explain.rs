@@ -23,7 +23,7 @@ use crate::policy::PolicyLoader;
 use crate::replay::Again;
 use crate::show::{hint, names};
 
-/// The most packets of a capture that are explained.
+/// The maximum number of packets of a capture that are explained.
 const MOST_PACKETS: usize = 1000;
 
 /// `maple explain`.
@@ -87,7 +87,10 @@ pub struct ExplainArgs {
     json: bool,
 }
 
-/// Asks and prints the answer. `own`: the policy of the program, if it has one of its own.
+/// Puts the question, and prints the answer. `own`: the policy of the program, if it has one of its own.
+///
+/// # Errors
+/// If the question is wrong, or if the controller or the recording can't answer it.
 pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>, own: Option<Arc<dyn Policy>>) -> anyhow::Result<u8> {
     if let Some(folder) = &args.recording {
         let again = Again { until: args.at.as_deref(), limit: recorded::TIME_LIMIT, loader, own };
@@ -96,7 +99,10 @@ pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>, own: Option<A
     ask_controller(args, None)
 }
 
-/// Asks a controller and prints the answer. `own`: that of this process, if it is to be asked.
+/// Queries a controller, and prints the answer. `own`: the controller of this process, if the query is for it.
+///
+/// # Errors
+/// If the question is wrong, or if the controller can't answer it.
 pub fn ask_controller(args: &ExplainArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
     if own.is_some() && (args.recording.is_some() || args.pcap.as_deref() == Some(Path::new("-"))) {
         bail!(
@@ -118,7 +124,7 @@ pub fn ask_controller(args: &ExplainArgs, own: Option<&dyn Reach>) -> anyhow::Re
 }
 
 impl ExplainArgs {
-    /// Asks a recording.
+    /// Explains packets of a recording.
     fn of_recording(&self, folder: &Path, again: &Again<'_>) -> anyhow::Result<u8> {
         let packet = |request| if let ExplainRequest::Packet(packet) = request { Some(packet) } else { None };
         let questions: Vec<Explain> = self.questions()?.into_iter().filter_map(packet).collect();
@@ -126,7 +132,7 @@ impl ExplainArgs {
         self.print(answers.into_iter().map(Ok), &Names::new())
     }
 
-    /// Prints answers as they come; JSON at the end.
+    /// Prints answers as they come, or JSON at the end.
     fn print(&self, answers: impl Iterator<Item = anyhow::Result<Value>>, names: &Names) -> anyhow::Result<u8> {
         let mut out = std::io::stdout().lock();
         let mut all = Vec::new();
@@ -148,7 +154,7 @@ impl ExplainArgs {
         Ok(0)
     }
 
-    /// What is asked, one question for each packet.
+    /// Returns the questions, one for each packet.
     fn questions(&self) -> anyhow::Result<Vec<ExplainRequest>> {
         let counters = self.no_counters.then_some(false);
         if self.rule.is_some() || self.matching.is_some() {
@@ -191,7 +197,7 @@ fn fields(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(fields)
 }
 
-/// The frames of a capture.
+/// Reads the frames of a capture.
 fn captured(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let name = file.display();
     let bytes = if file.as_os_str() == "-" {

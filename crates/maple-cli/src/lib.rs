@@ -62,7 +62,7 @@ use output::{exit_status, print_usage};
 /// exit status: 0 for success, 1 for a failure, 2 for a usage error.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // There 2 means that something would change, or was found.
+    // For these commands 2 means that something would change, or was found.
     let means_more =
         arguments.get(1).is_some_and(|command| ["plan", "doctor", "replay"].iter().any(|one| command == one));
     let command_line = match command_line::parse(arguments) {

@@ -16,16 +16,19 @@ use crate::output::print_line;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::{decode, descriptors};
 
-/// The window of `--mode throughput`.
+/// The default window of `--mode throughput`, in packet-ins.
 const WINDOW: u32 = 512;
-/// The window of `--mode rate`, so large that it rarely limits the rate.
+/// The default window of `--mode rate`, so large that it rarely limits the rate.
 const RATE_WINDOW: u32 = 4096;
-/// How long a controller has to discover a network before hosts send.
+/// The default time that a controller has to discover a network before hosts send.
 pub(crate) const DISCOVERY: Duration = Duration::from_secs(5);
-/// The most packets of a trace.
+/// The maximum number of packets of a trace.
 const MOST_PACKETS: usize = 1_000_000;
 
 /// Generates the load and prints the report. The exit status is 1 if the measurement is invalid.
+///
+/// # Errors
+/// If options or files are wrong, or if the controller can't be reached or breaks the protocol.
 pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let options = options(args)?;
     descriptors::allow(u64::from(options.switches))?;
@@ -106,7 +109,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
     Ok(options)
 }
 
-/// The frames of a capture, or of the headers of a trace.
+/// Reads the frames of a capture, or builds them from the headers of a trace.
 fn frames(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     let frames = match decode::ethernet_frames(&bytes, MOST_PACKETS) {
@@ -124,7 +127,7 @@ fn frame(traced: &TracedHeader) -> Vec<u8> {
     Header { src: src.into(), dst: dst.into(), src_port, dst_port, proto }.frame()
 }
 
-/// The switches, hosts and links of a topology.
+/// Returns the switches, hosts and links of a topology.
 pub(crate) fn network(topology: &Topology) -> Network {
     let places: BTreeMap<_, _> =
         topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
@@ -154,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_trace_is_a_capture_or_headers() {
-        // Magic, version 2.4, no zone, no accuracy, 65535 bytes a packet, Ethernet; one packet of 16 bytes.
+        // The header has magic, version 2.4, zone 0, accuracy 0, 65535 bytes a packet and Ethernet; one packet of 16
+        // bytes follows.
         let mut pcap = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
         pcap.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0, 0]);
         pcap.extend_from_slice(&[7; 16]);

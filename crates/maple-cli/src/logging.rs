@@ -1,4 +1,4 @@
-//! How the log is written: its forms, and which lines of which areas.
+//! The format of the log, and the lines of each area that it has.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _, stderr};
@@ -16,7 +16,7 @@ use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
-/// The target of messages that the log has as notices.
+/// The target of messages that are also notices in the log.
 const NOTICES: &str = "maple_controller::notice";
 
 /// The form of lines.
@@ -31,16 +31,19 @@ pub enum LogFormat {
     Journald,
 }
 
-/// What is written of an area, or of all.
+/// The lowest level that is written, for an area or for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// The area; `None`: all.
+    /// The area; `None`: all areas.
     area: Option<&'static str>,
-    /// The lowest level that is written; `None`: nothing is.
+    /// The lowest level that is written; `None`: nothing is written.
     level: Option<Level>,
 }
 
 /// Parses `LEVEL` or `AREA=LEVEL`.
+///
+/// # Errors
+/// A text that lists the valid levels or areas.
 pub fn threshold(text: &str) -> Result<Threshold, String> {
     let (area, level) = match text.split_once('=') {
         Some((area, level)) => {
@@ -60,10 +63,10 @@ pub fn threshold(text: &str) -> Result<Threshold, String> {
     Ok(Threshold { area, level })
 }
 
-/// The log as it is written.
+/// The settings of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logging {
-    /// The form.
+    /// The format.
     pub format: LogFormat,
     thresholds: Vec<Threshold>,
     /// Whether messages of the program's parts are written from the lowest level on.
@@ -71,23 +74,24 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// A log in this form, with these thresholds: the last one that names an area counts, then the last for all.
+    /// Creates a log in this format with these thresholds: the last one that names an area counts, then the last one
+    /// for all.
     pub fn new(format: LogFormat, thresholds: &[Threshold], verbose: bool) -> Logging {
         Logging { format, thresholds: thresholds.to_vec(), verbose }
     }
 
-    /// Whether a notice is written.
+    /// Reports whether a notice is written.
     pub fn shows(&self, area: &str, level: Level) -> bool {
         self.threshold(area, Level::Info).is_some_and(|lowest| level <= lowest)
     }
 
-    /// The lowest level that is written of an area, without a threshold `default`.
+    /// Returns the lowest level that is written of an area, without a threshold `default`.
     fn threshold(&self, area: &str, default: Level) -> Option<Level> {
         let last = |wanted: Option<&str>| self.thresholds.iter().rev().find(|one| one.area == wanted);
         last(Some(area)).or_else(|| last(None)).map_or(Some(default), |threshold| threshold.level)
     }
 
-    /// A line, without its end.
+    /// Writes a line, without its end.
     pub fn line(&self, time: SystemTime, level: Level, area: &str, text: &str) -> String {
         match self.format {
             LogFormat::Text => format!("{} {}{text}", timestamp(time), mark(level)),
@@ -98,7 +102,7 @@ impl Logging {
         }
     }
 
-    /// A line that is no event, such as a line of a summary.
+    /// Writes a line that is not an event, such as a line of a summary.
     pub fn plain(&self, text: &str) -> String {
         match self.format {
             LogFormat::Text => text.to_owned(),
@@ -107,18 +111,19 @@ impl Logging {
         }
     }
 
-    /// Writes messages of the program's parts to standard error. `RUST_LOG` selects; without it only errors, unless
-    /// `verbose`, or what the thresholds say. Only the first of several runs in one process sets it up.
+    /// Installs a subscriber that writes messages of the program's parts to standard error. `RUST_LOG` selects
+    /// messages; without it only errors are written, unless `verbose` or the thresholds select more. Only the first of
+    /// several runs in one process installs it.
     pub fn install(&self) {
         use tracing_subscriber::EnvFilter;
         let selected = EnvFilter::try_from_default_env().ok();
         let messages = Messages { is_selected: selected.is_some() };
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
-        // There may be one.
+        // A subscriber may be installed already.
         let _ = tracing_subscriber::registry().with(selected).with(messages).try_init();
     }
 
-    /// Takes the place of the log that is installed.
+    /// Replaces the installed log.
     pub fn replace(&self) {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
         tracing::callsite::rebuild_interest_cache();
@@ -133,38 +138,38 @@ fn mark(level: Level) -> &'static str {
     }
 }
 
-/// Each line with its priority, as sd-daemon(3) says.
+/// Puts the priority in front of each line, as sd-daemon(3) requires.
 fn prefixed(level: Level, text: &str) -> String {
     let line = |line: &str| format!("<{}>{line}", level.priority());
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// How many messages could not be written, because a file is full or fails.
+/// The number of messages that could not be written, because a file is full or fails.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// How many messages of the program's parts could not be written since this was asked last.
+/// Returns the number of messages of the program's parts that could not be written since the last call.
 pub fn take_lost() -> u64 {
     LOST.swap(0, Ordering::Relaxed)
 }
 
-/// The log that is installed.
+/// The installed log.
 static CURRENT: RwLock<Option<Arc<Logging>>> = RwLock::new(None);
 
 fn current() -> Arc<Logging> {
     CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
 }
 
-/// Writes the messages of the program's parts.
+/// The subscriber that writes the messages of the program's parts.
 struct Messages {
-    /// Whether `RUST_LOG` says what is written.
+    /// Whether `RUST_LOG` selects the messages.
     is_selected: bool,
 }
 
 impl Messages {
-    /// Whether messages of this place in the program are written. This is asked once for each, and again when the log
-    /// changes, so those that are not written cost nothing.
+    /// Reports whether messages of this place in the program are written. The subscriber is asked once for each place,
+    /// and again when the log changes, so unwritten messages cost nothing.
     fn wants(&self, about: &Metadata<'_>) -> bool {
-        // Notices are in the log already.
+        // Notices are written to the log elsewhere.
         if about.target() == NOTICES {
             return false;
         }
@@ -192,7 +197,7 @@ impl<S: Subscriber> Layer<S> for Messages {
         let text = printable_lines(&format!("{}{}", text.message, text.fields));
         let area = area_of_module(about.target());
         let line = current().line(SystemTime::now(), level_of(about), area, &text);
-        // Whoever has closed standard error does not want to hear, and that is no reason to end.
+        // A closed standard error is not a reason to end: nobody reads it.
         if let Err(error) = writeln!(stderr().lock(), "{line}")
             && error.kind() != ErrorKind::BrokenPipe
         {

@@ -1,4 +1,4 @@
-//! `maple completions` and `maple man`: from the definitions that parse the command line.
+//! `maple completions` and `maple man`, generated from the definitions that parse the command line.
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,9 @@ pub struct ManArgs {
 }
 
 /// Prints the completions for a shell.
+///
+/// # Errors
+/// If standard output can't be written.
 pub fn completions(mut command: Command, shell: Shell) -> anyhow::Result<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "maple", &mut text);
@@ -31,6 +34,9 @@ pub fn completions(mut command: Command, shell: Shell) -> anyhow::Result<u8> {
 }
 
 /// Writes a manual page for each command: `maple.1`, `maple-run.1`, `maple-show-rules.1`.
+///
+/// # Errors
+/// If the folder can't be created or written.
 pub fn man(command: Command, folder: &Path) -> anyhow::Result<u8> {
     let context = || format!("can't write manual pages into {}", folder.display());
     std::fs::create_dir_all(folder).with_context(context)?;

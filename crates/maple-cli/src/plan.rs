@@ -1,5 +1,5 @@
-//! `maple plan`: what a policy would change in a running controller, for people and as a file; and `maple apply`, which
-//! changes that.
+//! `maple plan`: the changes that a policy would make in a running controller, for people and as a file; and `maple
+//! apply`, which makes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,14 +20,14 @@ use maple_wire::counted;
 
 mod offline;
 
-/// The exit status if something would change, as that of `terraform plan -detailed-exitcode`.
+/// The exit status if something would change, like that of `terraform plan -detailed-exitcode`.
 const CHANGES: u8 = 2;
-/// The form of plans that this program reads.
+/// The format version of plans that this program reads.
 const FORMAT: u64 = 1;
-/// The number of packets of a group, and of rules of a switch, that are shown without a request.
+/// The number of packets of a group, and of rules of a switch, that are shown by default.
 const FEW: usize = 10;
 
-/// Kinds of differences, with what they mean to people.
+/// The kinds of differences, with their meanings for people.
 const KINDS: [(&str, &str, Mark); 7] = [
     ("loses", "lose: these packets leave by fewer edge ports, mostly none", Mark::Delete),
     ("gains", "gain: these packets leave by more edge ports", Mark::Add),
@@ -38,7 +38,7 @@ const KINDS: [(&str, &str, Mark); 7] = [
     ("fails", "fail: the policy has an error on these packets, which are dropped", Mark::Delete),
 ];
 
-/// What happens to something.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
     Add,
@@ -46,7 +46,10 @@ enum Mark {
     Delete,
 }
 
-/// `maple plan`. An error has status 1, whatever it is: 2 means that something would change.
+/// Runs `maple plan`. Every error has status 1, because 2 means that something would change.
+///
+/// # Errors
+/// If the policy can't be loaded, or if the controller or the state file can't answer.
 pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let name = args.policy.as_deref().map(absolute).transpose()?;
     let plan = match (&args.state, &args.from, name) {
@@ -73,7 +76,10 @@ pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
     Ok(if is_change { CHANGES } else { 0 })
 }
 
-/// `maple apply`.
+/// Runs `maple apply`.
+///
+/// # Errors
+/// If the plan can't be read, or if the controller refuses it.
 pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
     let canary = match args.percent {
         Some(percent) => Some(CanaryAt::Percent(percent)),
@@ -89,13 +95,13 @@ pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
     told("applied", request, args.control.as_deref(), args.json)
 }
 
-/// What a plan in a file says of its policy, of the policy's files, and of the changes and decisions.
+/// The policy of a plan in a file, with fingerprints of the policy's files and of the changes, and the decisions.
 #[derive(Debug)]
 struct Planned {
     name: String,
     sources: Fingerprint,
     changes: Fingerprint,
-    /// `None` in a plan of an earlier version of Maple.
+    /// The decisions; `None` in a plan of an earlier version of Maple.
     decided: Option<Vec<String>>,
 }
 
@@ -113,7 +119,7 @@ fn read(path: &Path) -> anyhow::Result<Planned> {
     Ok(Planned { name, sources: fingerprint("sources")?, changes: fingerprint("changes")?, decided })
 }
 
-/// The sum of an object's numbers.
+/// Sums the numbers of an object.
 pub fn count(counts: &Value) -> u64 {
     counts.as_object().into_iter().flat_map(|all| all.values()).filter_map(Value::as_u64).sum()
 }
@@ -126,7 +132,7 @@ fn plain(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A plan for people: packets by what becomes of them and the lines that decide, then rules, then a summary.
+/// Writes a plan for people: packets by their changes and by the deciding lines, then rules, then a summary.
 fn text(plan: &Value, all: bool, has_colours: bool) -> String {
     let mut text = lists(plan, all);
     text += &packets(plan, all, has_colours);
@@ -136,12 +142,12 @@ fn text(plan: &Value, all: bool, has_colours: bool) -> String {
     text + &summary(plan)
 }
 
-/// Whether an access list treats any packet differently.
+/// Reports whether an access list treats any packet differently.
 fn differs_in_lists(plan: &Value) -> bool {
     items(&plan["lists"]).any(|list| items(&list["differences"]).next().is_some())
 }
 
-/// What access lists treat differently, for all packets there can be.
+/// Writes the differences of access lists, for all possible packets.
 fn lists(plan: &Value, all: bool) -> String {
     let mut text = String::new();
     for list in items(&plan["lists"]).filter(|list| items(&list["differences"]).next().is_some()) {
@@ -162,7 +168,7 @@ fn lists(plan: &Value, all: bool) -> String {
     text
 }
 
-/// What two lists treat differently, with the rules that say so.
+/// Writes a difference of two lists, with the deciding rules.
 pub fn difference_of_lists(one: &Value) -> String {
     let (old, new) = (&one["old"], &one["new"]);
     let more = one["cubes"].as_u64().unwrap_or_default().saturating_sub(1);
@@ -177,7 +183,7 @@ pub fn difference_of_lists(one: &Value) -> String {
     )
 }
 
-/// The packets that a policy decides otherwise, by what becomes of them and the lines that decide.
+/// Writes the packets that a policy decides otherwise, by their changes and by the deciding lines.
 pub fn packets(plan: &Value, all: bool, has_colours: bool) -> String {
     let mut text = String::new();
     for (kind, meaning, mark) in KINDS {
@@ -193,7 +199,7 @@ pub fn packets(plan: &Value, all: bool, has_colours: bool) -> String {
     text
 }
 
-/// The packets of a kind, below the lines that decided and decide.
+/// Writes the packets of a kind, below the lines that decided before and after.
 fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
     let mut by_lines: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
     for one in items(&plan["differences"]).filter(|one| one["kind"] == kind) {
@@ -207,7 +213,7 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
         };
         let shown = if all { packets.len() } else { FEW };
         for one in packets.iter().take(shown) {
-            // Errors are told below.
+            // The errors are listed below.
             let after = if kind == "fails" { "an error" } else { plain(&one["after"]["route"]) };
             let _ = writeln!(
                 text,
@@ -225,11 +231,11 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
     text.push('\n');
 }
 
-/// The rules that change at a switch.
+/// Writes the rules that change at a switch.
 fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
     let _ = writeln!(text, "switch {}", plain(&switch["switch"]));
     let marked = |mark: Mark, rule: &Value| {
-        // The purposes of rules that are not the policy's are no lines.
+        // Rules of other origin than the policy have a purpose instead of a line.
         let why = Some(plain(&rule["why"])).filter(|why| !why.is_empty() && !why.starts_with("maple: "));
         let why = why.map(|why| format!("   # {why}")).unwrap_or_default();
         painted(mark, &format!("  {} {}{why}", mark.sign(), plain(&rule["flow"]).trim()), has_colours)
@@ -255,7 +261,7 @@ fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
     text.push('\n');
 }
 
-/// What changes, in two lines.
+/// Writes a summary of the changes in two lines.
 fn summary(plan: &Value) -> String {
     let (packets, changed) = (plan["packets"].as_u64().unwrap_or_default(), count(&plan["counts"]));
     let rules = |what: &str| items(&plan["rules"]).map(|switch| items(&switch[what]).count()).sum::<usize>();
@@ -280,7 +286,7 @@ impl Mark {
     }
 }
 
-/// A line in green, yellow or red, if the terminal has colours.
+/// Colours a line green, yellow or red, if the terminal has colours.
 fn painted(mark: Mark, line: &str, has_colours: bool) -> String {
     let code = match mark {
         _ if !has_colours => return line.to_owned(),

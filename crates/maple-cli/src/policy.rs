@@ -17,7 +17,7 @@ use maple_core::state::{Store, Write};
 use crate::builtin;
 use crate::usage_error::{OrUsageError as _, usage_error};
 
-/// A loaded policy or handler: the options of a controller with it and its state.
+/// A loaded policy or handler, in the options of a controller with its state.
 pub enum Loaded {
     /// A policy.
     Policy(ControllerOptions),
@@ -25,20 +25,20 @@ pub enum Loaded {
     Handlers(ControllerOptions),
 }
 
-/// A place in a policy's source that seems to read something that Maple cannot track, or only waits.
+/// A place in a policy's source that seems to read something that Maple cannot track, or that only waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspicion {
     /// The file.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What the policy reads, and what to use instead.
+    /// A description of what the policy reads, and of what to use instead.
     pub text: String,
-    /// It reads something that Maple cannot track.
+    /// Whether it reads something that Maple cannot track.
     pub is_untracked: bool,
 }
 
-/// What can be part of a policy.
+/// The suffixes of files that can be part of a policy.
 const SUFFIXES: [&str; 3] = ["py", "yaml", "yml"];
 
 /// Loads policies and handlers in another language than Rust.
@@ -49,13 +49,13 @@ pub trait PolicyLoader: Sync {
     /// If the file has no such policy or handler, or fails to load.
     fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded>;
 
-    /// Loads a policy that is to take the place of the one that runs: from the file of that one, or another. Its
-    /// neighbours are loaded again too. Until [`PolicyLoader::adopted`] or [`PolicyLoader::refused`], what the policy's
-    /// file has besides the policy does not run.
+    /// Loads a policy that will replace the running one, from the same file or another. Its neighbours are loaded again
+    /// too. Until [`PolicyLoader::adopted`] or [`PolicyLoader::refused`], everything else in the policy's file does not
+    /// run.
     ///
     /// # Errors
-    /// If the file has no such policy, fails to load, or has something besides the policy that only a new start can
-    /// change. All is as before then.
+    /// If the file has no such policy, fails to load, or has something besides the policy that only a restart can
+    /// change. Then nothing has changed.
     fn load_again(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
         let _ = (file, name, time_limit);
         anyhow::bail!("this `maple` can't load policies again")
@@ -70,22 +70,22 @@ pub trait PolicyLoader: Sync {
         self.load(file, name, time_limit)
     }
 
-    /// From now on, what files write while this thread loads them goes to this store; `None`: to that of the
+    /// Directs writes that files make while this thread loads them to this store; `None`: to the store of the
     /// controller.
     fn write_to(&self, store: Option<Arc<Store>>) {
         let _ = store;
     }
 
-    /// The policy that was loaded again runs.
+    /// Confirms that the policy that was loaded again runs.
     fn adopted(&self) {}
 
-    /// The policy that ran before the one that was adopted last runs again.
+    /// Reports that the policy before the last adopted one runs again.
     fn rolled_back(&self) {}
 
-    /// The policy that was loaded again does not run, and is forgotten.
+    /// Reports that the policy that was loaded again does not run, and is discarded.
     fn refused(&self) {}
 
-    /// Makes the policies of benchmarks in that language, if it can.
+    /// Returns the benchmark policies in that language, if it has them.
     fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
         None
     }
@@ -102,7 +102,7 @@ pub trait PolicyLoader: Sync {
     /// Runs `maple acl import` with these arguments. Returns the exit status.
     ///
     /// # Errors
-    /// If there are no importers.
+    /// If this `maple` has no importers.
     fn import_lists(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
         let _ = arguments;
         anyhow::bail!("this `maple` has no importers")
@@ -111,7 +111,7 @@ pub trait PolicyLoader: Sync {
     /// Runs `maple test` with these arguments. Returns the exit status.
     ///
     /// # Errors
-    /// If policies have no tests in this language, or what runs them is missing.
+    /// If policies have no tests in this language, or if their runner is missing.
     fn run_tests(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
         let _ = arguments;
         anyhow::bail!("this `maple` has no tests of policies")
@@ -120,19 +120,20 @@ pub trait PolicyLoader: Sync {
     /// Redirects what policies print to standard error, so that standard output has only the findings.
     ///
     /// # Errors
-    /// The language's.
+    /// If the language's output can't be redirected.
     fn print_aside(&self) -> anyhow::Result<()> {
         Ok(())
     }
 
-    /// This thread is about to load and run a policy. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`],
-    /// threads that the policy's file starts must not use the store, because the state file is loaded meanwhile.
+    /// Announces that this thread will load and run a policy. Until [`PolicyLoader::started`] or
+    /// [`PolicyLoader::ended`], threads that the policy's file starts must not use the store, because the state file is
+    /// loaded meanwhile.
     fn starting(&self);
 
-    /// The controller runs. Pass commits to the store to it.
+    /// Reports that the controller runs. Commits to the store must be passed to it.
     fn started(&self, controller: Handle);
 
-    /// The run that [`PolicyLoader::starting`] announced has ended or failed.
+    /// Reports that the run that [`PolicyLoader::starting`] announced has ended or failed.
     fn ended(&self);
 }
 
@@ -145,7 +146,7 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
-    /// The file, and the name in it, if it is a program; an access list is none.
+    /// Returns the file and the name in it, if the policy is a program and not an access list.
     pub fn program(&self) -> Option<(&Path, Option<&str>)> {
         match self {
             PolicyName::File { file, name } if !is_access_list(file) => Some((file, name.as_deref())),
@@ -171,7 +172,7 @@ fn is_access_list(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// An access list that is the whole policy.
+/// Loads an access list that is the whole policy.
 fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     let list = List::load(file).and_then(List::verified).or_usage_error()?;
     list.open_replies().iter().for_each(|found| eprintln!("warning: {}", text_of(file, found)));
@@ -181,25 +182,28 @@ fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
         Forward::Flood => "flood",
     };
     let allowed = Composition::of(builtin::named(name)?);
-    // A packet that the list passes is decided by the next policy; there is none.
+    // A packet that the list passes goes to the next policy; here there is none.
     let listed = maple_acl::composition(&[list], allowed);
     let policy = match forward {
         Forward::ShortestPath => listed,
-        // Asked first, so that a switch has two rules for it and not two for each entry.
+        // This test comes first, so that a switch has two rules for it, not two for each entry.
         Forward::Flood => Composition::of(builtin::ask_for_reserved()).then(listed),
     };
     let mut options = ControllerOptions::new(Arc::new(policy));
-    // Floods need no hosts. So no packet has to come to the controller for them either.
+    // Floods need no locations of hosts, so no packet has to come to the controller for them.
     options.engine.track_hosts = forward != Forward::Flood;
     Ok(Loaded::Policy(options))
 }
 
-/// A finding with its place.
+/// Writes a finding with its place.
 fn text_of(file: &Path, found: &Finding) -> String {
     format!("{}:{}: {}", file.display(), found.place.line, found.text)
 }
 
-/// Loads what is to take the place of the policy that runs.
+/// Loads a policy that will replace the running one.
+///
+/// # Errors
+/// If the file can't be read or fails to load, or if it has something that only a restart can change.
 pub fn load_again(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
     match (PolicyName::parse(policy).program(), loader) {
         (Some((file, name)), Some(loader)) => {
@@ -210,8 +214,10 @@ pub fn load_again(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoade
     }
 }
 
-/// Loads a policy that is to take the place of the one that runs. What its file writes while it is loaded goes to this
-/// store.
+/// Loads a policy that will replace the running one. Writes that its file makes while it is loaded go to `store`.
+///
+/// # Errors
+/// If the policy can't be loaded.
 pub fn load_aside(
     store: &Arc<Store>,
     policy: &str,
@@ -231,7 +237,11 @@ pub fn load_aside(
     loaded
 }
 
-/// Loads a policy of a recording, or one to compare with it. What its file writes while it is loaded goes to this store.
+/// Loads a policy of a recording, or one to compare with it. Writes that its file makes while it is loaded go to
+/// `store`.
+///
+/// # Errors
+/// If the policy can't be loaded.
 pub fn load_for_replay(
     store: &Arc<Store>,
     policy: &str,
@@ -247,7 +257,7 @@ pub fn load_for_replay(
     loaded
 }
 
-/// What `maple check` says of a policy at a glance.
+/// Returns the most important findings of `maple check` about a policy.
 pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String> {
     let parsed = PolicyName::parse(policy);
     if let PolicyName::File { file, name: None } = &parsed
@@ -257,18 +267,21 @@ pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String
         return found.iter().map(|found| text_of(file, found)).collect();
     }
     let (Some((file, inner)), Some(loader)) = (parsed.program(), loader) else { return Vec::new() };
-    // What is wrong with the file is said when it is loaded.
+    // Faults of the file are reported when it is loaded.
     let found = loader.inspect(file, inner).unwrap_or_default();
     found.iter().map(|found| format!("{}:{}: {}", found.file, found.line, found.text)).collect()
 }
 
-/// When a file of the policy was last changed: its own, or one beside it.
+/// Returns the time of the latest change of the policy's files: its own, or one in the same folder.
 pub fn newest(policy: &str) -> Option<SystemTime> {
     let files = files(policy)?.into_iter();
     files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
 }
 
-/// The policy's name for a program that runs in another folder.
+/// Returns the policy's name for a program that runs in another folder.
+///
+/// # Errors
+/// If the working folder is unknown.
 pub fn absolute(policy: &str) -> anyhow::Result<String> {
     Ok(match PolicyName::parse(policy) {
         PolicyName::Builtin(_) => policy.to_owned(),
@@ -279,12 +292,18 @@ pub fn absolute(policy: &str) -> anyhow::Result<String> {
     })
 }
 
-/// Which policy this is, wherever the program runs, and what its files hold now.
+/// Returns the identity of a policy: its name for any working folder, and the present content of its files.
+///
+/// # Errors
+/// If a file of the policy can't be read.
 pub fn identity(policy: &str) -> anyhow::Result<PolicyIdentity> {
     Ok(PolicyIdentity { name: absolute(policy)?, hash: sources(policy)? })
 }
 
-/// A fingerprint of the policy's files.
+/// Returns a fingerprint of the policy's files.
+///
+/// # Errors
+/// If a file of the policy can't be read.
 pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
     let policy = absolute(policy)?;
     let mut files = files(&policy).unwrap_or_default();
@@ -297,7 +316,10 @@ pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
     Ok(Fingerprint::of(parts))
 }
 
-/// Where the policy comes from, with all its files, for a recording.
+/// Returns the source of a policy with all its files, for a recording.
+///
+/// # Errors
+/// If a file of the policy can't be read.
 pub fn source(policy: &str) -> anyhow::Result<PolicySource> {
     let PolicyName::File { file, name } = PolicyName::parse(policy) else {
         return Ok(PolicySource::Builtin(policy.into()));
@@ -315,7 +337,8 @@ pub fn source(policy: &str) -> anyhow::Result<PolicySource> {
     Ok(PolicySource::Files { name, files })
 }
 
-/// The files that may be part of a policy: its own, and for a program those beside it. None for one that is in no file.
+/// Returns the files that may be part of a policy: its own, and for a program those in the same folder. `None` for a
+/// policy without a file.
 fn files(policy: &str) -> Option<Vec<PathBuf>> {
     let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
     if is_access_list(&file) {
@@ -327,11 +350,14 @@ fn files(policy: &str) -> Option<Vec<PathBuf>> {
 }
 
 /// Loads the policy or handler with this name.
+///
+/// # Errors
+/// If there is no such policy or handler, or if it can't be loaded.
 pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
     let (file, name) = match PolicyName::parse(policy) {
         PolicyName::Builtin(name) => {
             let options = ControllerOptions::new(builtin::named(&name).or_usage_error()?);
-            // Links without a given cost have cost 1.
+            // Links without a cost of this name have cost 1.
             options.store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
             return Ok(Loaded::Policy(options));
         }

@@ -17,7 +17,10 @@ pub struct TestArgs {
     pub arguments: Vec<OsString>,
 }
 
-/// Runs them. Returns pytest's exit status.
+/// Runs the tests. Returns pytest's exit status.
+///
+/// # Errors
+/// If this `maple` can't run Python, or if pytest is missing.
 pub fn main(args: &TestArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let missing = "test is for policies in Python, and this `maple` was built without it; \
                    tests of policies in Rust run with cargo test";

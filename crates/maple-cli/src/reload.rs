@@ -1,4 +1,4 @@
-//! `maple reload`, `maple rollback`: a running controller runs another policy than the one that it has.
+//! `maple reload` and `maple rollback`: change the policy of a running controller.
 
 use std::path::Path;
 
@@ -10,19 +10,28 @@ use crate::output::print_line;
 use crate::policy::absolute;
 use crate::show::{hint, names};
 
-/// `maple reload`.
+/// Runs `maple reload`.
+///
+/// # Errors
+/// If the controller does not answer, or refuses the policy.
 pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
     let name = args.policy.as_deref().map(absolute).transpose()?;
     let request = Reload::Policy { name, tolerate: args.tolerate };
     told("reloaded", request, args.control.as_deref(), args.json)
 }
 
-/// `maple rollback`.
+/// Runs `maple rollback`.
+///
+/// # Errors
+/// If the controller does not answer, or has nothing to roll back.
 pub fn rollback(args: &RollbackArgs) -> anyhow::Result<u8> {
     told("rolled back", Reload::Rollback, args.control.as_deref(), args.json)
 }
 
-/// Sends a request, and prints how it went.
+/// Sends a request, and prints its outcome.
+///
+/// # Errors
+/// If the controller does not answer, or refuses the request.
 pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> anyhow::Result<u8> {
     let control = control.map_or_else(default_control, Path::to_owned);
     let answer = ask(&control, &Request::Reload(request)).map_err(hint)?;
@@ -55,7 +64,7 @@ pub fn warn(answer: &Value) {
     }
 }
 
-/// How a reload went, in a line.
+/// Describes the outcome of a reload in a line.
 fn text(answer: &Value) -> String {
     let number = |name: &str| answer[name].as_u64().unwrap_or_default();
     let (packets, same, failed) = (number("packets"), number("same"), number("failed"));

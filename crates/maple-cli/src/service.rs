@@ -1,4 +1,4 @@
-//! What a service manager such as systemd gives to a program, and is told by it: sd_notify(3), sd_listen_fds(3).
+//! The interface to a service manager such as systemd: sd_notify(3), sd_listen_fds(3).
 
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt as _;
@@ -12,14 +12,14 @@ use anyhow::Context as _;
 use listenfd::ListenFd;
 use maple_controller::Handle;
 
-/// How soon shards are asked again that did not answer in time.
+/// The interval of asking shards again that did not answer in time.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Tells the service manager something, if there is one: `READY=1`. Who is not heard loses nothing.
+/// Notifies the service manager, if there is one: `READY=1`. A failed notification is ignored.
 pub fn tell(state: &str) {
     let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match to.as_bytes() {
-        // A name that is in no folder.
+        // An abstract name, which is not in a folder.
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         _ => SocketAddr::from_pathname(&to),
     };
@@ -29,11 +29,11 @@ pub fn tell(state: &str) {
     }
 }
 
-/// The sockets that the service manager has opened for this program, each with whether connections to it begin with TLS:
-/// those of the name `tls` (`FileDescriptorName=`). They take the place of `--listen`.
+/// Returns the sockets that the service manager has opened for this program, each with whether connections to it begin
+/// with TLS: those with the name `tls` (`FileDescriptorName=`). They replace `--listen`.
 ///
 /// # Errors
-/// If one is no listening socket of TCP.
+/// If one is not a listening TCP socket.
 pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
     let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
@@ -47,26 +47,27 @@ pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
     (0..count).map(&mut take).collect()
 }
 
-/// A file in the folder that this variable names, such as `$STATE_DIRECTORY`. Of several folders it is the first.
+/// Returns the path of a file in the folder that this variable names, such as `$STATE_DIRECTORY`. If it names several,
+/// the first is used.
 pub fn in_folder(variable: &str, file: &str) -> Option<PathBuf> {
     let folders = std::env::var(variable).ok()?;
     let first = folders.split(':').next().filter(|folder| !folder.is_empty())?;
     Some(PathBuf::from(first).join(file))
 }
 
-/// The state file of a service.
+/// Returns the state file of a service.
 pub fn state_file() -> Option<PathBuf> {
     in_folder("STATE_DIRECTORY", "state.redb")
 }
 
-/// Says regularly that the program is alive, as long as all shards answer.
+/// Notifies the service manager regularly that the program is alive, as long as all shards answer.
 pub struct Watchdog {
-    /// Dropped at the end.
+    /// The end of the channel whose closing ends the thread.
     _end: Option<Sender<()>>,
 }
 
 impl Watchdog {
-    /// Begins, if the service manager wants it.
+    /// Starts, if the service manager has a watchdog.
     pub fn start(handle: &Handle) -> Watchdog {
         let Some(period) = period() else { return Watchdog { _end: None } };
         let ((end, ended), handle) = (channel::<()>(), handle.clone());
@@ -90,7 +91,7 @@ impl Watchdog {
     }
 }
 
-/// Half of the time after which the service manager would end the program.
+/// Returns half of the time after which the service manager would end the program.
 fn period() -> Option<Duration> {
     let is_ours = |pid: String| pid.parse() == Ok(std::process::id());
     if !std::env::var("WATCHDOG_PID").map_or(true, is_ours) {

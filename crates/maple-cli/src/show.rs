@@ -18,7 +18,10 @@ use serde_json::Value;
 use crate::options::{ShowArgs, ShowWhat, asked};
 use counters::Counters;
 
-/// Prints the answer. `own`: the controller of this process, if it is to be asked.
+/// Prints the answer to a query. `own`: the controller of this process, if the query is for it.
+///
+/// # Errors
+/// If the controller does not answer, or if standard output can't be written.
 pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
     let controller = &*asked(args.control, own);
     let what = match &args.what {
@@ -83,7 +86,7 @@ fn retain(value: &mut Value, keep: impl FnMut(&Value) -> bool) {
     }
 }
 
-/// Adds a hint where to find the controller's socket to an error.
+/// Adds a hint about the controller's socket to an error.
 pub fn hint(error: AskError) -> anyhow::Error {
     match error {
         AskError::Unreachable { .. } => anyhow::anyhow!(
@@ -109,7 +112,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Errors => each(error),
         Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
-        // `maple explain` asks for these.
+        // `maple explain` queries these.
         Show::AccessLists => access_list::text(answer),
         Show::Dropped(_) | Show::Live(_) => answer.to_string(),
     }
@@ -119,7 +122,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A switch in one line, with the numbers of its ports by state and kind.
+/// Describes a switch in one line, with the numbers of its ports by state and kind.
 fn switch(switch: &Value, names: &Names) -> String {
     let up = |port: &&Value| port["up"] == Value::Bool(true);
     let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));
@@ -141,7 +144,7 @@ fn switch(switch: &Value, names: &Names) -> String {
     )
 }
 
-/// A switch's tables in a line each, or that it did not say them.
+/// Writes a line for each of a switch's tables, or reports that the switch does not describe them.
 fn tables(switch: &Value) -> String {
     let id = plain(&switch["switch"]);
     let known = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
@@ -155,7 +158,7 @@ fn tables(switch: &Value) -> String {
     }
 }
 
-/// An id with its name.
+/// Writes an id with its name.
 fn with_name(names: &Names, id: &Value) -> String {
     let id = plain(id);
     match names.in_text(&id) {
@@ -164,12 +167,12 @@ fn with_name(names: &Names, id: &Value) -> String {
     }
 }
 
-/// Names with their ids, a line each.
+/// Writes names with their ids, a line each.
 fn named(all: &Value, id: &str) -> String {
     items(all).map(|one| format!("{} is {}\n", plain(&one["name"]), plain(&one[id]))).collect()
 }
 
-/// The names that a controller has. An older one has none.
+/// Returns the names that a controller has. An older controller has none.
 pub fn names(controller: &(impl Reach + ?Sized)) -> Names {
     ask(controller, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
 }
@@ -185,7 +188,7 @@ fn group(group: &Value) -> String {
     format!("{} at {}\n", plain(&group["group"]), at.join(" "))
 }
 
-/// A lease and its remaining time.
+/// Writes a lease with its remaining time.
 fn lease(lease: &Value, now: SystemTime) -> String {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let ends = match lease["ends"].as_u64() {
@@ -195,7 +198,7 @@ fn lease(lease: &Value, now: SystemTime) -> String {
     format!("{} is {} at {} {ends}\n", plain(&lease["ip"]), plain(&lease["mac"]), location(&lease["at"]))
 }
 
-/// An error, with the number of packets that were dropped because of it.
+/// Writes an error, with the number of packets that were dropped because of it.
 fn error(error: &Value) -> String {
     let time = error["time"].as_u64().map(|time| UNIX_EPOCH + Duration::from_millis(time));
     let time = time.map(|time| format!("{} ", timestamp(time))).unwrap_or_default();
@@ -206,7 +209,7 @@ fn error(error: &Value) -> String {
     }
 }
 
-/// The versions of the controller and of this program, which an upgrade makes different ones.
+/// Writes the versions of the controller and of this program, which may differ after an upgrade.
 fn version(of: &Value) -> String {
     format!(
         "controller: Maple {}, control protocol {}, formats: state {}, leaves in the state file {}, plans {}\n\
@@ -220,7 +223,7 @@ fn version(of: &Value) -> String {
     )
 }
 
-/// What a controller says about itself, with the policy that runs and a line for each file that it keeps.
+/// Writes a controller's description of itself, with the running policy and a line for each file that it keeps.
 fn controller(answer: &Value) -> String {
     let mut rest = answer.clone();
     let mut take = |name: &str| rest.as_object_mut().and_then(|all| all.remove(name)).unwrap_or_default();
@@ -248,7 +251,7 @@ fn controller(answer: &Value) -> String {
     stats(&rest) + &lines + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
 }
 
-/// The policy that runs, in some lines; none if there is none.
+/// Describes the running policy in some lines; empty if there is none.
 fn policy_that_runs(policy: &Value) -> String {
     if policy.is_null() {
         return String::new();
@@ -269,7 +272,7 @@ fn policy_that_runs(policy: &Value) -> String {
     text
 }
 
-/// The counters that are not zero, by part.
+/// Writes the counters that are not zero, by part.
 fn stats(stats: &Value) -> String {
     let mut text = String::new();
     for (name, value) in stats.as_object().into_iter().flatten() {
@@ -292,7 +295,7 @@ pub fn location(at: &Value) -> String {
     format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
 }
 
-/// A value without quotes.
+/// Returns a value without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

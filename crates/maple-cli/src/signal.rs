@@ -6,12 +6,12 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::flag;
 
-/// Whether Ctrl-C interrupts what a console does, and is no request to stop.
+/// Whether Ctrl-C interrupts a console's command, instead of stopping the program.
 static IS_CONSOLE: AtomicBool = AtomicBool::new(false);
-/// Whether what a console does is to be interrupted.
+/// Whether a console's command must be interrupted.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, Ctrl-C interrupts what a console does.
+/// Makes Ctrl-C interrupt a console's command, as long as it lives.
 pub struct Interrupts(());
 
 impl Interrupts {
@@ -28,7 +28,7 @@ impl Drop for Interrupts {
     }
 }
 
-/// Whether the user has interrupted what a console does since this was asked last.
+/// Reports whether the user has interrupted a console's command since the last call.
 pub fn take_interrupt() -> bool {
     INTERRUPTED.swap(false, Ordering::SeqCst)
 }
@@ -36,16 +36,22 @@ pub fn take_interrupt() -> bool {
 /// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
 
-/// A flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same policy is
-/// loaded again, and the network keeps running.
+/// Returns a flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same
+/// policy is loaded again, and the network keeps running.
+///
+/// # Errors
+/// If the signal handler can't be installed.
 pub fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let hangup = Arc::<AtomicBool>::default();
     flag::register(SIGHUP, Arc::clone(&hangup))?;
     Ok(hangup)
 }
 
-/// A flag that becomes true when the program is asked to stop. A second request ends it immediately. Closing the
-/// terminal is no request: the network keeps running.
+/// Returns a flag that becomes true when the program is asked to stop. A second request ends the program immediately.
+/// Closing the terminal is not a request: the network keeps running.
+///
+/// # Errors
+/// If the signal handler can't be installed.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(flag) = FLAG.get() {
@@ -54,8 +60,8 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     let stop = FLAG.get_or_init(Arc::default).clone();
     let asked = stop.clone();
-    // Replace existing handlers first: signal-hook would call them too, and Python's would raise an exception at the
-    // end.
+    // This must come first, because it replaces existing handlers: signal-hook would call them too, and Python's would
+    // raise an exception at the end.
     ctrlc::set_handler(move || {
         if IS_CONSOLE.load(Ordering::SeqCst) {
             INTERRUPTED.store(true, Ordering::SeqCst);

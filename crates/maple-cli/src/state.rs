@@ -85,7 +85,10 @@ struct Where {
     var: bool,
 }
 
-/// Runs the command and prints the answer. `own`: the controller of this process, if it is to be asked.
+/// Runs the command, and prints the answer. `own`: the controller of this process, if the query is for it.
+///
+/// # Errors
+/// If the controller does not answer or refuses, or if standard output can't be written.
 pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
     let controller = &*asked(args.control, own);
     let answer = match args.command {
@@ -137,7 +140,7 @@ impl Where {
         }
     }
 
-    /// The value follows a variable's name; the key and the value follow a table's name.
+    /// Parses the value, which follows a variable's name, or the key of a table.
     fn with_value(mut self, last: Option<String>) -> anyhow::Result<(Place, Value)> {
         let text = if self.var { self.key.take() } else { last.clone() };
         anyhow::ensure!(!self.var || last.is_none(), "the variable {} takes one value", self.name);
@@ -149,18 +152,21 @@ impl Where {
     }
 }
 
-/// A word. The controller decides its type by its position.
+/// Returns a word as the controller expects it. The controller determines its type by its position.
 fn word(text: &str) -> Value {
     json!({ "word": text })
 }
 
 /// Prints the schema of the control socket.
+///
+/// # Errors
+/// If standard output can't be written.
 pub fn print_schema() -> anyhow::Result<u8> {
     std::io::stdout().write_all(SCHEMA.as_bytes())?;
     Ok(0)
 }
 
-/// A line for each table and each variable.
+/// Writes a line for each table and each variable.
 fn listed(items: &Value, who: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let line = |item: &Value| {
@@ -177,7 +183,7 @@ fn listed(items: &Value, who: bool) -> String {
     items.as_array().into_iter().flatten().map(line).collect()
 }
 
-/// What is at a place, with the one who wrote it last: a line for each key of a table.
+/// Writes the content of a place with its last writer: a line for each key of a table.
 fn with_writers(answer: &Value) -> String {
     let line = |one: &Value| match one.get("key") {
         Some(key) => format!("{key} {}  {}\n", one["value"], written(&one["written"])),

@@ -15,14 +15,17 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// Makes an error a usage error.
+/// Converts an error to a usage error.
 pub fn usage_error(error: impl Into<anyhow::Error>) -> anyhow::Error {
     UsageError(error.into()).into()
 }
 
-/// Makes the error of a result a usage error.
+/// Converts the error of a result to a usage error.
 pub trait OrUsageError<T> {
-    /// The same result, with a usage error.
+    /// Returns the result with a usage error.
+    ///
+    /// # Errors
+    /// The error of the result, as a usage error.
     fn or_usage_error(self) -> anyhow::Result<T>;
 }
 

@@ -32,7 +32,7 @@ impl Compiler {
         }
     }
 
-    /// The compiler with this name.
+    /// Returns the compiler with this name.
     pub fn named(name: &str) -> Option<Compiler> {
         [Compiler::Maple, Compiler::Paper].into_iter().find(|compiler| compiler.name() == name)
     }
@@ -70,6 +70,9 @@ pub enum Unreachable {
 pub struct Pause(pub Duration);
 
 /// Parses a number of packets, or a share of them such as `5%`.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn tolerance(text: &str) -> Result<Tolerance, String> {
     match text.strip_suffix('%').map(str::parse::<u8>) {
         Some(Ok(percent)) if percent <= 100 => Ok(Tolerance::Percent(percent)),
@@ -82,6 +85,9 @@ pub fn tolerance(text: &str) -> Result<Tolerance, String> {
 }
 
 /// Parses a time such as `20s`, `500ms`, `2m`, `1.5s`.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("{text:?} is not a time such as 20s, 500ms or 2m");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -102,6 +108,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a number of bytes such as `1GiB`, `500MB` or `65536`.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let invalid = || format!("{text:?} is no number of bytes such as 1GiB, 500MiB or 65536");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -123,14 +132,20 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a datapath id.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn dpid(text: &str) -> Result<Dpid, String> {
     text.parse().map_err(|error: BadDpid| error.to_string())
 }
 
-/// The lowest limit of rules. Below it, Maple's own rules and the reserve leave none for the policy.
+/// The minimum limit of rules. Below it, Maple's own rules and the reserve leave none for the policy.
 const MIN_RULES: u32 = 32;
 
 /// Parses a limit of rules.
+///
+/// # Errors
+/// A text, if it is not a number or less than [`MIN_RULES`].
 pub fn max_rules(text: &str) -> Result<u32, String> {
     let number = text.parse().map_err(|_| format!("{text:?} is no number from {MIN_RULES} to {}", u32::MAX))?;
     if number < MIN_RULES {
@@ -143,6 +158,9 @@ pub fn max_rules(text: &str) -> Result<u32, String> {
 }
 
 /// Parses a time that may be 0.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn pause(text: &str) -> Result<Pause, String> {
     if text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0) {
         return Ok(Pause(Duration::ZERO));
@@ -151,6 +169,9 @@ pub fn pause(text: &str) -> Result<Pause, String> {
 }
 
 /// Parses an address with a port, a port alone, or an address with OpenFlow's default port.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -164,10 +185,14 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// The port of metrics that is not asked for.
+/// The default port of metrics.
 const METRICS_PORT: u16 = 9653;
 
-/// Parses the address of metrics. A port alone is one of the loopback interface: what is counted is not for everybody.
+/// Parses the address of metrics. A port alone means the loopback interface, because the counters are not for
+/// everybody.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     let ip = |ip: IpAddr| SocketAddr::new(ip, METRICS_PORT);
     let port = |port: u16| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
@@ -185,7 +210,10 @@ pub struct Listen {
     pub is_tls: bool,
 }
 
-/// Parses an address to listen on, with or without what connections to it begin with.
+/// Parses an address to listen on, after an optional `tls:` or `tcp:`.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn listen(text: &str) -> Result<Listen, String> {
     let (is_tls, rest) = match text.split_once(':') {
         Some(("tls", rest)) => (true, rest),
@@ -196,6 +224,9 @@ pub fn listen(text: &str) -> Result<Listen, String> {
 }
 
 /// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
+///
+/// # Errors
+/// A text that describes the valid values.
 pub fn labels(text: &str) -> Result<LabelRange, String> {
     let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
     let number = |text: &str| parse_vlan_id(text).ok_or_else(invalid);
@@ -204,6 +235,9 @@ pub fn labels(text: &str) -> Result<LabelRange, String> {
 }
 
 /// Parses a version of TLS, 1.2 or 1.3.
+///
+/// # Errors
+/// A text that names the supported versions.
 pub fn tls_version(text: &str) -> Result<TlsVersion, String> {
     match text {
         "1.2" => Ok(TlsVersion::V12),
@@ -213,6 +247,9 @@ pub fn tls_version(text: &str) -> Result<TlsVersion, String> {
 }
 
 /// Parses an OpenFlow version, 1.0 or 1.3.
+///
+/// # Errors
+/// A text that names the supported versions.
 pub fn version(text: &str) -> Result<Version, String> {
     match text {
         "1.0" => Ok(Version::Of10),
@@ -221,7 +258,7 @@ pub fn version(text: &str) -> Result<Version, String> {
     }
 }
 
-/// Lets flags take a value too: `--watch=false` takes back what a configuration says.
+/// Lets flags take a value too: `--watch=false` overrides a configuration.
 pub fn with_values(command: Command) -> Command {
     command.mut_args(|arg| match arg.get_action() {
         ArgAction::SetTrue => arg

@@ -37,6 +37,9 @@ enum Entry {
 }
 
 /// Reads the costs from a file.
+///
+/// # Errors
+/// If the file can't be read, or if an entry is wrong.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Write>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
     parse(&text).with_context(|| path.display().to_string())

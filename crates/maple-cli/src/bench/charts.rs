@@ -1,4 +1,5 @@
-//! The charts of a sweep: one for each quantity with several values, the distribution of latencies, delay against rate.
+//! The charts of a sweep: one for each quantity with several values, the distribution of latencies, and delay against
+//! rate.
 //!
 //! A line's name has the controller and the other quantities that vary.
 
@@ -43,7 +44,7 @@ impl Axis {
         }
     }
 
-    /// Its value in a line's name.
+    /// Returns the point's value of this quantity for a line's name.
     fn said(self, point: &Point) -> String {
         match (self, self.of(point)) {
             (Axis::Window, n) => format!("window {n}"),
@@ -56,7 +57,7 @@ impl Axis {
 /// The points of a sweep with the names of their controllers.
 type Points<'a> = [(&'a str, &'a Point)];
 
-/// The charts that have a line. There is none for a quantity with a single value.
+/// Returns the charts that have a line. A quantity with a single value has no chart.
 pub fn charts(results: &Results) -> Vec<Chart> {
     let (closed, offered): (Vec<_>, Vec<_>) = results.points().partition(|(_, point)| point.offered.is_none());
     let varying: Vec<Axis> = AXES.into_iter().filter(|axis| varies(&closed, *axis)).collect();
@@ -81,7 +82,7 @@ fn chart(what: &str, axis: Axis, y: &str, series: Vec<Series>) -> Chart {
     Chart { title, x, y: y.to_owned(), log_x, log_y: false, labels: Vec::new(), series }
 }
 
-/// The distribution of delays.
+/// Returns the chart of the distribution of delays.
 fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     let curve = |point: &Point| point.curve.iter().map(|(share, time)| (time.max(0.1), *share)).collect();
     Some(Chart {
@@ -96,7 +97,7 @@ fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     .filter(|chart| !chart.series.is_empty())
 }
 
-/// Median and 95th percentile of the delay at each offered rate.
+/// Returns the chart of the median and 95th percentile of the delay at each offered rate.
 fn delay(offered: &Points) -> Option<Chart> {
     let axes: Vec<Axis> = [Axis::Switches, Axis::Workers].into_iter().filter(|axis| varies(offered, *axis)).collect();
     let line = |what: &str, y: fn(&Point) -> f64| {
@@ -139,7 +140,7 @@ mod tests {
     use super::super::results::tests::point;
     use super::*;
 
-    /// These points of Maple, and others of another controller.
+    /// Returns results with these points of Maple, and points of another controller.
     fn results(points: Vec<Point>) -> Results {
         let mut results = Results::new(vec!["maple".into(), "other".into()], "1.0".into(), "10 addresses".into());
         for ours in points {
@@ -149,7 +150,7 @@ mod tests {
         results
     }
 
-    /// The charts as titles, with the names of their lines and how many points each has.
+    /// Returns the titles of the charts, with the names of their lines and their numbers of points.
     fn shown(points: Vec<Point>) -> Vec<(String, Vec<(String, usize)>)> {
         let lines = |chart: Chart| chart.series.into_iter().map(|line| (line.name, line.points.len())).collect();
         charts(&results(points)).into_iter().map(|chart| (chart.title.clone(), lines(chart))).collect()

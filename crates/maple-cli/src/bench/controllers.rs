@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-/// How long a controller may take until it listens.
+/// The maximum time until a controller listens.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often to check whether it listens.
+/// The interval of checks whether it listens.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A controller to measure: its name and the command line that starts it.
@@ -30,6 +30,9 @@ pub struct Running {
 
 impl Contender {
     /// Parses `NAME=COMMAND`, or a command that is also the name.
+    ///
+    /// # Errors
+    /// A text that asks for `{port}` if the command lacks it.
     pub fn parse(text: &str) -> Result<Contender, String> {
         let (name, command) = match text.split_once('=') {
             Some((name, command)) if !name.contains([' ', '/', '{']) => (name, command),
@@ -41,10 +44,13 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// This program, which runs a policy or handler, followed by options of `maple run`. It has a control socket only
-    /// if an option names it.
+    /// Creates the contender of this program, which runs a policy or handler, followed by options of `maple run`. It
+    /// has a control socket only if an option names it.
+    ///
+    /// # Errors
+    /// If the path of this program is unknown.
     pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
-        // The interpreter of a virtual environment is a link, and finds its packages only under that path.
+        // The interpreter of a virtual environment is a link, and finds its packages only under the link's path.
         let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
         let is_python = named.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
         let program =
@@ -55,7 +61,10 @@ impl Contender {
         Ok(Contender { name: "maple".into(), command: format!("{program} run {policy} {rest}{more}") })
     }
 
-    /// Starts it on these cores, and waits until it listens.
+    /// Starts the controller on these cores, and waits until it listens.
+    ///
+    /// # Errors
+    /// If no port is free, the command can't be started, or the controller does not listen in time.
     pub fn start(&self, cores: &[usize], workers: u8) -> anyhow::Result<Running> {
         let cores = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
@@ -76,7 +85,7 @@ impl Contender {
 }
 
 impl Running {
-    /// Its process.
+    /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -98,7 +107,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // This fails only if the process has ended already.
+        // Killing fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

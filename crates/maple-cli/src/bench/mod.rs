@@ -31,7 +31,10 @@ pub enum Bench {
     Flows(FlowsArgs),
 }
 
-/// Runs a benchmark and prints what it measures. Policies in Python are made by `python`.
+/// Runs a benchmark, and prints what it measures. `python` makes policies in Python.
+///
+/// # Errors
+/// If the benchmark can't be run.
 pub fn main(args: BenchArgs, python: Option<&dyn maple_bench::OtherLanguage>) -> anyhow::Result<u8> {
     match args.what {
         Bench::Optimizer(what) => {

@@ -13,13 +13,13 @@ use crate::output::print_line;
 pub struct Point {
     /// The number of switches.
     pub switches: u32,
-    /// Most packet-ins of a switch without an answer.
+    /// Maximum number of unanswered packet-ins of a switch.
     pub window: u32,
     /// Worker threads of the controller.
     pub workers: u8,
-    /// Packet-ins a second that were offered, if a rate was.
+    /// Packet-ins a second that were offered, in rate mode.
     pub offered: Option<f64>,
-    /// The number of them that were due together at one switch.
+    /// The number of packet-ins that were due together at one switch, in rate mode.
     pub burst: Option<u32>,
     /// Answers a second.
     pub answers: f64,
@@ -27,24 +27,24 @@ pub struct Point {
     pub p50: f64,
     pub p95: f64,
     pub p99: f64,
-    /// Shares of answers and the time that each did not exceed.
+    /// Shares of answers, and the time in microseconds that each did not exceed.
     pub curve: Vec<(f64, f64)>,
-    /// Answers of the switch that got fewest, by those of the one that got most.
+    /// Answers of the slowest switch divided by those of the fastest.
     pub evenness: f64,
     /// Switches without an answer.
     pub silent: usize,
     /// Percent of a core that the controller used.
     pub cpu: Option<f64>,
-    /// Nanoseconds of processor time that an answer took.
+    /// Nanoseconds of processor time for each answer.
     pub nanoseconds: Option<f64>,
-    /// Its resident memory.
+    /// The controller's resident memory, in MiB.
     pub mib: Option<f64>,
-    /// Why it is no result.
+    /// The reasons why the result is invalid, if it is.
     pub doubts: Vec<String>,
 }
 
 impl Point {
-    /// The result of a load on a controller with this number of workers.
+    /// Creates the point of a load on a controller with this number of workers.
     pub fn new(workers: u8, report: &Report) -> Point {
         Point {
             switches: report.switches,
@@ -84,7 +84,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Nothing yet of these controllers.
+    /// Creates empty results of these controllers.
     pub fn new(names: Vec<String>, of: String, packets: String) -> Results {
         let controllers = names.into_iter().map(|name| Measured { name, points: Vec::new() }).collect();
         Results { of, packets, controllers }
@@ -95,12 +95,15 @@ impl Results {
         self.controllers[controller].points.push(point);
     }
 
-    /// Whether no figure is the generator's.
+    /// Reports whether all points are valid results, which the generator did not limit.
     pub fn are_all_results(&self) -> bool {
         self.points().all(|(_, point)| point.doubts.is_empty())
     }
 
     /// Prints the results as requested.
+    ///
+    /// # Errors
+    /// If a chart can't be written.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
             print_line(serde_json::to_string_pretty(self)?)
@@ -115,7 +118,7 @@ impl Results {
         Ok(())
     }
 
-    /// All points, with their controllers' names.
+    /// Iterates over all points, with their controllers' names.
     pub fn points(&self) -> impl Iterator<Item = (&str, &Point)> {
         self.controllers.iter().flat_map(|measured| measured.points.iter().map(|point| (measured.name.as_str(), point)))
     }
@@ -164,7 +167,7 @@ impl Results {
             point.workers.to_string(),
             point.offered.map(|offered| format!("{offered:.0}")).unwrap_or_default(),
             format!("{:.0}", point.answers),
-            // Maple's figure divided by this one's.
+            // Maple's answers divided by those of this controller.
             if point.answers > 0.0 { format!("{:.2}", ours / point.answers) } else { String::new() },
             format!("{:.0}", point.p50),
             format!("{:.0}", point.p95),
@@ -182,7 +185,7 @@ impl Results {
 pub mod tests {
     use super::*;
 
-    /// A point with these figures, and 100 ns of processor time an answer.
+    /// Returns a point with these figures, and 100 ns of processor time for each answer.
     pub fn point(switches: u32, window: u32, answers: f64) -> Point {
         Point {
             switches,

@@ -1,7 +1,7 @@
 //! `maple bench throughput`: controllers and the load of [`maple_load`] on cores of their own.
 //!
-//! Every point of the sweep is measured `--rounds` times. In each round all controllers are measured one after another,
-//! so that other load of the machine affects all of them. A point's figure is the median of its rounds, and ratios are
+//! Every point of the sweep is measured `--rounds` times. Each round measures all controllers one after another, so
+//! that other load of the machine affects all of them. A point's figure is the median of its rounds, and ratios are
 //! between medians of one run. Each measurement starts its controller afresh.
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::{descriptors, load};
 
 /// Maximum number of unanswered packet-ins of a switch when a rate is offered.
 const RATE_WINDOW: u32 = 4096;
-/// Unanswered packet-ins of identical switches, and of switches of a network.
+/// The default number of unanswered packet-ins of identical switches, and of switches of a network.
 const WINDOW: u32 = 512;
 const NETWORK_WINDOW: u32 = 16;
 /// Time of sending before the measurement, for identical switches and for those of a network.
 const WARMUP: Duration = Duration::from_secs(2);
 const NETWORK_WARMUP: Duration = Duration::from_secs(6);
-/// The longest warm-up that is not asked for.
+/// The maximum warm-up that is chosen by default.
 const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 
 /// `maple bench throughput`.
@@ -98,13 +98,16 @@ pub struct ThroughputArgs {
     pub output: Output,
 }
 
-/// A share of a throughput.
+/// Parses a share of a throughput.
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| *share > 0.0 && share.is_finite());
     share.ok_or_else(|| "a share is a number above 0, 1 being the whole throughput".to_owned())
 }
 
-/// Measures and prints. The exit status is 1 if a figure is no result.
+/// Measures, and prints the results. The exit status is 1 if a figure is not a valid result.
+///
+/// # Errors
+/// If the options don't fit this machine, or if a controller can't be started, or fails.
 pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
     let sweep = Sweep::of(args)?;
     descriptors::allow(u64::from(sweep.switches.iter().copied().max().unwrap_or(0)))?;
@@ -176,7 +179,7 @@ impl<'a> Sweep<'a> {
                 }
             }
             for &share in &args.rates {
-                // Each controller is offered a share of its own throughput.
+                // Each controller gets a rate in proportion to its own throughput.
                 let medians = self.measure((workers, switches), |i| self.rate((most[i] * share).max(1.0)))?;
                 for (i, report) in medians.into_iter().enumerate() {
                     results.add(i, Point::new(workers, &report));
@@ -191,7 +194,8 @@ impl<'a> Sweep<'a> {
         Mode::Rate { per_second, window: RATE_WINDOW, burst }
     }
 
-    /// One point of all controllers: the median round, by answers a second or, if a rate is offered, by delay.
+    /// Measures one point of all controllers. Returns the median rounds, by answers a second or, if a rate is offered,
+    /// by delay.
     fn measure(&self, (workers, switches): (u8, u32), mode: impl Fn(usize) -> Mode) -> anyhow::Result<Vec<Report>> {
         let mut rounds: Vec<Vec<Report>> = self.contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..self.args.rounds {
@@ -210,7 +214,7 @@ impl<'a> Sweep<'a> {
         Ok(rounds.into_iter().filter_map(median).collect())
     }
 
-    /// One measurement.
+    /// Makes one measurement.
     fn load(&self, contender: &Contender, (workers, switches): (u8, u32), mode: Mode) -> anyhow::Result<Report> {
         let controller = contender.start(&self.args.cores, workers)?;
         let plain = LoadOptions::new(controller.address);
@@ -229,8 +233,8 @@ impl<'a> Sweep<'a> {
         })?)
     }
 
-    /// Time of sending before the measurement. All switches learn at the same speed, so their tables grow at the same
-    /// moments. That cost does not belong to the delay at a steady rate.
+    /// Returns the time of sending before the measurement. All switches learn at the same speed, so their tables grow
+    /// at the same moments. That cost does not belong to the delay at a steady rate.
     fn warmup(&self, switches: u32, mode: Mode) -> Duration {
         match (&self.workload, mode) {
             (Workload::Network(_), _) => NETWORK_WARMUP,
@@ -243,8 +247,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The median report, by answers a second or, if all were offered the same rate, by the median delay. The lower
-/// one of two. Rounds without a valid result count only if there is no other.
+/// Returns the median report, by answers a second or, if all were offered the same rate, by the median delay; of two,
+/// the lower one. Rounds without a valid result count only if there is no other.
 fn median(reports: Vec<Report>) -> Option<Report> {
     let key = |report: &Report| if report.offered.is_some() { report.latency.p50 } else { report.answers };
     let (mut results, others): (Vec<Report>, Vec<Report>) = reports.into_iter().partition(Report::is_result);

@@ -1,4 +1,4 @@
-//! What a check found out about each constraint of a policy.
+//! The results of a check for each constraint of a policy.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::output::{packets, sample_json, shown};
 
-/// What is known of one constraint.
+/// The result for one constraint.
 pub struct Verdict {
     constraint: Arc<str>,
-    /// The routes that it refused: for each line the first one, and the packets.
+    /// The routes that the constraint refused: the first one of each line, with the packets.
     violations: Vec<(Violation, Counted)>,
-    /// Whether the runs were all that there can be.
+    /// Whether the runs covered all possible ones; the error says why not.
     complete: Result<(), String>,
 }
 
-/// The verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
+/// Returns the verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
 pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<Verdict> {
     let complete = match check.is_complete() {
         Ok(()) if is_suspicious => Err("the policy reads something that is not tracked".to_owned()),
@@ -33,12 +33,15 @@ pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<Verdict> {
 }
 
 impl Verdict {
-    /// Whether a packet violates it.
+    /// Reports whether a packet violates the constraint.
     pub fn is_violated(&self) -> bool {
         !self.violations.is_empty()
     }
 
-    /// Prints it. So many packets were tried.
+    /// Prints the verdict. `tried`: the number of packets that were tried.
+    ///
+    /// # Errors
+    /// If `out` can't be written.
     pub fn write(&self, out: &mut dyn Write, tried: u64) -> std::io::Result<()> {
         let constraint = &self.constraint;
         for (violation, counted) in &self.violations {
@@ -54,7 +57,7 @@ impl Verdict {
         }
     }
 
-    /// The same as JSON.
+    /// Returns the verdict as JSON.
     pub fn json(&self) -> Value {
         let violation = |(violation, counted): &(Violation, Counted)| {
             let at = violation.place.as_ref().map(ToString::to_string);

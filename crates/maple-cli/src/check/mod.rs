@@ -23,7 +23,10 @@ use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::OnOff;
 use crate::{decode, weights};
 
-/// `maple check POLICY`. The status is 1 if something was found.
+/// Runs `maple check POLICY`. The exit status is 1 if something was found.
+///
+/// # Errors
+/// If the policy can't be loaded or is a handler, or if an option's file or topology is wrong.
 pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let name = PolicyName::parse(&args.policy);
     loader.map_or(Ok(()), PolicyLoader::print_aside)?;
@@ -38,10 +41,13 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
     with(&args.options, loaded, &suspicions)
 }
 
-/// Checks a policy that is loaded.
+/// Checks a loaded policy. The exit status is 1 if something was found.
+///
+/// # Errors
+/// If an option's file or topology is wrong.
 pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
     let ControllerOptions { policy, store, snooping, engine, .. } = loaded;
-    // There is no reader yet, so no leaf to invalidate.
+    // No subscription exists yet, so there is no leaf to invalidate.
     drop(snooping.declare(&store)?);
     let track_hosts = options.track_hosts.map_or(engine.track_hosts, |wish| wish == OnOff::On);
     let frames = captured(&options.pcap)?;
@@ -68,7 +74,7 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     Ok(output::print(&check, suspicions, size, options)?)
 }
 
-/// Puts switches, links and costs into the store.
+/// Writes switches, links and costs into the store.
 fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow::Result<()> {
     store.update(|_| network::writes(topology));
     let costs = costs_of(topology, &store.snapshot());
@@ -80,7 +86,7 @@ fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow
     Ok(())
 }
 
-/// The frames of captures, in order.
+/// Reads the frames of captures, in order.
 fn captured(files: &[PathBuf]) -> anyhow::Result<Vec<Vec<u8>>> {
     let read = |path: &Path| {
         let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;

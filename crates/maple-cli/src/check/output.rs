@@ -14,19 +14,22 @@ use super::constraints::{self, Verdict};
 use crate::options::CheckOptions;
 use crate::policy::Suspicion;
 
-/// Branches that are listed.
+/// The maximum number of branches that are listed.
 const LISTED: usize = 20;
-/// Failures that are shown.
+/// The maximum number of failures that are shown.
 const FAILURES: usize = 5;
 
-/// The network that rules are counted for.
+/// The network for which rules are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     pub hosts: u64,
     pub switches: u64,
 }
 
-/// Prints it. The exit status is 1 if something was found.
+/// Prints the findings and the coverage. The exit status is 1 if something was found.
+///
+/// # Errors
+/// If standard output can't be written.
 pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &CheckOptions) -> std::io::Result<u8> {
     let coverage = check.coverage();
     let reads = suspicions.iter().any(|suspicion| suspicion.is_untracked);
@@ -82,7 +85,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
     Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))
 }
 
-/// The errors of the policy, the most frequent first.
+/// Writes the errors of the policy, the most frequent first.
 fn write_failures(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
     let mut all: Vec<(&str, &Counted)> = check.failures().collect();
     all.sort_by_key(|(_, counted)| Reverse(counted.count));
@@ -132,7 +135,7 @@ fn write_route_back(out: &mut dyn Write, place: &str, counted: &Counted) -> std:
     writeln!(out, "    packet  {}", shown(counted))
 }
 
-/// Whether the number of rules multiplies by fields that policies should not read.
+/// Reports whether the number of rules multiplies by fields that policies should not read.
 fn warns(wide: &Wide) -> bool {
     wide.per == Per::Connection || wide.floods && matches!(wide.per, Per::Source | Per::Pair)
 }
@@ -158,7 +161,7 @@ fn write_warning(out: &mut dyn Write, wide: &Wide, size: Size) -> std::io::Resul
     writeln!(out, "    packet  {} at {}", summary(&wide.sample.packet()), wide.sample.at)
 }
 
-/// The fields that multiply rules most.
+/// Writes the fields that multiply rules most.
 fn write_rules(out: &mut dyn Write, check: &Check, size: Size) -> std::io::Result<()> {
     let Some(widest) = check.costs().filter(|wide| wide.per != Per::Connection).last() else { return Ok(()) };
     let rules = widest.per.rules(size.hosts, size.switches).unwrap_or_default();
@@ -175,7 +178,7 @@ fn each(per: Per) -> &'static str {
     }
 }
 
-/// The fields that were read, with their lines: `eth_src (a.py:7), eth_dst (a.py:5)`.
+/// Lists the fields that were read, with their lines: `eth_src (a.py:7), eth_dst (a.py:5)`.
 fn reads(wide: &Wide) -> String {
     let read = |(field, at): &(Field, Option<Source>)| match at {
         Some(at) => format!("{field} ({at})"),

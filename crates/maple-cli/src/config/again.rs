@@ -1,4 +1,4 @@
-//! A configuration is read again while the controller runs.
+//! Reads a configuration again while the controller runs.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use crate::options::RunArgs;
 
 /// A configuration that was read again.
 pub struct Again {
-    /// What a controller would be started with now.
+    /// The options with which a controller would start.
     pub args: RunArgs,
-    /// Where that is from.
+    /// The source of these options.
     pub configured: Configured,
-    /// The options that have changed, by their ids, with their keys. Those that the command line says are not among them.
+    /// The changed options, by their ids, with their keys. Options that the command line sets are not among them.
     pub changed: BTreeMap<String, String>,
 }
 
 impl Configured {
-    /// Where the file says this option, if it does; else the file as a whole.
+    /// Returns the place where the file sets this option, or else the start of the file.
     pub fn place_of(&self, id: &str) -> Place {
         let setting = self.settings.iter().find(|setting| setting.id == id);
         setting.map_or(Place { file: self.file.clone(), line: 1 }, |setting| setting.at.clone())
@@ -30,12 +30,12 @@ impl Configured {
 /// Reads a configuration again, and compares its options with those of `before`.
 ///
 /// # Errors
-/// All that is wrong, a line for each.
+/// All faults, a line for each.
 pub fn read_again(before: &Configured) -> anyhow::Result<Again> {
     let config = Config::read(&before.file)?;
     let wrong = |error: clap::Error| {
         let text = error.to_string();
-        // What follows is about the command line.
+        // The lines after the first paragraph are about the command line.
         let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let text = lines.join(" ");
         let text = text.trim_start_matches("error: ");
@@ -56,7 +56,7 @@ pub fn read_again(before: &Configured) -> anyhow::Result<Again> {
     Ok(Again { args, configured, changed })
 }
 
-/// The options that differ: their ids, with their keys.
+/// Returns the options that differ: their ids, with their keys.
 fn changes(before: &[Setting], now: &[Setting]) -> BTreeMap<String, String> {
     let says = |all: &[Setting], of: &Setting| {
         all.iter().find(|setting| setting.id == of.id).map(|setting| setting.arguments.clone()).unwrap_or_default()

@@ -16,17 +16,17 @@ use crate::declared::Setting;
 use crate::options::RunArgs;
 use crate::values::with_values;
 
-/// Prefixes of options that may be tables.
+/// The prefixes of options that may be tables.
 const SECTIONS: [&str; 4] = ["tls", "metrics", "log", "max"];
-/// What only the command line can say.
+/// The options that only the command line can set.
 const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
 
-/// The definition of `maple run`.
+/// Returns the definition of `maple run`.
 pub fn definition() -> Command {
     with_values(RunArgs::augment_args(Command::new("run").no_binary_name(true).disable_help_flag(true)))
 }
 
-/// The options that a file may set, with their keys.
+/// Returns the options that a file may set, with their keys.
 pub fn keys(command: &Command) -> Vec<(String, &Arg)> {
     let is_open = |(key, _): &(String, &Arg)| !NOT_IN_FILE.contains(&key.as_str());
     command.get_arguments().map(|arg| (key_of(arg), arg)).filter(is_open).collect()
@@ -70,23 +70,23 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
     settings
 }
 
-/// Whether an option is a flag, which is there or not.
+/// Reports whether an option is a flag, which takes no value.
 pub fn is_flag(arg: &Arg) -> bool {
     arg.get_value_parser().type_id() == TypeId::of::<bool>()
 }
 
-/// Whether an option has this name.
+/// Reports whether an option has this name.
 pub fn is_option(name: &str) -> bool {
     keys(&definition()).iter().any(|(key, _)| key == name)
 }
 
-/// The options whose names begin with this one, with the rest of their names.
+/// Returns the options whose names begin with `name`, with the rest of their names.
 fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a Arg)> {
     let rest = |key: &'a str| key.strip_prefix(name)?.strip_prefix('-');
     keys.iter().filter_map(|(key, arg)| Some((rest(key)?, *arg))).collect()
 }
 
-/// One option, if its value is right.
+/// Reads one option; `None` if its value is wrong.
 fn setting(command: &Command, arg: &Arg, entry: &Entry<'_>, folder: &Path) -> Option<Setting> {
     let values: Vec<String> =
         entry.items().into_iter().map(|value| text(arg, value)).collect::<Option<_>>().or_else(|| {
@@ -127,7 +127,7 @@ fn argument(arg: &Arg, value: &str) -> OsString {
     }
 }
 
-/// A value as the command line has it.
+/// Writes a value as the command line has it.
 fn text(arg: &Arg, value: &Value) -> Option<String> {
     let is_switch = arg.get_possible_values().iter().any(|possible| possible.get_name() == "on");
     Some(match value {
@@ -140,7 +140,7 @@ fn text(arg: &Arg, value: &Value) -> Option<String> {
     })
 }
 
-/// A path of the file is relative to the file's folder, not to the folder of the program.
+/// Resolves a path of the file relative to the file's folder, not to the folder of the program.
 fn placed(arg: &Arg, value: &str, folder: &Path) -> String {
     let is_path = match arg.get_id().as_str() {
         "policy" => !value.starts_with("builtin:"),
@@ -150,7 +150,7 @@ fn placed(arg: &Arg, value: &str, folder: &Path) -> String {
     if is_path { folder.join(value).to_string_lossy().into_owned() } else { value.to_owned() }
 }
 
-/// What is wrong with a value, if the error is about that and not about other options.
+/// Returns what is wrong with a value; `None` if the error is about other options.
 fn what_is_wrong(error: &clap::Error) -> Option<String> {
     use std::error::Error as _;
     let about_others = [ErrorKind::MissingRequiredArgument, ErrorKind::ArgumentConflict];
@@ -172,7 +172,7 @@ fn what_is_wrong(error: &clap::Error) -> Option<String> {
     }
 }
 
-/// The arguments of those settings that the command line does not say itself.
+/// Returns the arguments of those settings that the command line does not set.
 pub fn arguments(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
     settings
         .iter()
@@ -181,7 +181,7 @@ pub fn arguments(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
         .collect()
 }
 
-/// Whether the command line says this option itself.
+/// Reports whether the command line sets this option.
 pub fn is_given(given: &ArgMatches, id: &str) -> bool {
     given.try_contains_id(id).is_ok_and(|known| known) && given.value_source(id) == Some(ValueSource::CommandLine)
 }

@@ -35,7 +35,10 @@ pub enum ConfigCommand {
     Show(Box<RunArgs>),
 }
 
-/// `maple config check`.
+/// Runs `maple config check`.
+///
+/// # Errors
+/// If the file can't be read.
 pub fn check(file: &Path) -> anyhow::Result<u8> {
     let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
     match Config::parse(file, text) {
@@ -68,7 +71,7 @@ fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{plural}")
 }
 
-/// The options of `maple run` with where they are from, and what a file declares.
+/// The options of `maple run` with their sources, and the declarations of a file.
 #[derive(Debug, Default)]
 pub struct Origins {
     options: Vec<Origin>,
@@ -78,13 +81,14 @@ pub struct Origins {
 #[derive(Debug)]
 struct Origin {
     key: String,
-    /// The value; `None`: the program has no value, but may choose one.
+    /// The value; `None` if the program has none, but may choose one.
     value: Option<String>,
     from: String,
 }
 
 impl Origins {
-    /// Of a command line as it was given, the same with the arguments of the file, and the file.
+    /// Returns the origins of options: `given` are the arguments of the command line, `all` are these and those of the
+    /// file.
     pub fn of(given: &ArgMatches, all: &ArgMatches, config: Config) -> Origins {
         let command = arguments::definition();
         let origin = |(key, arg): (String, &Arg)| origin(key, arg, given, all, &config.settings);
@@ -109,7 +113,7 @@ fn origin(key: String, arg: &Arg, given: &ArgMatches, all: &ArgMatches, settings
     Origin { key, value, from }
 }
 
-/// A value as TOML.
+/// Writes a value as TOML.
 fn value(arg: &Arg, matches: &ArgMatches) -> String {
     if is_flag(arg) {
         return matches.get_flag(arg.get_id().as_str()).to_string();
@@ -124,7 +128,7 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// What the help says of the default.
+/// Returns the default that the help text names.
 fn default(arg: &Arg) -> Option<String> {
     if is_flag(arg) {
         return Some("false".into());
@@ -134,7 +138,7 @@ fn default(arg: &Arg) -> Option<String> {
     Some(format!("({})", default.trim_end_matches(']').split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
-/// `maple config show`.
+/// Runs `maple config show`.
 pub fn show(origins: &Origins) -> u8 {
     print_line(text(origins).trim_end());
     0
@@ -143,7 +147,7 @@ pub fn show(origins: &Origins) -> u8 {
 fn text(Origins { options, network }: &Origins) -> String {
     let mut text = String::new();
     for Origin { key, value, from } in options {
-        // What has neither a value nor a default is off.
+        // An option without value and default is off.
         if let Some(value) = value {
             line(&mut text, &format!("{key} = {value}"), from);
         }

@@ -1,5 +1,4 @@
-//! A TOML document with the places of its keys, and what is wrong in it: all of it at once, each with file, line and
-//! key.
+//! A TOML document with the places of its keys. It collects all faults, each with file, line and key.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,14 +10,14 @@ use toml_edit::{Document as Toml, Item, Key, TableLike, Value};
 
 use crate::declared::Place;
 
-/// What is wrong at a place.
+/// A fault at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The place.
     pub at: Place,
     /// The key, with dots between the tables; empty for the document.
     pub key: String,
-    /// What is wrong.
+    /// A description of the fault.
     pub text: String,
 }
 
@@ -42,7 +41,7 @@ impl Document {
     /// Parses a text, which is the content of `file`.
     ///
     /// # Errors
-    /// If it is no TOML.
+    /// [`Problem`] if the text is not TOML.
     pub fn parse(file: &Path, text: String) -> Result<Document, Problem> {
         let toml = Toml::parse(text.clone()).map_err(|error| {
             let at = Place { file: file.to_owned(), line: line(&text, error.span().map_or(0, |span| span.start)) };
@@ -56,12 +55,12 @@ impl Document {
         Section { document: self, name: String::new(), table: self.toml.as_table(), known: Vec::new() }
     }
 
-    /// The folder that relative paths of the document begin in.
+    /// The folder to which paths of the document are relative.
     pub fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// What is wrong, in the order of lines.
+    /// The faults, in the order of lines.
     pub fn problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| problem.at.line);
@@ -93,19 +92,19 @@ pub struct Entry<'a> {
     pub key: String,
     /// The last part of the key.
     pub name: String,
-    /// Where it is.
+    /// The place of the key.
     pub at: Place,
     item: &'a Item,
 }
 
 impl<'a> Section<'a> {
-    /// The value of a key that may be there.
+    /// Returns an optional key with its value.
     pub fn get(&mut self, name: &str) -> Option<Entry<'a>> {
         self.known.push(name.to_owned());
         self.table.get_key_value(name).map(|(key, item)| self.entry(key, item))
     }
 
-    /// The same, of a key that must be there.
+    /// Returns a required key with its value, or records that it is missing.
     pub fn need(&mut self, name: &str, at: &Entry<'_>) -> Option<Entry<'a>> {
         let found = self.get(name);
         if found.is_none() {
@@ -114,13 +113,13 @@ impl<'a> Section<'a> {
         found
     }
 
-    /// All keys, whatever they are.
+    /// Returns all keys, known or not.
     pub fn all(self) -> Vec<Entry<'a>> {
         let name = |(key, _): (&str, &'a Item)| self.table.get_key_value(key).map(|(key, item)| self.entry(key, item));
         self.table.iter().filter_map(name).collect()
     }
 
-    /// Notes each key that was not asked for as unknown.
+    /// Records each key that was not read as unknown.
     pub fn end(self) {
         for (name, _) in self.table.iter().filter(|(name, _)| !self.known.iter().any(|known| known == name)) {
             let Some((key, item)) = self.table.get_key_value(name) else { continue };
@@ -140,18 +139,18 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Notes that something is wrong with this.
+    /// Records a fault of this entry.
     pub fn wrong(&self, text: impl Into<String>) {
         let problem = Problem { at: self.at.clone(), key: self.key.clone(), text: text.into() };
         self.document.problems.borrow_mut().push(problem);
     }
 
-    /// A value, or what is wrong with it noted.
+    /// Returns the value of a result, or records its error.
     pub fn ok<T>(&self, result: Result<T, impl fmt::Display>) -> Option<T> {
         result.map_err(|error| self.wrong(error.to_string())).ok()
     }
 
-    /// The table that this is.
+    /// Returns the entry as a table.
     pub fn section(&self) -> Option<Section<'a>> {
         let Some(table) = self.item.as_table_like() else {
             self.wrong("this is a table with keys and values, not one value");
@@ -160,12 +159,12 @@ impl<'a> Entry<'a> {
         Some(Section { document: self.document, name: self.key.clone(), table, known: Vec::new() })
     }
 
-    /// Whether this is a table.
+    /// Reports whether the entry is a table.
     pub fn is_table(&self) -> bool {
         self.item.is_table_like()
     }
 
-    /// The tables that this is an array of, each with an entry of its own.
+    /// Returns the tables of an array of tables, each with an entry of its own.
     pub fn sections(&self) -> Vec<(Entry<'a>, Section<'a>)> {
         let tables: Vec<(Option<Range<usize>>, &'a dyn TableLike)> = match self.item {
             Item::ArrayOfTables(all) => all.iter().map(|table| (table.span(), table as &dyn TableLike)).collect(),
@@ -186,7 +185,7 @@ impl<'a> Entry<'a> {
         tables.into_iter().enumerate().map(section).collect()
     }
 
-    /// The text that this is.
+    /// Returns the entry as text.
     pub fn text(&self) -> Option<&'a str> {
         let text = self.item.as_str();
         if text.is_none() {
@@ -195,7 +194,7 @@ impl<'a> Entry<'a> {
         text
     }
 
-    /// The number that this is, at least `least`.
+    /// Returns the entry as a number, at least `least`.
     pub fn number(&self, least: u32) -> Option<u32> {
         let number = self.item.as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n >= least);
         if number.is_none() {
@@ -204,7 +203,7 @@ impl<'a> Entry<'a> {
         number
     }
 
-    /// The items of an array; of a single value, that value.
+    /// Returns the items of an array, or the single value.
     pub fn items(&self) -> Vec<&'a Value> {
         match self.item {
             Item::Value(Value::Array(all)) => all.iter().collect(),
@@ -216,12 +215,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Whether this is an array.
+    /// Reports whether the entry is an array.
     pub fn is_array(&self) -> bool {
         self.item.is_array()
     }
 
-    /// The value as JSON. Datapath ids, addresses and dates are text.
+    /// Returns the value as JSON. Datapath ids, addresses and dates are text.
     pub fn json(&self) -> Option<serde_json::Value> {
         match self.item {
             Item::Value(value) => Some(to_json(value)),
@@ -233,7 +232,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A value as JSON.
+/// Converts a value to JSON.
 pub fn to_json(value: &Value) -> serde_json::Value {
     match value {
         Value::String(text) => text.value().as_str().into(),

@@ -1,8 +1,8 @@
 //! The configuration file of `maple run`: a TOML document (docs/configuration.md). The command line has precedence over
-//! it, and it has precedence over what the program or policy says.
+//! it, and it has precedence over the program or policy.
 //!
-//! The options in it become arguments in front of those of the command line. So the parser of the command line is the
-//! only one that knows what an option's value may be.
+//! The options in it become arguments in front of those of the command line. So only the parser of the command line
+//! knows which values an option may have.
 
 mod again;
 mod arguments;
@@ -25,7 +25,7 @@ pub use document::Problem;
 
 /// The tables of the network.
 const TABLES: [&str; 5] = ["switches", "hosts", "weights", "tables", "variables"];
-/// Where `maple run` without a policy looks for its configuration.
+/// The file that `maple run` without a policy reads if it exists.
 pub const DEFAULT_FILE: &str = "/etc/maple/maple.toml";
 
 /// A file that was read.
@@ -41,7 +41,7 @@ impl Config {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it can't be read, or with all that is wrong in it, a line for each.
+    /// If the file can't be read, or if it has faults, with a line for each.
     pub fn read(file: &Path) -> anyhow::Result<Config> {
         let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
         Config::parse(file, text).or_else(|problems| {
@@ -52,7 +52,7 @@ impl Config {
     /// Parses the content of a file.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All faults of the file.
     pub fn parse(file: &Path, text: String) -> Result<Config, Vec<Problem>> {
         let document = document::Document::parse(file, text).map_err(|problem| vec![problem])?;
         let mut root = document.root();
@@ -72,15 +72,15 @@ pub struct Merged {
     pub arguments: Vec<OsString>,
     /// The configuration.
     pub config: Config,
-    /// Where it is from.
+    /// The source of the configuration.
     pub configured: Configured,
 }
 
-/// The configuration that a command line names, and the arguments to parse in its place: those of the file stand at
-/// `place`, before the given ones. `None` if it names none.
+/// Reads the configuration that a command line names. Returns it with the arguments to parse in place of the given
+/// ones: those of the file stand at `place`, before the given ones. `None` if the command line names no file.
 ///
 /// # Errors
-/// Those of the file.
+/// The faults of the file.
 pub fn merge(mut arguments: Vec<OsString>, place: usize, given: &ArgMatches) -> anyhow::Result<Option<Merged>> {
     let Some(file) = file(given) else { return Ok(None) };
     let config = Config::read(&file).or_usage_error()?;
@@ -90,10 +90,10 @@ pub fn merge(mut arguments: Vec<OsString>, place: usize, given: &ArgMatches) -> 
     Ok(Some(Merged { arguments, config, configured }))
 }
 
-/// The options of `maple run` that a file says.
+/// Reads the options of `maple run` from a file.
 ///
 /// # Errors
-/// Those of the file, and options that don't go together.
+/// The faults of the file, or options that do not fit together.
 pub fn run_options(file: &Path) -> anyhow::Result<RunOptions> {
     let config = Config::read(file)?;
     let none = arguments::definition().try_get_matches_from(std::iter::empty::<OsString>())?;
@@ -102,7 +102,8 @@ pub fn run_options(file: &Path) -> anyhow::Result<RunOptions> {
     Ok(RunOptions { network: config.network, ..options })
 }
 
-/// The file that is named; without one and without a policy the default one, if it is there.
+/// Returns the file that the command line names. Without one and without a policy, returns the default file if it
+/// exists.
 fn file(given: &ArgMatches) -> Option<PathBuf> {
     if let Some(file) = given.get_one::<PathBuf>("config") {
         return Some(file.clone());

@@ -1,4 +1,4 @@
-//! What a file says of the network: switches and hosts with their names, costs of links, initial rows of tables.
+//! The network in a configuration: switches and hosts with their names, costs of links, initial rows of tables.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use super::arguments;
 use super::document::{Entry, Section, to_json};
 use crate::declared::{Cost, Network, Place};
 
-/// Reads the tables of the network.
+/// Reads the tables about the network.
 pub fn read(root: &mut Section<'_>) -> Network {
     let mut names = Names::new();
     let mut places = BTreeMap::new();
@@ -29,7 +29,7 @@ pub fn read(root: &mut Section<'_>) -> Network {
             places.insert(entry.name.clone(), entry.at);
         }
     }
-    // Roles of ports, to check hosts against.
+    // The roles of ports, against which hosts are checked.
     let roles = Facts::new(switches.clone(), BTreeMap::new());
     let mut hosts: BTreeMap<Mac, HostFacts> = BTreeMap::new();
     let mut owners: BTreeMap<IpAddr, String> = BTreeMap::new();
@@ -44,11 +44,11 @@ pub fn read(root: &mut Section<'_>) -> Network {
     Network { facts: Facts::new(switches, hosts), certificates, costs, rows: rows(root), names, places }
 }
 
-/// The tables in this table, if it is one: `weights` may also be the option with a file's name.
+/// Returns the tables in this table, if it is one: `weights` may also be the option with a file's name.
 fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
     let Some(entry) = root.get(name) else { return Vec::new() };
     if !entry.is_table() {
-        // An option may have this name. Its value was read.
+        // An option may have this name; then its value was read before.
         if !arguments::is_option(name) {
             entry.wrong(format!("this is a table: [{name}.NAME]"));
         }
@@ -79,7 +79,7 @@ fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)> {
     Some((dpid?, facts, certificate))
 }
 
-/// Ports: `3`, `"1-24"`, `[1, 2, "5-8"]`.
+/// Reads ports: `3`, `"1-24"`, `[1, 2, "5-8"]`.
 fn ports(entry: &Entry<'_>) -> PortSet {
     let range = |value: &Value| match value {
         Value::Integer(number) => port_range(&number.value().to_string()),
@@ -98,7 +98,7 @@ fn port_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     if first <= last { Ok(first..=last) } else { Err(invalid()) }
 }
 
-/// One maximum for all ports, or one for each range of ports.
+/// Reads one maximum for all ports, or one for each range of ports.
 fn max_hosts(entry: &Entry<'_>) -> Vec<(PortSet, usize)> {
     if !entry.is_table() {
         let most = entry.number(1);
@@ -151,7 +151,7 @@ fn host(
     Some((mac?, facts))
 }
 
-/// `[[weights.NAME]]`: what `--weights FILE` has, with names.
+/// Reads `[[weights.NAME]]`: the costs that `--weights FILE` has, with names.
 fn costs(root: &mut Section<'_>, names: &Names) -> Vec<Cost> {
     let mut all = Vec::new();
     for named in tables(root, "weights") {
@@ -201,7 +201,7 @@ fn cost(name: &str, entry: &Entry<'_>, mut section: Section<'_>, names: &Names) 
     })
 }
 
-/// `[tables.NAME]` with a value for each key, and `[variables]`.
+/// Reads `[tables.NAME]` with a value for each key, and `[variables]`.
 fn rows(root: &mut Section<'_>) -> Vec<(Place, Row)> {
     let mut rows = Vec::new();
     for table in tables(root, "tables") {

@@ -1,4 +1,4 @@
-//! Configuration files: what is read of them, and what is said of wrong ones.
+//! Configuration files: their content as it is read, and the messages about wrong ones.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ fn wrong(text: &str) -> Vec<String> {
     parse(text).err().unwrap_or_else(|| panic!("nothing is wrong: {text}"))
 }
 
-/// What a command line means together with a file.
+/// Parses a command line together with a file.
 fn matches(text: &str, command_line: &[&str]) -> ArgMatches {
     let config = parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
     let given = arguments::definition().try_get_matches_from(command_line).expect("a right command line");
@@ -34,7 +34,7 @@ fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
     raw.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// A value that an option takes.
+/// Returns a value that an option accepts.
 fn sample(arg: &Arg) -> String {
     if arguments::is_flag(arg) {
         return "true".into();
@@ -95,7 +95,7 @@ fn a_flag_that_the_file_sets_can_be_taken_back() {
     let flags: Vec<String> =
         arguments::keys(&command).into_iter().filter(|(_, arg)| arguments::is_flag(arg)).map(|(key, _)| key).collect();
     assert!(flags.len() > 5 && flags.contains(&"watch".to_owned()), "{flags:?}");
-    // What some of them need.
+    // Other options that some of them require.
     let others = "tls-cert = \"c\"\ntls-key = \"k\"\ntls-ca = \"a\"\ntls-switches = \"s\"\n";
     for flag in flags {
         let (file, id) = (format!("{others}{flag} = true\n"), flag.replace('-', "_"));
@@ -239,7 +239,7 @@ fn costs_and_rows_are_read_with_names() {
 fn the_example_is_right() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/maple.toml");
     let text = std::fs::read_to_string(&file).expect("it is there");
-    // Also with what is commented out.
+    // The loop tests the text as it is, and with what is commented out.
     let whole: Vec<&str> =
         text.lines().map(|line| line.strip_prefix("# ").filter(|line| is_toml(line)).unwrap_or(line)).collect();
     for text in [text.clone(), whole.join("\n").replace("\n#\n", "\n")] {
@@ -248,7 +248,7 @@ fn the_example_is_right() {
     }
 }
 
-/// Whether a line of a comment is a part of a document.
+/// Reports whether a line of a comment is a part of a document.
 fn is_toml(line: &str) -> bool {
     line.starts_with('[') || line.contains(" = ")
 }

@@ -1,4 +1,4 @@
-//! A network together with the controller of the same process, which commands can ask.
+//! A network together with the controller of the same process, to which commands can put questions.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -72,7 +72,7 @@ impl<G: Ground> Ground for Asking<'_, G> {
         self.controller.map(|_| Question::parse_words(words).map(drop))
     }
 
-    /// Asks in a thread of its own: some questions have answers without end, and the network goes on.
+    /// Asks in a thread of its own: some questions have endless answers, and the network must continue.
     fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
         let question = Question::parse_words(words)?;
         let Some(controller) = self.controller else { return Ok(String::new()) };
@@ -80,7 +80,7 @@ impl<G: Ground> Ground for Asking<'_, G> {
         let (sender, done) = sync_channel(1);
         let asked = own.clone();
         let asks = move || {
-            // Nobody waits any more after Ctrl-C.
+            // After Ctrl-C nobody waits for the answer.
             let _ = sender.send(question.ask(&asked));
         };
         let thread = std::thread::Builder::new().name("console-ask".into()).spawn(asks);
@@ -96,7 +96,7 @@ impl<G: Ground> Ground for Asking<'_, G> {
     }
 }
 
-/// The controller of this process, until it is not asked any more.
+/// The controller of this process. Closing its last connection ends a question.
 #[derive(Clone)]
 struct Own {
     controller: Handle,

@@ -1,11 +1,11 @@
-//! What Tab completes.
+//! Completion of words with Tab.
 
 use clap::CommandFactory as _;
 use maple_emulator::lab::Lab;
 
 use super::asking::Question;
 
-/// Where the last word before the cursor begins, and the words that it may become, in order.
+/// Returns the start of the last word before the cursor, and its possible completions, in order.
 pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (words, begun) = (before[..start].split_whitespace().collect::<Vec<_>>(), &before[start..]);
@@ -22,7 +22,7 @@ pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
     (start, all)
 }
 
-/// What may follow in a question to the controller: subcommands, or options.
+/// Returns the possible next words of a question to the controller: subcommands or options.
 fn of_question(words: &[&str], is_option: bool) -> Vec<String> {
     let words = words.iter().skip_while(|word| **word == "not");
     let mut command = Question::command();

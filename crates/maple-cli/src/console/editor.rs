@@ -1,4 +1,4 @@
-//! A line that is edited, earlier lines, and how both are drawn. No terminal is needed.
+//! An editor of a line with a history. It draws them as text, and needs no terminal.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,9 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::keys::Key;
 
-/// How many earlier lines are kept.
+/// The maximum number of earlier lines that are kept.
 const HISTORY: usize = 1000;
-/// The longest line in characters.
+/// The maximum length of a line in characters.
 const LONGEST: usize = 10_000;
 
 /// A line, with the cursor before one of its characters or at its end.
@@ -18,44 +18,44 @@ pub struct Editor {
     line: Vec<char>,
     cursor: usize,
     history: Vec<String>,
-    /// The place in the history; its end is the line that is new.
+    /// The place in the history; its end stands for the new line.
     at: usize,
-    /// The new line, while an earlier one is shown.
+    /// The new line while an earlier one is shown.
     new: Vec<char>,
-    /// The row of the cursor below the one that the prompt begins in, as it was drawn last.
+    /// The row of the cursor below the start of the prompt, as last drawn.
     row: usize,
 }
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pressed {
-    /// The line is edited on.
+    /// The line is still edited.
     Edited,
-    /// A word is to be completed.
+    /// A word must be completed.
     Completes,
-    /// The screen is to be cleared.
+    /// The screen must be cleared.
     Cleared,
-    /// The line is done.
+    /// The line is complete.
     Line(String),
-    /// Ctrl-C: it is not meant.
+    /// Ctrl-C: the line is discarded.
     Interrupted,
-    /// Ctrl-D.
+    /// Ctrl-D: the input ends.
     End,
 }
 
 impl Editor {
-    /// An empty line.
+    /// Creates an editor with an empty line.
     pub fn new(prompt: &'static str) -> Editor {
         let (line, history, new) = (Vec::new(), Vec::new(), Vec::new());
         Editor { prompt, line, cursor: 0, history, at: 0, new, row: 0 }
     }
 
-    /// What comes before the cursor.
+    /// The text before the cursor.
     pub fn before_cursor(&self) -> String {
         self.line[..self.cursor].iter().collect()
     }
 
-    /// A key is pressed. After the end of a line there is another one when it begins.
+    /// Handles a key. After a complete line, call [`Editor::begin`] for the next one.
     pub fn press(&mut self, key: Key) -> Pressed {
         match key {
             Key::Enter => return self.accept(),
@@ -81,8 +81,8 @@ impl Editor {
         Pressed::Edited
     }
 
-    /// The word that ends at the cursor, and begins at this byte, may become each of these. What they have in common is
-    /// inserted. Whether that was nothing.
+    /// Inserts the common start of `words`, the possible completions of the word that begins at the byte `start` and
+    /// ends at the cursor. Reports whether that inserted nothing.
     pub fn complete(&mut self, start: usize, words: &[String]) -> bool {
         let Some(first) = words.first() else { return false };
         let common = words.iter().fold(first.as_str(), |common, word| {
@@ -95,20 +95,20 @@ impl Editor {
         more.is_empty()
     }
 
-    /// What erases the line as it was drawn.
+    /// Returns the text that erases the line as it was drawn.
     pub fn erased(&mut self) -> String {
         let up = std::mem::take(&mut self.row);
         let up = if up > 0 { format!("\x1b[{up}A") } else { String::new() };
         format!("{up}\r\x1b[J")
     }
 
-    /// What draws the line at the beginning of a row of a terminal with so many columns.
+    /// Returns the text that draws the line at the beginning of a row of a terminal with this many columns.
     pub fn drawn(&mut self, columns: usize) -> String {
         let mut text: String = self.prompt.chars().chain(self.line.iter().copied()).collect();
         let before = self.prompt.chars().chain(self.line[..self.cursor].iter().copied());
         let ((row, column), (end, end_column)) = (place(before, columns), place(text.chars(), columns));
         if end_column == 0 && end > 0 {
-            // The cursor of a terminal stays in the last column until something comes.
+            // The cursor of a terminal stays in the last column until another character is printed.
             text.push_str("\r\n");
         }
         // Writing to a string does not fail.
@@ -123,7 +123,7 @@ impl Editor {
         text
     }
 
-    /// What leaves the line as it is, and goes to the one below it.
+    /// Returns the text that draws the complete line and moves to the row below it.
     pub fn left(&mut self, columns: usize) -> String {
         self.cursor = self.line.len();
         let text = self.erased() + &self.drawn(columns) + "\r\n";
@@ -131,7 +131,7 @@ impl Editor {
         text
     }
 
-    /// Begins a new line.
+    /// Starts a new line.
     pub fn begin(&mut self) {
         self.line.clear();
         self.new.clear();
@@ -186,7 +186,7 @@ impl Editor {
     }
 }
 
-/// The row and column after these characters. A wide one is not split.
+/// Returns the row and column after these characters. A wide character is not split.
 fn place(text: impl Iterator<Item = char>, columns: usize) -> (usize, usize) {
     let columns = columns.max(2);
     text.fold((0, 0), |(row, column), c| {
@@ -201,7 +201,7 @@ mod tests {
     use super::super::keys::Keys;
     use super::*;
 
-    /// Presses keys, and says what the last one did.
+    /// Presses keys, and returns the effect of the last one.
     fn press(editor: &mut Editor, bytes: &str) -> Pressed {
         let mut keys = Keys::default();
         let pressed = bytes.bytes().filter_map(|byte| keys.take_in(byte)).map(|key| editor.press(key));

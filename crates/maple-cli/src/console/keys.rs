@@ -16,23 +16,23 @@ pub enum Key {
     End,
     Up,
     Down,
-    /// Deletes what comes after the cursor.
+    /// Deletes the text after the cursor.
     KillRest,
-    /// Deletes what comes before the cursor.
+    /// Deletes the text before the cursor.
     KillStart,
     KillWord,
     /// Clears the screen.
     Clear,
     /// Ctrl-C.
     Interrupt,
-    /// Ctrl-D: the end of an empty line is the end.
+    /// Ctrl-D: ends the input on an empty line, and deletes a character elsewhere.
     EndOrDelete,
 }
 
-/// The longest sequence that is no nonsense.
+/// The maximum length in bytes of an escape sequence; longer ones are nonsense.
 const LONGEST: usize = 32;
 
-/// Puts bytes together.
+/// Assembles keys from bytes.
 #[derive(Debug, Default)]
 pub struct Keys {
     /// The beginning of a key: an escape sequence, or a character of several bytes.
@@ -40,7 +40,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The key that ends with this byte, if one does. Keys that the editor does not know are none.
+    /// Takes in a byte. Returns the key that ends with it, if one does. Unknown keys are ignored.
     pub fn take_in(&mut self, byte: u8) -> Option<Key> {
         self.begun.push(byte);
         let key = match self.begun.as_slice() {
@@ -59,7 +59,7 @@ impl Keys {
     }
 }
 
-/// The keys of control characters are those of readline.
+/// Returns the key of a control character, as in readline.
 fn of_control(byte: u8) -> Option<Key> {
     Some(match byte {
         b'\r' | b'\n' => Key::Enter,
@@ -81,7 +81,7 @@ fn of_control(byte: u8) -> Option<Key> {
     })
 }
 
-/// The key of an escape sequence (ECMA-48, and xterm's for keys), without the escape character.
+/// Returns the key of an escape sequence (ECMA-48, and xterm's for keys), without the escape character.
 fn of_sequence(sequence: &[u8]) -> Option<Key> {
     Some(match sequence {
         b"[A" | b"OA" => Key::Up,

@@ -1,4 +1,4 @@
-//! The lines that are typed, at a terminal or into a pipe.
+//! The lines that a user types at a terminal, or that come from a pipe.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -8,31 +8,34 @@ use maple_emulator::lab::{Ground, Lab, LabError};
 use super::IDLE;
 use super::terminal::Terminal;
 
-/// What is printed where a command is expected.
+/// The prompt for a command.
 pub const PROMPT: &str = "maple> ";
 
-/// Where lines come from.
+/// The source of lines.
 pub enum Lines {
     /// A terminal, with an editor.
     Edited(Box<Terminal>),
-    /// Something else, such as a pipe, or a terminal that can do nothing.
+    /// Another source, such as a pipe, or a terminal that can't move its cursor.
     Plain {
         lines: Receiver<io::Result<String>>,
-        /// Whether somebody waits for a prompt.
+        /// Whether a prompt is printed.
         prompts: bool,
     },
 }
 
-/// What came of typing.
+/// The result of typing.
 pub enum Line {
     Text(String),
-    /// Ctrl-C: it is not meant.
+    /// Ctrl-C: the line is discarded.
     Interrupted,
     End,
 }
 
 impl Lines {
-    /// The lines of standard input. `asks`: whether there is a controller to be asked.
+    /// Opens standard input. `asks`: whether there is a controller to query.
+    ///
+    /// # Errors
+    /// If the terminal can't be opened, or if the system refuses a thread.
     pub fn open(lab: &Lab, asks: bool) -> anyhow::Result<Lines> {
         Ok(match Terminal::open(lab, asks)? {
             Some(terminal) => Lines::Edited(Box::new(terminal)),
@@ -40,7 +43,10 @@ impl Lines {
         })
     }
 
-    /// The next line that the user types. `None` at the end, or when the program is stopped.
+    /// Returns the next line that the user types. `None` at the end, or when the program is stopped.
+    ///
+    /// # Errors
+    /// If standard input or the network fails.
     pub fn next(&mut self, ground: &mut impl Ground) -> anyhow::Result<Option<String>> {
         loop {
             let line = match self {
@@ -62,7 +68,7 @@ impl Lines {
     }
 }
 
-/// The next line, while the network goes on. A stop is the end.
+/// Returns the next line, while the network continues. A stop counts as the end.
 fn next(lines: &Receiver<io::Result<String>>, ground: &mut impl Ground) -> anyhow::Result<Line> {
     loop {
         match lines.try_recv() {
@@ -77,7 +83,7 @@ fn next(lines: &Receiver<io::Result<String>>, ground: &mut impl Ground) -> anyho
     }
 }
 
-/// The lines without an editor. The reading thread blocks in the kernel and ends with the program.
+/// Reads lines without an editor. The reading thread blocks in the kernel, and ends with the program.
 fn plain() -> io::Result<Receiver<io::Result<String>>> {
     let (sender, lines) = sync_channel(16);
     std::thread::Builder::new().name("console".into()).spawn(move || {

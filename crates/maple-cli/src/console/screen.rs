@@ -1,8 +1,8 @@
-//! A terminal that a line is edited at while the program prints: what is printed comes above it, and what is typed stays.
+//! A terminal at which a line is edited while the program prints: printed text appears above the line, which stays.
 //!
-//! Standard output and standard error are a pipe while it is open, so everything is caught, also what a policy in Python
-//! prints. A thread brings it to the terminal. Whoever writes there has the lock, so the line on the terminal is always
-//! the one that was drawn last. Marks in the pipe tell that all before them is on the terminal.
+//! Standard output and standard error are a pipe while it is open, so all output is caught, including what a policy in
+//! Python prints. A thread copies the pipe to the terminal. Every writer to the terminal holds the lock, so the line on
+//! it is always the one that was drawn last. Marks in the pipe show that all output before them is on the terminal.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, PipeReader, PipeWriter, Read as _, Write as _};
@@ -19,26 +19,26 @@ use rustix::termios::{
 use super::editor::{Editor, Pressed};
 use super::keys::Key;
 
-/// Ends what was printed up to a moment. No text has it.
+/// The byte that marks the end of the output up to a moment. Text never contains it.
 const MARK: u8 = 0;
-/// How many words are listed that a word may become.
+/// The maximum number of completions that are listed.
 const LISTED: usize = 100;
-/// The longest line that is printed as one while another is edited.
+/// The maximum length in bytes of a line that is printed whole while another is edited.
 const LONGEST: usize = 1 << 16;
-/// How long the prompt waits for what was printed before.
+/// The maximum time that the prompt waits for earlier output.
 const SETTLE: Duration = Duration::from_secs(1);
 /// Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
 const CLEARED: &str = "\x1b[2J\x1b[H";
-/// The columns of a terminal that does not say how many it has.
+/// The number of columns of a terminal that does not report it.
 const COLUMNS: u16 = 80;
 
-/// An open terminal. Dropping it restores it, and the program's output.
+/// An open terminal. Dropping it restores the terminal and the program's output.
 pub struct Screen {
     shared: Arc<Shared>,
     pipe: PipeWriter,
     thread: Option<JoinHandle<()>>,
     output: OwnedFd,
-    /// Standard error, if it was a terminal.
+    /// The original standard error, if it was a terminal.
     errors: Option<OwnedFd>,
     modes: Termios,
 }
@@ -54,14 +54,17 @@ struct State {
     is_edited: bool,
     /// The beginning of a line that is printed while another one is edited.
     begun: Vec<u8>,
-    /// Whether the terminal's cursor is in the middle of a line that was printed.
+    /// Whether the terminal's cursor is in the middle of a printed line.
     is_begun: bool,
     marks: u64,
     is_over: bool,
 }
 
 impl Screen {
-    /// From now on the terminal that standard output is shows what the program prints.
+    /// Redirects the program's output to the terminal that standard output is.
+    ///
+    /// # Errors
+    /// If the terminal or the pipe refuses.
     pub fn open(editor: Editor) -> io::Result<Screen> {
         io::stdout().flush()?;
         let (modes, terminal) = (tcgetattr(io::stdin())?, File::from(io::stdout().as_fd().try_clone_to_owned()?));
@@ -81,7 +84,10 @@ impl Screen {
         Ok(screen)
     }
 
-    /// A line is edited from now on, below all that was printed before.
+    /// Starts editing a line, below all earlier output.
+    ///
+    /// # Errors
+    /// If the terminal refuses.
     pub fn begin_editing(&self) -> io::Result<()> {
         self.settle()?;
         let mut state = self.shared.lock();
@@ -92,8 +98,11 @@ impl Screen {
         state.draw(start.into())
     }
 
-    /// A key is pressed. `complete` says what the text before the cursor may become, as in `complete.rs`. Returns what is
-    /// typed when the line is done.
+    /// Handles a key. `complete` returns the possible completions of the text before the cursor, as in `complete.rs`.
+    /// Returns the typed line when it is complete.
+    ///
+    /// # Errors
+    /// If the terminal refuses.
     pub fn press(&self, key: Key, complete: impl Fn(&str) -> (usize, Vec<String>)) -> io::Result<Pressed> {
         let mut state = self.shared.lock();
         match state.editor.press(key) {
@@ -123,7 +132,7 @@ impl Screen {
         }
     }
 
-    /// The line is done.
+    /// Ends editing a line.
     fn end_editing(&self, state: &mut State) -> io::Result<()> {
         state.is_edited = false;
         let columns = state.columns();
@@ -134,7 +143,7 @@ impl Screen {
         state.print(&begun)
     }
 
-    /// Waits until all that was printed is on the terminal.
+    /// Waits until all earlier output is on the terminal.
     fn settle(&self) -> io::Result<()> {
         let before = self.shared.lock().marks;
         io::stdout().flush()?;
@@ -169,7 +178,7 @@ impl Drop for Screen {
     }
 }
 
-/// Words in a line, the first ones of many.
+/// Lists words in a line, the first ones if there are many.
 fn listed(words: &[String]) -> String {
     let more = match words.len().saturating_sub(LISTED) {
         0 => String::new(),
@@ -178,7 +187,7 @@ fn listed(words: &[String]) -> String {
     format!("{}{more}\n", words[..words.len().min(LISTED)].join("  "))
 }
 
-/// Keys come one at a time, unseen, and none is a signal. What is printed is as before.
+/// Returns modes in which keys arrive one at a time, are not echoed, and raise no signals. Output modes stay the same.
 fn raw(modes: &Termios) -> Termios {
     let mut raw = modes.clone();
     raw.input_modes &=
@@ -201,13 +210,13 @@ impl State {
         usize::from(if columns == 0 { COLUMNS } else { columns })
     }
 
-    /// Writes something, and the line after it.
+    /// Writes a text, and the line after it.
     fn draw(&mut self, mut text: String) -> io::Result<()> {
         text += &self.editor.drawn(self.columns());
         self.terminal.write_all(text.as_bytes())
     }
 
-    /// Text that the program prints.
+    /// Prints output of the program.
     fn print(&mut self, text: &[u8]) -> io::Result<()> {
         if !self.is_edited {
             self.is_begun = text.last().map_or(self.is_begun, |last| *last != b'\n');
@@ -226,7 +235,7 @@ impl State {
     }
 }
 
-/// Brings to the terminal what comes out of the pipe, up to the last mark.
+/// Copies the pipe to the terminal, up to the last mark.
 fn pump(mut pipe: PipeReader, shared: &Shared) {
     let mut bytes = [0; 4096];
     loop {
@@ -239,7 +248,7 @@ fn pump(mut pipe: PipeReader, shared: &Shared) {
         for part in bytes[..count].split_inclusive(|byte| *byte == MARK) {
             let text = part.strip_suffix(&[MARK]).unwrap_or(part);
             let mut state = shared.lock();
-            // Whoever has closed the terminal does not want to hear.
+            // A failure means that the terminal was closed, and there is nobody to report it to.
             let _ = state.print(text);
             if text.len() < part.len() {
                 state.marks += 1;

@@ -1,4 +1,4 @@
-//! A console at a terminal: lines can be edited, earlier ones come back, and Tab completes words.
+//! A console at a terminal: lines can be edited, earlier ones can be recalled, and Tab completes words.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
@@ -15,21 +15,24 @@ use super::lines::{Line, PROMPT};
 use super::screen::Screen;
 use crate::signal::Interrupts;
 
-/// An open console. Dropping it gives the terminal back as it was.
+/// An open console. Dropping it restores the terminal.
 pub struct Terminal {
     lab: Lab,
-    /// Whether there is a controller to be asked.
+    /// Whether there is a controller to query.
     asks: bool,
     keys: Keys,
-    /// What is typed, and was not looked at.
+    /// Typed bytes that were not handled yet.
     typed: VecDeque<u8>,
     screen: Screen,
     _interrupts: Interrupts,
 }
 
 impl Terminal {
-    /// The console of this process. `None` if it has no terminal, or one that can't move its cursor. `asks`: whether
-    /// there is a controller to be asked.
+    /// Opens the console of this process. `None` if it has no terminal, or one that can't move its cursor. `asks`:
+    /// whether there is a controller to query.
+    ///
+    /// # Errors
+    /// If the terminal can't be redirected.
     pub fn open(lab: &Lab, asks: bool) -> io::Result<Option<Terminal>> {
         let can_move = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         if !can_move || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
@@ -40,7 +43,10 @@ impl Terminal {
         Ok(Some(Terminal { lab: lab.clone(), asks, keys, typed, screen, _interrupts: Interrupts::new() }))
     }
 
-    /// The next line, while the network goes on. A stop is the end.
+    /// Returns the next line, while the network continues. A stop counts as the end.
+    ///
+    /// # Errors
+    /// If the terminal or the network fails.
     pub fn next(&mut self, ground: &mut impl Ground) -> anyhow::Result<Line> {
         self.screen.begin_editing()?;
         loop {
@@ -65,7 +71,7 @@ impl Terminal {
         self.screen.press(key, |before| complete(&self.lab, self.asks, before))
     }
 
-    /// The next key of what is typed.
+    /// Returns the next key among the typed bytes.
     fn next_key(&mut self) -> Option<Key> {
         while let Some(byte) = self.typed.pop_front() {
             if let Some(key) = self.keys.take_in(byte) {
@@ -75,7 +81,7 @@ impl Terminal {
         None
     }
 
-    /// Waits for a moment for what is typed. Whether there is a terminal still.
+    /// Waits briefly for typed bytes. Reports whether the terminal still exists.
     fn read(&mut self) -> io::Result<bool> {
         let stdin = io::stdin();
         let mut ends = [PollFd::new(&stdin, PollFlags::IN)];
@@ -86,7 +92,7 @@ impl Terminal {
         };
         let mut bytes = [0; 1024];
         match rustix::io::read(&stdin, &mut bytes) {
-            // That is how a terminal ends whose other end is closed.
+            // A terminal whose other end is closed ends in this way.
             Ok(0) | Err(Errno::IO) => Ok(false),
             Ok(count) => {
                 self.typed.extend(&bytes[..count]);

@@ -1,9 +1,9 @@
-//! Hex dumps: lines with an offset and bytes, as `hexdump -C`, `xxd`, `od -t x1`, `tcpdump -x`, `-xx`, `-X` and
-//! `tshark -x` print them. The characters beside the bytes and the lines between dumps are left out.
+//! Hex dumps: lines with an offset and bytes, as `hexdump -C`, `xxd`, `od -t x1`, `tcpdump -x`, `-xx`, `-X` and `tshark
+//! -x` print them. The characters next to the bytes and the lines between dumps are ignored.
 //!
-//! A dump begins at offset 0, and each line begins where the one before it ended. So lines of other text are told
-//! apart from those of a dump, and a line that is missing is found. What has an indentation of its own is a dump of
-//! its own: `tshark -z follow,tcp,hex` indents one direction.
+//! A dump begins at offset 0, and each line begins where the previous one ended. So lines of other text are
+//! distinguished from those of a dump, and a missing line is detected. Lines with another indentation form another
+//! dump: `tshark -z follow,tcp,hex` indents one direction.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use anyhow::bail;
 
 use super::hex::value;
 
-/// The most bytes that a line may stand for if it says that lines are repeated (`*`).
+/// The maximum number of bytes that a line may stand for if lines are repeated (`*`).
 const MOST_REPEATED: usize = 16 * 1024 * 1024;
 
 /// A line of a dump.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
-    /// The white space before it.
+    /// The white space before the line.
     indentation: &'a [u8],
     /// The offset's digits.
     offset: &'a str,
     bytes: Vec<u8>,
-    /// The bytes are grouped in words, and no colon follows the offset: words in a machine's byte order.
+    /// The bytes are grouped in words, and no colon follows the offset: words are in a machine's byte order.
     has_words: bool,
 }
 
@@ -32,22 +32,22 @@ struct Dump {
     bytes: Vec<u8>,
     /// The length of the last line.
     last: usize,
-    /// A line of `*` came after it.
+    /// A line of `*` followed the last line.
     repeats: bool,
-    /// It is not the bytes of a packet, but what `tshark` made of several.
+    /// The bytes do not come from one packet, but `tshark` assembled them from several.
     made: bool,
 }
 
-/// Whether the text begins with the first line of a dump.
+/// Reports whether the text begins with the first line of a dump.
 pub(super) fn is_first_line(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     lines.next().and_then(Line::read).is_some_and(|line| line.is_at(0) && !line.bytes.is_empty())
 }
 
-/// All dumps in a text, in the order of their first lines.
+/// Returns all dumps in a text, in the order of their first lines.
 ///
 /// # Errors
-/// If a line is missing, or the bytes are in the order of a machine.
+/// If a line is missing, or if the bytes are in a machine's byte order.
 pub(super) fn all(text: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut dumps: Vec<Dump> = Vec::new();
     let mut open: BTreeMap<&[u8], usize> = BTreeMap::new();
@@ -82,7 +82,7 @@ pub(super) fn all(text: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(dumps.into_iter().filter(|dump| !dump.made).map(|dump| dump.bytes).collect())
 }
 
-/// Whether a heading of `tshark` is for bytes that come from several packets, such as `Reassembled TCP (32 bytes):`.
+/// Reports whether a heading of `tshark` is for bytes of several packets, such as `Reassembled TCP (32 bytes):`.
 fn is_of_several(heading: &[u8]) -> bool {
     heading.ends_with(b" bytes):") && !heading.starts_with(b"Frame (")
 }
@@ -124,7 +124,7 @@ impl Dump {
 }
 
 impl<'a> Line<'a> {
-    /// The line, if it has the form of one: an offset of four digits or more, and bytes.
+    /// Reads a line that has an offset of at least four digits, and bytes.
     fn read(text: &'a [u8]) -> Option<Line<'a>> {
         let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
         let (indentation, text) = text.split_at(start);
@@ -141,19 +141,19 @@ impl<'a> Line<'a> {
         Some(Line { indentation, offset, bytes, has_words: widest > 2 && !has_colon })
     }
 
-    /// Whether its offset is this. Those of `od` have seven digits, which may be octal or decimal.
+    /// Reports whether the line has this offset. Offsets of `od` have seven digits, which may be octal or decimal.
     fn is_at(&self, offset: usize) -> bool {
         let radixes: &[u32] = if self.offset.len() == 7 { &[16, 8, 10] } else { &[16] };
         radixes.iter().any(|radix| usize::from_str_radix(self.offset, *radix) == Ok(offset))
     }
 }
 
-/// The bytes in groups of digits, up to what is none or lies after a gap; and the width of the widest group.
+/// Returns the bytes in groups of digits, up to other text or a gap, and the width of the widest group.
 fn groups(mut rest: &[u8], has_colon: bool) -> (Vec<u8>, usize) {
     let (mut bytes, mut widest) = (Vec::new(), 0);
     loop {
         let gap = rest.iter().position(|byte| *byte != b' ').unwrap_or(rest.len());
-        // Where no colon follows the offset, the gap in the middle may be wider.
+        // If no colon follows the offset, the gap in the middle may be wider.
         let is_within = bytes.is_empty() || gap == 1 || gap == 2 && bytes.len() == 8 && !has_colon;
         rest = &rest[gap..];
         let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());

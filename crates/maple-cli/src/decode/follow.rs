@@ -1,7 +1,8 @@
-//! What `tshark -z follow,tcp,raw,N` prints: a line of hex digits for each piece of a TCP stream, those of one direction
-//! after a tab, between a heading and a line of `=`.
+//! The output of `tshark -z follow,tcp,raw,N`: a line of hex digits for each piece of a TCP stream, those of one
+//! direction after a tab, between a heading and a line of `=`.
 //!
-//! A message may begin in one piece and end in the next one of its direction, so each direction is put together.
+//! A message may begin in one piece and end in the next one of its direction, so the pieces of each direction are
+//! joined.
 
 use super::hex;
 
@@ -11,11 +12,11 @@ const HEADING: &[u8] = b"Follow: tcp,raw";
 /// The directions of a stream that is being read: the lines without a tab, and those with one.
 type Directions = [Vec<u8>; 2];
 
-/// The bytes of each direction of each stream, in order. `None` if the text is none of this: it has neither the heading
-/// nor, without it, digits alone in lines of both kinds.
+/// Returns the bytes of each direction of each stream, in order. `None` if the text has another form: it has neither
+/// the heading nor digits alone in lines of both kinds.
 ///
 /// # Errors
-/// If a line under the heading is no hex.
+/// If a line under the heading is not hex.
 pub(super) fn read(text: &[u8]) -> anyhow::Result<Option<Vec<Vec<u8>>>> {
     let lines = || (1..).zip(text.split(|byte| *byte == b'\n')).map(|(number, line)| (number, line.trim_ascii_end()));
     let mut streams: Vec<Directions> = Vec::new();

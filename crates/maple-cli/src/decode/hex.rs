@@ -4,7 +4,7 @@ use anyhow::bail;
 
 use super::{dump, follow};
 
-/// What a text in hex holds.
+/// The content of a text in hex.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hex {
     /// Consecutive bytes.
@@ -18,7 +18,7 @@ pub(super) enum Hex {
 /// Reads a text in hex.
 ///
 /// # Errors
-/// Where it is no hex.
+/// The place where the text is not hex.
 pub(super) fn read(text: &[u8]) -> anyhow::Result<Hex> {
     if let Some(streams) = follow::read(text)? {
         return Ok(Hex::Streams(streams));
@@ -35,13 +35,13 @@ pub(super) fn read(text: &[u8]) -> anyhow::Result<Hex> {
     }
 }
 
-/// Whether the text is hex with at least two digits.
+/// Reports whether the text is hex with at least two digits.
 pub(super) fn is_hex(text: &[u8]) -> bool {
     text.iter().filter(|byte| byte.is_ascii_hexdigit()).count() >= 2 && read(text).is_ok()
 }
 
-/// The bytes of the text: pairs of hex digits, with any white space, commas and colons between them, and words that
-/// start with `0x`. A single digit after `0x` is a byte (`0x4 0xa`, as Python's `hex` writes them).
+/// Parses pairs of hex digits, with any white space, commas and colons between them, and words that start with `0x`. A
+/// single digit after `0x` is a byte (`0x4 0xa`, as Python's `hex` writes them).
 pub(super) fn parse(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 2);
     for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn parse(text: &[u8]) -> anyhow::Result<Vec<u8>> {
 /// Appends the bytes of a line.
 ///
 /// # Errors
-/// Where it is no hex.
+/// The place where the line is not hex.
 pub(super) fn parse_line(line: &[u8], number: usize, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut at = 0;
     while at < line.len() {

@@ -11,10 +11,10 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 
-/// No packet is longer. A larger length means that the file is broken.
+/// The maximum length of a packet in bytes. A larger length means that the file is corrupt.
 pub(super) const MAX_PACKET_LEN: u32 = 256 * 1024 * 1024;
 
-/// Whether the bytes start like a capture, a pcapng one included.
+/// Reports whether the bytes start like a capture, pcapng included.
 pub(super) fn is_capture(bytes: &[u8]) -> bool {
     byte_order(bytes).is_some() || is_pcapng(bytes)
 }
@@ -37,7 +37,7 @@ impl<'a> Capture<'a> {
         Records::new(bytes).map(Capture::Pcap)
     }
 
-    /// The captured part of the next packet, and its link type. An error is the last item.
+    /// Returns the captured part of the next packet, and its link type. An error is the last item.
     pub(super) fn next_packet(&mut self) -> Option<anyhow::Result<(LinkType, &'a [u8])>> {
         let packet = match self {
             Capture::Pcap(records) => records.next_packet(),

@@ -13,10 +13,10 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// Type and length before a block's body, and the length again after it.
+/// The length in bytes of type and length before a block's body, and of the repeated length after it.
 const BLOCK_FRAME_LEN: usize = 12;
 
-/// Whether the bytes start like a pcapng capture.
+/// Reports whether the bytes start like a pcapng capture.
 pub(super) fn is_pcapng(bytes: &[u8]) -> bool {
     bytes.starts_with(&SECTION_HEADER.to_be_bytes())
 }
@@ -36,7 +36,7 @@ impl<'a> Blocks<'a> {
         Blocks { rest: bytes, offset: 0, order: ByteOrder::Big, interfaces: Vec::new() }
     }
 
-    /// The captured part of the next packet, and its link type. `None` at the end.
+    /// Returns the captured part of the next packet, and its link type. `None` at the end.
     ///
     /// After an error no further block can be read.
     pub(super) fn next_packet(&mut self) -> anyhow::Result<Option<(LinkType, &'a [u8])>> {
@@ -70,7 +70,7 @@ impl<'a> Blocks<'a> {
         Ok(None)
     }
 
-    /// A block's type and body. Remembers the byte order of a section's header.
+    /// Returns a block's type and body. Remembers the byte order of a section's header.
     fn next_block(&mut self) -> anyhow::Result<(u32, &'a [u8])> {
         let Blocks { rest, offset, .. } = *self;
         if rest.len() < BLOCK_FRAME_LEN {

@@ -1,4 +1,4 @@
-//! From a captured packet to the TCP segment in it.
+//! Finds the TCP segment in a captured packet.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -23,7 +23,7 @@ pub(super) enum LinkType {
 }
 
 impl LinkType {
-    /// The link type with this number in a capture.
+    /// Returns the link type with this number in a capture.
     pub(super) fn of_capture(number: u32) -> anyhow::Result<LinkType> {
         Ok(match number {
             0 | 108 => LinkType::Loopback,
@@ -35,14 +35,14 @@ impl LinkType {
         })
     }
 
-    /// The link type of a packet that comes without one: the one with which it has a header of IP.
+    /// Guesses the link type of a packet that comes without one: the first with which the packet has an IP header.
     pub(super) fn guess(packet: &[u8]) -> Option<LinkType> {
         let all =
             [LinkType::Ethernet, LinkType::LinuxCooked, LinkType::LinuxCooked2, LinkType::RawIp, LinkType::Loopback];
         all.into_iter().find(|link_type| link_type.ip_of(packet).is_some_and(begins_with_header))
     }
 
-    /// The packet of IP in a captured packet, if there is one.
+    /// Returns the IP packet in a captured packet, if there is one.
     fn ip_of(self, packet: &[u8]) -> Option<&[u8]> {
         match self {
             LinkType::Ethernet => ip_behind_type(packet, 12),
@@ -54,7 +54,7 @@ impl LinkType {
     }
 }
 
-/// What follows an Ethernet type at `at`, perhaps after VLAN tags, if it is of IP.
+/// Returns the bytes after an Ethernet type at `at`, perhaps after VLAN tags, if the type is IP.
 fn ip_behind_type(packet: &[u8], mut at: usize) -> Option<&[u8]> {
     while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
         at += 4;
@@ -66,7 +66,7 @@ fn is_ip(eth_type: u16) -> bool {
     matches!(eth_type, ETH_TYPE_IPV4 | ETH_TYPE_IPV6)
 }
 
-/// Whether the bytes begin with a header of IP. They may be cut off after it.
+/// Reports whether the bytes begin with an IP header. They may be cut off after it.
 fn begins_with_header(packet: &[u8]) -> bool {
     match packet.first().map(|first| (first >> 4, usize::from(first & 0xf) * 4)) {
         Some((4, header)) => {
@@ -90,7 +90,7 @@ pub(super) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// The TCP segment in a captured packet, if there is one.
+    /// Returns the TCP segment in a captured packet, if there is one.
     pub(super) fn find(link_type: LinkType, packet: &'a [u8]) -> Option<Segment<'a>> {
         let ip = link_type.ip_of(packet)?;
         match ip.first()? >> 4 {
@@ -100,7 +100,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Fragments are left out, because connections of controllers do not have them.
+    /// Leaves out fragments, because connections of controllers do not have them.
     fn in_ipv4(packet: &'a [u8]) -> Option<Segment<'a>> {
         let header_len = usize::from(packet.first()? & 0xf) * 4;
         let fragment = u16_at(packet, 6)? & 0x3fff;
@@ -123,7 +123,7 @@ impl<'a> Segment<'a> {
             payload => (40 + payload).min(packet.len()),
         };
         let (mut next, mut at) = (*packet.get(6)?, 40);
-        // Hop-by-hop options, routing, destination options.
+        // These are hop-by-hop options, routing and destination options.
         while matches!(next, 0 | 43 | 60) {
             next = *packet.get(at)?;
             at += (usize::from(*packet.get(at + 1)?) + 1) * 8;

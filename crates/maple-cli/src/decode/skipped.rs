@@ -1,4 +1,4 @@
-//! The TCP streams of a capture that are not decoded, since they are on other ports.
+//! The TCP streams of a capture that are not decoded because they use other ports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,19 +6,19 @@ use std::net::SocketAddr;
 use super::segment::Segment;
 use super::stream::starts_message;
 
-/// The most ports that are named.
+/// The maximum number of ports that are named.
 const MOST_PORTS: usize = 8;
 
-/// The streams, by their two ends in order.
+/// The streams, by their two ends in ascending order.
 #[derive(Debug, Default)]
 pub(super) struct Skipped(BTreeMap<[SocketAddr; 2], Stream>);
 
 /// A stream.
 #[derive(Debug)]
 struct Stream {
-    /// The server's port: the one that was connected to; if that is not in the capture, the lower one.
+    /// The server's port, to which the connection was opened; the lower port if the capture lacks the opening.
     port: u16,
-    /// A segment began like a message of OpenFlow.
+    /// Whether a segment began like an OpenFlow message.
     is_openflow: bool,
 }
 
@@ -35,7 +35,7 @@ impl Skipped {
         stream.is_openflow |= starts_message(segment.data);
     }
 
-    /// What was skipped in words, besides the streams of these ports; `None` if nothing was.
+    /// Describes what was skipped, besides the streams of these ports; `None` if nothing was.
     pub(super) fn note(&self, ports: &[u16]) -> Option<String> {
         let mut by_port: BTreeMap<u16, (usize, bool)> = BTreeMap::new();
         for stream in self.0.values() {

@@ -1,4 +1,5 @@
-//! Byte streams of messages: cuts, decodes and prints them. Those of a capture are assembled from TCP segments.
+//! Byte streams of messages: divides them into messages, and decodes and prints these. Streams of a capture are
+//! assembled from TCP segments.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,7 +10,7 @@ use maple_wire::{Message, print};
 
 use super::segment::Segment;
 
-/// The number of bytes of a direction that wait for a missing segment before it is given up.
+/// The maximum number of bytes of a direction that wait for a missing segment.
 const MAX_WAITING: usize = 4 * 1024 * 1024;
 
 /// Decodes one stream and prints what it finds.
@@ -18,12 +19,12 @@ pub(super) struct Decoder {
     /// The start of every line.
     prefix: String,
     buffer: Vec<u8>,
-    /// Where in the stream `buffer` starts.
+    /// The position in the stream where `buffer` starts.
     offset: u64,
     failures: u64,
-    /// The stream lost its message boundaries: bytes are skipped until [`Decoder::resume`].
+    /// Whether the stream lost its message boundaries: bytes are skipped until [`Decoder::resume`].
     lost: bool,
-    /// Bytes skipped since then.
+    /// The number of bytes skipped since then.
     skipped: u64,
 }
 
@@ -32,12 +33,12 @@ impl Decoder {
         Decoder { prefix, buffer: Vec::new(), offset: 0, failures: 0, lost: false, skipped: 0 }
     }
 
-    /// The number of messages that could not be read, or only in part.
+    /// The number of messages that could not be decoded, or only in part.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// Takes the stream's next bytes and prints every message that is whole now.
+    /// Takes the stream's next bytes, and prints every message that is complete.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut dyn Write) -> std::io::Result<()> {
         if self.lost {
             self.skipped += bytes.len() as u64;
@@ -93,12 +94,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether the stream has lost its message boundaries.
+    /// Reports whether the stream has lost its message boundaries.
     fn is_lost(&self) -> bool {
         self.lost
     }
 
-    /// The next bytes start a message: continues there, and reports what was skipped.
+    /// Resumes decoding at the next bytes, which start a message, and reports what was skipped.
     fn resume(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         self.lost = false;
         self.report_skipped(out)
@@ -115,7 +116,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The stream is over. The remaining bytes are the start of a message.
+    /// Ends the stream. The remaining bytes are the start of a message.
     pub(super) fn finish(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         self.report_skipped(out)?;
         if self.buffer.is_empty() {
@@ -143,7 +144,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Takes the next segment of the capture and prints what it completes.
+    /// Takes the next segment of the capture, and prints what it completes.
     pub(super) fn push(&mut self, segment: Segment, out: &mut dyn Write) -> std::io::Result<()> {
         let key = (segment.from, segment.to);
         if self.directions.get(&key).is_some_and(|old| old.is_ended_by(&segment))
@@ -155,7 +156,7 @@ impl Streams {
         direction.push(segment, out)
     }
 
-    /// Whether no segment came.
+    /// Reports whether no segment has come.
     pub(super) fn is_empty(&self) -> bool {
         self.directions.is_empty()
     }
@@ -184,7 +185,7 @@ struct Direction {
 }
 
 impl Direction {
-    /// A stream that starts with this segment: after its SYN, or with its data if the capture began later.
+    /// Creates a stream that starts with this segment: after its SYN, or with its data if the capture began later.
     fn new(first: &Segment) -> Direction {
         let prefix = format!("{} > {}: ", endpoint(first.from), endpoint(first.to));
         let mut decoder = Decoder::new(prefix);
@@ -194,7 +195,7 @@ impl Direction {
         Direction { decoder, next, early: BTreeMap::new(), waiting: 0, position: 0 }
     }
 
-    /// Whether this segment opens another connection between the same ports. A repeated SYN does not.
+    /// Reports whether this segment opens another connection between the same ports. A repeated SYN does not.
     fn is_ended_by(&self, segment: &Segment) -> bool {
         let first = self.next.wrapping_sub(self.position as u32);
         segment.syn && segment.sequence.wrapping_add(1) != first
@@ -232,7 +233,7 @@ impl Direction {
         self.decoder.push(data, out)
     }
 
-    /// Takes the early segments that are not early any more.
+    /// Takes the early segments whose turn has come.
     fn take_early(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         while let Some(entry) = self.early.first_entry().filter(|entry| *entry.key() <= self.position) {
             let (position, data) = entry.remove_entry();
@@ -264,12 +265,12 @@ impl Direction {
     }
 }
 
-/// Whether these bytes look like the start of a message. They can be the middle of one.
+/// Reports whether these bytes look like the start of a message. They can be the middle of one.
 pub(super) fn starts_message(data: &[u8]) -> bool {
     length_of_first(data).is_some()
 }
 
-/// Whether these bytes look like whole messages.
+/// Reports whether these bytes look like complete messages.
 pub(super) fn are_messages(mut data: &[u8]) -> bool {
     while let Some(rest) = length_of_first(data).and_then(|length| data.get(length..)) {
         data = rest;
@@ -277,7 +278,7 @@ pub(super) fn are_messages(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// The length of the message that these bytes look like the start of.
+/// Returns the length of the message whose start these bytes look like.
 fn length_of_first(data: &[u8]) -> Option<usize> {
     let known = |header: &Header| (1..=6).contains(&header.version) && header.kind <= 35;
     Header::peek(data).ok().flatten().filter(known).map(|header| header.length.into())

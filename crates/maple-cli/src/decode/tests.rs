@@ -1,4 +1,4 @@
-//! Captures made here byte by byte, and the lines that come of them.
+//! Captures built here byte by byte, and the lines that decoding prints.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -14,12 +14,12 @@ const BROKEN: &str =
     "040e003800000003000000000000000000000000000000000000000000008000ffffffffffffffffffffffff000000000001000300000000";
 const ECHO: &str = "0402000a000000046162";
 
-/// Runs the command and gives its lines and whether it succeeded.
+/// Runs the command. Returns its lines, and whether it succeeded.
 fn run_on(inputs: &[&str], format: Format) -> anyhow::Result<(Vec<String>, bool)> {
     noted(inputs, format).map(|(lines, good, _)| (lines, good))
 }
 
-/// The same, with what it notes.
+/// Runs the command. Returns its lines, whether it succeeded, and its notes.
 fn noted(inputs: &[&str], format: Format) -> anyhow::Result<(Vec<String>, bool, String)> {
     let inputs = inputs.iter().map(|input| (*input).to_owned()).collect();
     let (mut out, mut notes) = (Vec::new(), Vec::new());
@@ -88,7 +88,7 @@ fn messages_of_other_versions_are_reported_and_skipped() {
     assert!(!good);
 }
 
-/// A TCP segment in IPv4, between 10.0.0.1 port 6653 and 10.0.0.2 port 40000.
+/// Builds a TCP segment in IPv4, between 10.0.0.1 port 6653 and 10.0.0.2 port 40000.
 fn segment(from_controller: bool, sequence: u32, flags: u8, data: &[u8]) -> Vec<u8> {
     let (mut ends, mut ports) = ([[10, 0, 0, 2], [10, 0, 0, 1]], [40000_u16, 6653]);
     if from_controller {
@@ -161,7 +161,7 @@ fn a_stream_is_put_together_in_the_order_of_its_bytes() {
     let packets = [
         segment(true, u32::MAX - 3, SYN, &[]),
         segment(false, 7, SYN, &[]),
-        // The sequence numbers pass zero within the first message; the first segment comes twice, the last too early.
+        // The sequence numbers wrap around within the first message; the first segment comes twice, the last too early.
         segment(true, u32::MAX - 2, ACK, &stream[..5]),
         segment(true, 15, ACK, &stream[18..]),
         segment(true, u32::MAX - 2, ACK, &stream[..5]),
@@ -204,7 +204,7 @@ fn a_capture_that_begins_within_a_connection_starts_with_the_next_message() {
     let packets = [
         segment(true, 100, ACK, &[0xff; 6]),
         segment(true, 106, ACK, &unhex(HELLO)),
-        // The same ports, another connection.
+        // A second connection uses the same ports.
         segment(true, 5000, SYN, &[]),
         segment(true, 5001, ACK, &unhex(BARRIER)),
     ];
@@ -220,7 +220,7 @@ fn a_capture_that_begins_within_a_connection_starts_with_the_next_message() {
     assert!(!good);
 }
 
-/// A segment like [`segment`], where the controller has another port.
+/// Builds a segment like [`segment`], where the controller has another port.
 fn on_port(port: u16, from_controller: bool, flags: u8, data: &[u8]) -> Vec<u8> {
     let mut other = segment(from_controller, 100, flags, data);
     let at = if from_controller { 20 } else { 22 };
@@ -233,7 +233,7 @@ fn streams_of_other_ports_are_left_out_and_counted() {
     let ours = [segment(true, 99, SYN, &[]), segment(true, 100, ACK, &unhex(HELLO))];
     let web = [on_port(80, false, SYN, &[]), on_port(80, true, SYN | ACK, &[]), on_port(80, false, ACK, b"GET /")];
     let openflow = [on_port(6654, true, ACK, &unhex(HELLO))];
-    // The lower port is the client's.
+    // In this connection the lower port is the client's.
     let high = [on_port(50000, true, SYN | ACK, &[]), on_port(50000, false, ACK, b"hi")];
     let noted = |name: &str, packets: &[Vec<u8>]| noted_on_file(name, &capture(RAW_IP, packets)).unwrap();
     let (lines, good, notes) = noted("ports", &[&ours[..], &web, &openflow, &high].concat());
@@ -278,7 +278,7 @@ fn dumps_of_captures_are_read_as_the_captures() {
         assert!(good, "{name}");
         assert_eq!(run_on_file(&name.replace(' ', ""), text.as_bytes()).unwrap().0, wanted, "{name} in a file");
     }
-    // One direction after the other, without their ends.
+    // The directions follow each other, without their ends.
     let follow = run_on(&[include_str!("captured/tshark-follow.txt")], Format::Auto).unwrap().0;
     let text = |at: usize| wanted[at].split_once(": ").expect("two ends").1;
     assert_eq!(follow, [text(0), text(2), text(3), text(1)]);
@@ -287,7 +287,7 @@ fn dumps_of_captures_are_read_as_the_captures() {
     let follow = [text(1), reply, text(0), text(2), text(3)];
     assert_eq!(run_on(&[raw], Format::Auto).unwrap().0, follow);
     assert_eq!(run_on_file("follow-raw", raw.as_bytes()).unwrap().0, follow);
-    // Where one direction ends in the middle of a message, the other one is read nevertheless.
+    // If one direction ends in the middle of a message, the other one is read nevertheless.
     let (cut, good) = run_on(&[&raw.replace("0415000800000002", "04150008")], Format::Auto).unwrap();
     assert_eq!(cut, [text(1), "***offset 8: 4 bytes are too few for a message***", text(0), text(2), text(3)]);
     assert!(!good);
@@ -344,7 +344,7 @@ fn ipv6_is_read_too() {
     assert!(good);
 }
 
-/// A block of a pcapng capture.
+/// Builds a block of a pcapng capture.
 fn block(little: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     let word = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
     let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
@@ -352,7 +352,7 @@ fn block(little: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     [&word(kind)[..], &length, body, &padding, &length].concat()
 }
 
-/// A section of a pcapng capture with two interfaces, the second of raw IP, and a packet on that.
+/// Builds a section of a pcapng capture with two interfaces, the second of raw IP, and a packet on that.
 fn section(little: bool, packet: &[u8]) -> Vec<u8> {
     let word = |value: u32| if little { value.to_le_bytes() } else { value.to_be_bytes() };
     let interface = |kind: u16| [if little { kind.to_le_bytes() } else { kind.to_be_bytes() }, [0; 2]].concat();

@@ -1,21 +1,21 @@
-//! Asks other programs and sockets for a bounded time.
+//! Queries other programs and sockets within a time limit.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How long a program may take.
+/// The maximum time that a program may take.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// How often it is looked whether it has ended.
+/// The interval of checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// The most that is read of what it says.
+/// The maximum number of bytes that are read of its output.
 const MAX_OUTPUT: u64 = 64 << 20;
 
-/// What a program prints.
+/// Returns the output of a program.
 ///
 /// # Errors
-/// In words: it is not there, failed, or took too long, and was ended.
+/// A text, if the program does not exist, fails, or takes too long, in which case it is ended.
 pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -26,7 +26,7 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let (told, failed) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let end = Instant::now() + TIME_LIMIT;
     let status = wait(&mut child, end).ok_or_else(|| format!("{program} did not end within {TIME_LIMIT:?}"))?;
-    // A child of its own may keep a pipe open.
+    // A child of the program may keep a pipe open.
     let read = |from: Receiver<String>| from.recv_timeout(Duration::from_secs(1));
     if status {
         return read(told).map_err(|_| format!("{program} ended, and another program holds its output open"));
@@ -36,22 +36,22 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     Err(format!("{program} failed: {why}"))
 }
 
-/// What `work` returns; `None` if it took too long, and goes on until this program ends.
+/// Returns the result of `work`; `None` if it takes too long. Then it continues until this program ends.
 pub fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, receiver) = channel();
-    // Nobody listens if it took too long.
+    // If it took too long, nobody receives the result.
     std::thread::spawn(move || sender.send(work()));
     receiver.recv_timeout(time).ok()
 }
 
-/// Whether it succeeded; `None` if it took too long.
+/// Waits for a program. Reports whether it succeeded; `None` if it took too long.
 fn wait(child: &mut Child, end: Instant) -> Option<bool> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
             Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
             _ => {
-                // It may have ended just now.
+                // It may have ended at this moment.
                 let _ = child.kill();
                 let _ = child.wait();
                 return None;
@@ -60,12 +60,12 @@ fn wait(child: &mut Child, end: Instant) -> Option<bool> {
     }
 }
 
-/// Reads in a thread, so that a full pipe stops nobody.
+/// Reads in a thread, so that a full pipe blocks nobody.
 fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What can't be read is missing.
+        // Output that can't be read is missing.
         let _ = from.map(|from| from.take(MAX_OUTPUT).read_to_end(&mut bytes));
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });

@@ -1,4 +1,4 @@
-//! What a configuration says of the controller of this host, whether it runs or not.
+//! The configuration of this host's controller, whether that runs or not.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,12 +15,12 @@ use crate::run::tls;
 /// The port that a controller listens on without a configuration.
 const PORT: u16 = 6653;
 
-/// The options of a configuration, if there is one that can be read.
+/// The options of a configuration, if there is a readable one.
 #[derive(Debug, Default)]
 pub struct Configured(Option<RunOptions>);
 
 impl Configured {
-    /// Reads a file, or the default one if it is there. A wrong file is a finding.
+    /// Reads a file, or the default one if it exists. A wrong file is a finding.
     pub fn read(file: Option<&Path>, report: &mut Report) -> Configured {
         let default = Path::new(DEFAULT_FILE);
         let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
@@ -54,22 +54,22 @@ impl Configured {
         }
     }
 
-    /// Whether there is one.
+    /// Reports whether a configuration was read.
     pub fn is_given(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Its control socket.
+    /// The control socket that it names.
     pub fn control(&self) -> Option<&Path> {
         self.0.as_ref()?.control.as_deref().filter(|path| *path != Path::new("none"))
     }
 
-    /// Its state file.
+    /// The state file that it names.
     pub fn state_file(&self) -> Option<&Path> {
         self.0.as_ref()?.state.as_deref()
     }
 
-    /// Where a controller with it listens; without one, where `maple run` does.
+    /// The addresses on which a controller with this configuration listens; without one, the default of `maple run`.
     pub fn listening(&self) -> Vec<Listening> {
         let given = self.given_listening();
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
@@ -77,20 +77,20 @@ impl Configured {
         if given.is_empty() { vec![Listening { address, tls }] } else { given }
     }
 
-    /// Where it says to listen.
+    /// The addresses on which the configuration says to listen.
     pub fn given_listening(&self) -> Vec<Listening> {
         let listen = self.0.iter().flat_map(|options| &options.listen);
         listen.map(|one| Listening { address: one.address, tls: one.is_tls }).collect()
     }
 
-    /// The files with certificates that it names.
+    /// The certificate files that it names.
     pub fn certificates(&self) -> Vec<PathBuf> {
         let tls = self.0.as_ref().map(|options| &options.tls);
         tls.into_iter().flat_map(|tls| [&tls.tls_cert, &tls.tls_ca]).flatten().cloned().collect()
     }
 }
 
-/// Looks at the files for TLS that the options of this file name, and whether the options fit together.
+/// Checks the files for TLS that the options of this file name, and whether the options fit together.
 fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
     let what = match tls::files(&options.tls, &options.listen, &options.network) {
         Ok(None) => return,
@@ -111,7 +111,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
     );
 }
 
-/// The system's error, if it is one.
+/// Returns the system's error, if it is one.
 fn of_system(error: &TlsError) -> Option<&io::Error> {
     match error {
         TlsError::Read(_, error)
@@ -120,7 +120,7 @@ fn of_system(error: &TlsError) -> Option<&io::Error> {
     }
 }
 
-/// Whether this user may not do it. The controller's user perhaps may.
+/// Reports whether this user lacks the permission. The controller's user may have it.
 fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }

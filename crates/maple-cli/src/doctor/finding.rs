@@ -1,4 +1,4 @@
-//! What can be found, and what was: findings, what was looked at, and what could not be.
+//! Findings, with the lists of what was checked and what could not be checked.
 
 use std::path::Path;
 
@@ -9,19 +9,19 @@ use serde_json::{Value, json};
 /// The page that explains each id under a heading of its own.
 const PAGE: &str = "docs/doctor.md";
 
-/// How bad something is. The worst first.
+/// The severity of a finding, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// A switch, a host or the controller does not work because of it.
+    /// A switch, a host or the controller does not work because of the finding.
     Error,
-    /// It works, and something will go wrong, or goes wrong at times.
+    /// Everything works, but something will go wrong, or goes wrong at times.
     Warning,
-    /// It is as somebody may want it; there is something better.
+    /// It may be intended, but there is something better.
     Note,
 }
 
 impl Level {
-    /// Its name, as JSON has it.
+    /// The level's name, as JSON has it.
     pub fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -34,24 +34,24 @@ impl Level {
 /// Generates the ids from one table, in the order of the page.
 macro_rules! ids {
     ($($(#[doc = $doc:literal])* $name:ident $id:literal),* $(,)?) => {
-        /// What can be found.
+        /// The ids of findings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Id {
             $($(#[doc = $doc])* $name,)*
         }
 
         impl Id {
-            /// All of them.
+            /// All ids, in the order of the page.
             pub const ALL: &[Id] = &[$(Id::$name),*];
 
-            /// What people and programs call it. It never changes.
+            /// The id's name for people and programs. It never changes.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Id::$name => $id,)*
                 }
             }
 
-            /// What it means.
+            /// The meaning of the id in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Id::$name => concat!($($doc),*).trim_ascii(),)*
@@ -183,13 +183,13 @@ ids! {
 }
 
 impl Id {
-    /// Where it is explained.
+    /// The page and heading that explain it.
     pub fn page(self) -> String {
         format!("{PAGE}#{}", self.name())
     }
 }
 
-/// Something that is, or will be, wrong. Its texts have no control characters, whoever chose them.
+/// A present or future fault. Its texts have no control characters, whatever their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     level: Level,
@@ -201,33 +201,34 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding at a place: `bridge s1`, a file, `the controller`.
+    /// Creates a finding at a place: `bridge s1`, a file, `the controller`.
     pub fn new(level: Level, id: Id, place: impl AsRef<str>) -> Finding {
         let (what, consequence, mend) = Default::default();
         Finding { level, id, place: clean(place.as_ref()), what, consequence, mend }
     }
 
-    /// Says what is wrong.
+    /// Sets the description of the fault.
     pub fn what(self, text: impl AsRef<str>) -> Finding {
         Finding { what: clean(text.as_ref()), ..self }
     }
 
-    /// Says what follows.
+    /// Sets the consequence.
     pub fn so(self, text: impl AsRef<str>) -> Finding {
         Finding { consequence: clean(text.as_ref()), ..self }
     }
 
-    /// Says what mends it: a command if there is one.
+    /// Sets the remedy: a command if there is one.
     pub fn mend(self, text: impl AsRef<str>) -> Finding {
         Finding { mend: clean(text.as_ref()), ..self }
     }
 
-    /// How bad it is.
+    /// The severity.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// It in a few lines, with the level as given, and names in the place of ids: but not in commands, which need ids.
+    /// Writes the finding in a few lines, with the level as given, and with names in place of ids. Commands keep ids,
+    /// because they need them.
     pub fn text(&self, level: &str, names: &Names) -> String {
         let Finding { id, place, what, consequence, mend, .. } = self;
         let (place, what, consequence) = (names.in_text(place), names.in_text(what), names.in_text(consequence));
@@ -235,7 +236,7 @@ impl Finding {
         format!("{level} {name}: {place}: {what}\n  then: {consequence}\n  mend: {mend}\n  page: {page}\n")
     }
 
-    /// The same without names, for tests.
+    /// Writes the finding without names, for tests.
     #[cfg(test)]
     pub fn plain(&self) -> String {
         self.text(self.level.name(), &Names::new())
@@ -250,19 +251,19 @@ impl Finding {
     }
 }
 
-/// Text in one line, without control characters.
+/// Puts text into one line, without control characters.
 fn clean(text: &str) -> String {
     printable_lines(text.trim()).replace('\n', " ")
 }
 
-/// A path or a name as a shell takes it.
+/// Quotes a path or a name for a shell.
 pub fn quoted(text: impl AsRef<Path>) -> String {
     let text = text.as_ref().display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-/// Everything that a visit has to say.
+/// The results of a visit.
 #[derive(Debug, Default)]
 pub struct Report {
     findings: Vec<Finding>,
@@ -271,32 +272,32 @@ pub struct Report {
 }
 
 impl Report {
-    /// Something was found.
+    /// Adds a finding.
     pub fn found(&mut self, finding: Finding) {
         self.findings.push(finding);
     }
 
-    /// All of these were found.
+    /// Adds findings.
     pub fn all(&mut self, findings: impl IntoIterator<Item = Finding>) {
         self.findings.extend(findings);
     }
 
-    /// This was looked at.
+    /// Records that something was checked.
     pub fn looked_at(&mut self, what: impl AsRef<str>) {
         self.looked_at.push(clean(what.as_ref()));
     }
 
-    /// This could not be looked at, and why.
+    /// Records that something could not be checked, with the reason.
     pub fn not_looked_at(&mut self, what: impl AsRef<str>, why: impl AsRef<str>) {
         self.not_looked_at.push((clean(what.as_ref()), clean(why.as_ref())));
     }
 
-    /// Brings the worst to the front.
+    /// Sorts the findings, the worst first.
     pub fn sort(&mut self) {
         self.findings.sort_by(|a, b| (a.level, a.id, &a.place).cmp(&(b.level, b.id, &b.place)));
     }
 
-    /// Questions to the controller name its socket, because it is not where they would look for it.
+    /// Adds the controller's socket to the commands that query it, because it is not at the default path.
     pub fn name_control(&mut self, control: &Path) {
         let asks = |finding: &&mut Finding| {
             finding.mend.starts_with("maple show ") || finding.mend.contains("maple doctor --bridge ")
@@ -311,17 +312,17 @@ impl Report {
         &self.findings
     }
 
-    /// What was looked at.
+    /// The list of what was checked.
     pub fn seen(&self) -> &[String] {
         &self.looked_at
     }
 
-    /// What could not be looked at, and why.
+    /// The list of what could not be checked, with the reasons.
     pub fn unseen(&self) -> &[(String, String)] {
         &self.not_looked_at
     }
 
-    /// All of it for programs.
+    /// Returns the report as JSON.
     pub fn to_json(&self) -> Value {
         let unseen = |(what, why): &(String, String)| json!({ "what": what, "why": why });
         json!({

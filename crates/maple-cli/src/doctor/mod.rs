@@ -1,7 +1,8 @@
-//! `maple doctor`: what will go wrong on this host and in its controller, and what mends it. It changes nothing.
+//! `maple doctor`: finds what will go wrong on this host and in its controller, and how to mend it. It changes nothing.
 //!
-//! Each source is a module that asks and a function that judges what was said, so that judgements are tested on captured
-//! answers. A source that can't be asked is told as such: silence would look like health. All questions have a time limit.
+//! Each source is a module with a function that queries and one that judges the answer, so that judgements are tested
+//! on captured answers. A source that can't be queried is reported: silence would look like health. All queries have a
+//! time limit.
 //!
 //! ```text
 //!  ovs-vsctl ───────────► ovs ─────────┐
@@ -36,13 +37,16 @@ use maple_wire::counted;
 use crate::options::{DoctorArgs, default_control};
 use crate::output::print_line;
 
-/// The exit status if there is a warning or an error: 1 is that of a command that failed.
+/// The exit status if there is a warning or an error; 1 stands for a failed command.
 const FOUND: u8 = 2;
-/// Where the service has its state file, and the system's controller its control socket.
+/// The service's state file. `SYSTEM_SOCKET`: the control socket of the system's controller.
 const SERVICE_STATE: &str = "/var/lib/maple/state.redb";
 const SYSTEM_SOCKET: &str = "/run/maple/control.sock";
 
-/// Prints what it finds. `has_python`: Python runs this command.
+/// Prints the findings. `has_python`: Python runs this command.
+///
+/// # Errors
+/// If standard output can't be written.
 pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
     if args.list {
         Id::ALL.iter().for_each(|id| print_line(format_args!("{:<24} {}", id.name(), id.meaning())));
@@ -69,7 +73,7 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
     Ok(if is_bad { FOUND } else { 0 })
 }
 
-/// Looks at everything. Returns the names of switches.
+/// Checks everything. Returns the names of switches.
 fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python: bool, report: &mut Report) -> Names {
     let asked = Controller::ask(control);
     if let Err(silence) = &asked {
@@ -103,7 +107,7 @@ fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python:
     });
     elsewhere(controller, open_vswitch.as_ref(), report);
     files(control, controller, configured, open_vswitch.as_ref(), report);
-    // A controller that runs has its addresses; those of a configuration may be others.
+    // A running controller has its addresses already; those of a configuration may be others.
     let wanted = match controller {
         Some(_) if of_another => Vec::new(),
         Some(_) => configured.given_listening(),
@@ -128,7 +132,7 @@ fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python:
     controller.map(Controller::names).unwrap_or_default()
 }
 
-/// Whether the configuration is that of another controller than the one that was named.
+/// Reports whether the configuration belongs to another controller than the one that was named.
 fn is_of_another(args: &DoctorArgs, configured: &Configured) -> bool {
     args.control.as_deref().is_some_and(|control| match configured.control() {
         Some(its) => its != control,
@@ -136,7 +140,7 @@ fn is_of_another(args: &DoctorArgs, configured: &Configured) -> bool {
     })
 }
 
-/// Where the controller of this host listens.
+/// Returns the addresses on which the controller of this host listens, and its switches.
 fn expected(controller: Option<&Controller>, configured: &Configured) -> Expected {
     let of_controller = controller.and_then(Controller::listening);
     let is_known = of_controller.is_some() || configured.is_given();
@@ -145,7 +149,7 @@ fn expected(controller: Option<&Controller>, configured: &Configured) -> Expecte
     Expected { listening, runs: controller.is_some(), is_known, connected }
 }
 
-/// Says which switches run on other hosts: OpenFlow does not tell of their settings.
+/// Records which switches run on other hosts, because OpenFlow does not reveal their settings.
 fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
     let switches = controller.map(Controller::open_vswitches).unwrap_or_default();
     let is_away = |dpid: u64| open_vswitch.is_none_or(|database| !database.has(dpid));
@@ -160,12 +164,12 @@ fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, r
     }
 }
 
-/// The process of a controller, if it can be seen.
+/// Returns the process of a controller, if it is visible.
 fn process(controller: Option<&Controller>) -> Option<Process> {
     controller.and_then(Controller::pid).and_then(Process::read)
 }
 
-/// Looks at the files of a controller, and at certificates.
+/// Checks the files of a controller, and certificates.
 fn files(
     control: &Path,
     controller: Option<&Controller>,
@@ -198,7 +202,7 @@ fn files(
     host::look_at_certificates(controller.and_then(Controller::certificate_expires), &certificates, report);
 }
 
-/// Looks at limits, cores, the clock and the service of this host.
+/// Checks limits, cores, the clock and the service of this host.
 fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
     let process = process(controller);
     match (controller.map(Controller::pid), &process) {
@@ -220,7 +224,7 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
     host::look_at_service(report);
 }
 
-/// The report for people, the worst first.
+/// Writes the report for people, the worst first.
 fn text(report: &Report, names: &Names, has_colours: bool) -> String {
     let mut text: String =
         report.findings().iter().map(|one| one.text(&painted(one.level(), has_colours), names) + "\n").collect();
@@ -239,7 +243,7 @@ fn text(report: &Report, names: &Names, has_colours: bool) -> String {
     }
 }
 
-/// A level in red, yellow or cyan, if the terminal has colours.
+/// Colours a level red, yellow or cyan, if the terminal has colours.
 fn painted(level: Level, has_colours: bool) -> String {
     let code = match level {
         _ if !has_colours => return level.name().to_owned(),

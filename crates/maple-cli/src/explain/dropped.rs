@@ -1,4 +1,4 @@
-//! `maple explain --dropped`: a table of what was dropped lately, by source line and host.
+//! `maple explain --dropped`: a table of recent drops, by source line and host.
 
 use std::io::Write as _;
 
@@ -9,7 +9,10 @@ use serde_json::Value;
 use crate::show::{hint, names};
 use maple_wire::counted;
 
-/// Asks for the drops of this many minutes, and prints them.
+/// Queries the drops of this many minutes, and prints them.
+///
+/// # Errors
+/// If the controller does not answer, or if standard output can't be written.
 pub fn main(controller: &dyn Reach, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
     let answer = ask(controller, &Request::Show(Show::Dropped(minutes))).map_err(hint)?;
     let text = match as_json {
@@ -20,7 +23,7 @@ pub fn main(controller: &dyn Reach, minutes: u64, as_json: bool) -> anyhow::Resu
     Ok(0)
 }
 
-/// The drops as a table for people, those with the most packets first.
+/// Writes the drops as a table for people, those with the most packets first.
 fn table(answer: &Value, minutes: u64, names: &Names) -> String {
     let drops = answer.as_array().map_or(&[][..], Vec::as_slice);
     let span = if minutes == 1 { "this minute".to_owned() } else { format!("the last {minutes} minutes") };
@@ -58,7 +61,7 @@ fn row(one: &Value, names: &Names) -> [String; 5] {
     [number("packets"), number("latest"), line, sender(one, names), text("example").unwrap_or_else(|| "-".to_owned())]
 }
 
-/// Who sent the packets, as far as the rule that dropped them tells hosts apart.
+/// Describes the sender of the packets, as far as the rule that dropped them distinguishes hosts.
 fn sender(one: &Value, names: &Names) -> String {
     let place = |at: &Value| short(&names.in_text(&crate::show::location(at)));
     let switch = || format!("switch {}", short(&names.in_text(one["switch"].as_str().unwrap_or_default())));
@@ -73,12 +76,12 @@ fn sender(one: &Value, names: &Names) -> String {
     }
 }
 
-/// A switch or a place without the zeros that a datapath id begins with.
+/// Removes the leading zeros of the datapath id in a switch or a place.
 fn short(text: &str) -> String {
     text.trim_start_matches('0').to_owned()
 }
 
-/// Why, with the text of the line.
+/// Returns the reason, with the text of the line.
 fn reason(one: &Value) -> String {
     let why = one["why"].as_str().unwrap_or_default();
     match one["text"].as_str() {

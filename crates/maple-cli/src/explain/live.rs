@@ -11,7 +11,10 @@ use serde_json::Value;
 use crate::show::{hint, location, names};
 use maple_controller::timestamp;
 
-/// Prints packets until the controller ends, or says that they can't be watched.
+/// Prints packets until the controller ends, or refuses to watch them.
+///
+/// # Errors
+/// If the controller does not answer or refuses, or if standard output can't be written.
 pub fn main(controller: &dyn Reach, question: Live, as_json: bool) -> anyhow::Result<u8> {
     let names = names(controller);
     let (mut written, mut refused) = (Ok(()), None);
@@ -35,7 +38,7 @@ pub fn main(controller: &dyn Reach, question: Live, as_json: bool) -> anyhow::Re
     Ok(0)
 }
 
-/// A piece of news in a line.
+/// Writes a piece of news as a line.
 fn line(news: &Value, names: &Names) -> String {
     let text = |name: &str| news[name].as_str().unwrap_or_default();
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(news["time"].as_u64().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Explanations of packets at a moment of a recording: it is run again up to there, and its engines are asked.
+//! Explanations of packets at a moment of a recording, which is replayed up to there; then its engines are queried.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 
 use crate::replay::Again;
 
-/// How long a run of a policy may take. Longer than when it was recorded, as the machine may be slower.
+/// The maximum time of a policy's run. It is longer than in the recorded controller, since the machine may be slower.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The explanations of packets at the end of what is run again of a recording.
+/// Returns the explanations of packets at the end of the replayed part of a recording.
+///
+/// # Errors
+/// If the recording is damaged, a policy can't be loaded, or a question does not describe a packet.
 pub fn answers(folder: &Path, again: &Again<'_>, questions: &[Explain]) -> anyhow::Result<Vec<Value>> {
     let recorded = Recorded::open(folder)?;
     let replayed = again.run(&recorded, None, true)?;

@@ -10,10 +10,14 @@ use serde_json::Value;
 
 use crate::policy::{Loaded, PolicyLoader, load, load_aside, sources, suspicions};
 
-/// How long a run of a policy may take.
+/// The maximum time of a policy's run.
 const LIMIT: Duration = Duration::from_secs(1);
 
-/// What the policy `name` would change in the network of a state file, in which the policy `from` ran.
+/// Returns the changes that the policy `name` would make in the network of a state file, in which the policy `from`
+/// ran.
+///
+/// # Errors
+/// If the state file can't be read or remembers no packets, or if a policy can't be loaded.
 pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Value> {
     let Loaded::Policy(old) = load(from, LIMIT, loader)? else { bail!("{from} is no policy, but a handler") };
     let network = Network::read(state, &old.store)?;
@@ -23,7 +27,7 @@ pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoad
             state.display()
         );
     }
-    // No leaf depends on it yet.
+    // No leaf depends on the store yet.
     drop(old.store.adopt_versions(false)?);
     let (versions, sources) = (network.versions(), sources(name)?);
     let tracks_hosts = old.engine.track_hosts;

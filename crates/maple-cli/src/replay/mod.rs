@@ -1,4 +1,4 @@
-//! `maple replay`: a recording run again, without a network; and what another policy would have decided.
+//! `maple replay`: replays a recording without a network, and compares another policy's decisions.
 
 mod moment;
 
@@ -27,13 +27,19 @@ use crate::values::Compiler;
 /// The exit status if something differs.
 const DIFFERS: u8 = 2;
 
-/// `maple replay`. An error has status 1, whatever it is: 2 means that something differs.
+/// Runs `maple replay`. Every error has status 1, because 2 means that something differs.
+///
+/// # Errors
+/// If the recording is damaged, a policy can't be loaded, or there is no such time.
 pub fn main(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
-    // Whatever is wrong, 2 would mean that something differs.
+    // A usage error would have status 2, which means that something differs.
     with(args, loader, None).map_err(|error| anyhow!("{error:#}"))
 }
 
-/// The same for a program that has a policy of its own.
+/// Runs `maple replay` for a program that may have a policy of its own (`own`).
+///
+/// # Errors
+/// If the recording is damaged, a policy can't be loaded, or there is no such time.
 pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Arc<dyn Policy>>) -> anyhow::Result<u8> {
     if args.json {
         loader.map(PolicyLoader::print_aside).transpose()?;
@@ -54,11 +60,11 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     Ok(if is_same { 0 } else { DIFFERS })
 }
 
-/// A recording that is to be run again, up to a time. What comes of it can be asked about that moment.
+/// The parameters of a replay up to a time.
 pub struct Again<'a> {
-    /// The time, as people give it; none: to the end.
+    /// The time as a user writes it; `None`: the end.
     pub until: Option<&'a str>,
-    /// How long a run of a policy may take.
+    /// The maximum time of a policy's run.
     pub limit: Duration,
     /// Loads policies in other languages.
     pub loader: Option<&'a dyn PolicyLoader>,
@@ -67,7 +73,8 @@ pub struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Runs it again: the engines and the state as they were at the time. `tells`: says on a terminal how far it is.
+    /// Replays the recording. Returns the engines and the state as they were at the time. `tells`: print the progress
+    /// on a terminal.
     ///
     /// # Errors
     /// If the recording is damaged, a policy of it can't be loaded, or there is no such time.
@@ -99,7 +106,7 @@ impl Again<'_> {
         Ok(replayed?)
     }
 
-    /// All policies of the recording, by number.
+    /// Loads all policies of the recording, by number.
     fn policies(&self, recorded: &Recorded) -> anyhow::Result<BTreeMap<u64, Arc<dyn Policy>>> {
         let mut all: BTreeMap<u64, Arc<dyn Policy>> = BTreeMap::new();
         for (number, source) in recorded.sources() {
@@ -124,14 +131,14 @@ impl Again<'_> {
         Ok(all)
     }
 
-    /// A policy to compare with those of the recording.
+    /// Loads a policy to compare with those of the recording.
     fn comparison(&self, name: &str) -> anyhow::Result<Arc<Comparison>> {
         let (policy, store) = self.load(name)?;
         let writes = store.snapshot().of_users();
         Ok(Comparison::new(policy, writes))
     }
 
-    /// A policy, and what its file wrote while it was loaded.
+    /// Loads a policy. Returns it with the store that its file wrote while it was loaded.
     fn load(&self, name: &str) -> anyhow::Result<(Arc<dyn Policy>, Arc<Store>)> {
         let store = Store::new();
         match load_for_replay(&store, name, self.limit, self.loader)? {
@@ -141,7 +148,7 @@ impl Again<'_> {
     }
 }
 
-/// What came of a replay, as a document.
+/// Returns the outcome of a replay as a document.
 fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Option<Value>) -> Value {
     let Replayed { counts, difference, is_cut, .. } = replayed;
     let span = Duration::from_nanos(counts.at.0).as_secs_f64();
@@ -176,7 +183,7 @@ fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Opt
     })
 }
 
-/// The same for people.
+/// Writes the outcome for people.
 fn text(told: &Value, args: &ReplayArgs) -> String {
     let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The times of `maple replay --until`: of the clock, or since the start of the recording.
+//! The times of `maple replay --until`: clock times, or times since the start of the recording.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +10,11 @@ use crate::values::duration;
 
 const DAY: u64 = 86_400;
 
-/// The moment of a recording that a text means: `90s` since its start, `2026-11-26T04:15:11Z`, or `04:15` of the day on
-/// which it began, or of the next day if that was before its start.
+/// Parses a moment of a recording: `90s` since its start, `2026-11-26T04:15:11Z`, or `04:15` of the day on which it
+/// began (of the next day if that is before its start).
+///
+/// # Errors
+/// If the text is not such a time, or if the time is before the recording's start.
 pub fn parse(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
     if let Ok(since) = duration(text) {
         return Ok(Time(since.as_nanos() as u64));
@@ -34,7 +37,7 @@ pub fn parse(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
     }
 }
 
-/// The time since midnight in UTC: `04:15`, `04:15:11`, `04:15:11.250Z`.
+/// Parses the time since midnight in UTC: `04:15`, `04:15:11`, `04:15:11.250Z`.
 fn of_day(text: &str) -> Option<Duration> {
     let text = text.strip_suffix('Z').unwrap_or(text);
     let parts: Vec<&str> = text.split(':').collect();
@@ -49,14 +52,14 @@ fn of_day(text: &str) -> Option<Duration> {
     Some(Duration::from_secs(whole) + Duration::try_from_secs_f64(seconds).ok()?)
 }
 
-/// The days from 1970 to this date: `2026-11-26`.
+/// Returns the number of days from 1970 to a date: `2026-11-26`.
 fn day(text: &str) -> Option<u64> {
     let parts: Vec<u64> = text.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [year, month, day] = parts[..] else { return None };
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Howard Hinnant's algorithm, for years that begin in March: their leap day is the last.
+    // Howard Hinnant's algorithm uses years that begin in March, so that their leap day is the last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let day_of_year = (153 * month + 2) / 5 + day - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year;

@@ -1,19 +1,19 @@
-//! Compares what an emulated network delivers with what f says, packet by packet.
+//! Compares the deliveries of an emulated network with f, packet by packet.
 //!
 //! # What
-//! For every frame that a host sent, f is run afresh on the state that the controller had then, and its route is
-//! resolved to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port.
-//! Frames with equal bytes that enter at one port at the same time are judged together. Frames of f's own, such as ARP
-//! answers, are not judged. Frames that end at the controller, such as answers to its probes of hosts, leave nowhere.
+//! For every frame that a host sent, f runs afresh on the state that the controller had then, and its route is resolved
+//! to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port. Frames with
+//! equal bytes that enter at one port at the same time are judged together. Frames of f's own, such as ARP answers, are
+//! not judged. Frames that end at the controller, such as answers to its probes of hosts, must not leave anywhere.
 //!
 //! # Why it is sound
-//! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
+//! Neither trees nor rules nor the compiler take part: only f, the state, and the route's meaning do. While the state
 //! changes, a packet can meet f's answer before or after the change. So every state that the controller had from the
 //! frame's entry to its last copy is accepted, and no other ([`super::history`]).
 //!
 //! # Cost
 //! Mostly one run of f for each frame. Frames wait here until they have had time to arrive. Time in which the
-//! controller says nothing does not count: it can be busy, and send them later.
+//! controller does not answer does not count: it can be busy, and send them later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,20 +34,20 @@ use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
 
-/// How long a frame that was delivered correctly is watched for further copies.
+/// The time for which a correctly delivered frame is watched for further copies.
 const SETTLED: Duration = Duration::from_millis(500);
-/// How long a frame may take to leave the network.
+/// The maximum time for a frame to leave the network.
 const LATE: Duration = Duration::from_secs(4);
-/// How long the last frames are awaited at a controller that is busy.
+/// The maximum time to wait for the last frames if the controller is busy.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The interval of looking for the last frames.
+/// The interval of checks for the last frames.
 const AGAIN: Duration = Duration::from_millis(50);
 /// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds.
 const AROUND: u64 = 5_000_000_000;
 /// Number of examples for each kind of fault.
 const EXAMPLES: usize = 3;
 
-/// Where a frame leaves the network, and with which bytes.
+/// The port by which a frame leaves the network, and its bytes.
 type Place = (Dpid, PortNo, Vec<u8>);
 
 /// Judges the frames of one run.
@@ -64,48 +64,48 @@ pub struct Checker {
 /// The verdicts on the frames.
 #[derive(Default)]
 pub struct Verdicts {
-    /// Frames that left exactly where f says.
+    /// Frames that left exactly as f decided.
     pub right: u64,
-    /// Frames that did not leave everywhere that f says.
+    /// Frames that did not leave everywhere that f decided.
     pub lost: Tally,
     /// Frames that left elsewhere, with other bytes, or twice.
     pub wrong: Tally,
-    /// Frames of which the network itself lost a copy: links, queues, meters, failures; and frames that had to keep their
-    /// way, and came before its rules. Their other copies left as f says.
+    /// Frames of which the network itself lost a copy: by links, queues, meters, failures; and frames that had to keep
+    /// their path, and came before its rules. Their other copies left as f decided.
     pub excused: u64,
-    /// Frames that entered before discovery knew their port, or left when the state at their entry was forgotten.
+    /// Frames that entered before discovery knew their port, or that left when the state at their entry was forgotten.
     pub unchecked: u64,
 }
 
 /// Frames with the same fault.
 #[derive(Default)]
 pub struct Tally {
-    /// The number of switches.
+    /// The number of frames.
     pub count: u64,
     /// The first ones, as text.
     pub examples: Vec<String>,
 }
 
-/// What identical frames have in common: where they entered, and their bytes.
+/// The kind of a frame: the place where it entered, and its bytes.
 type Kind = (Location, Arc<[u8]>);
 
-/// Frames of one kind whose copies can still be under way.
+/// Frames of one kind whose copies can still be in flight.
 struct Watched {
     ids: Vec<FrameId>,
-    /// When the first and the last of them entered.
+    /// The times when the first and the last of them entered.
     entered: (Instant, Instant),
     came_out: BTreeMap<Place, usize>,
-    /// When the last copy left.
+    /// The time when the last copy left.
     last: Instant,
     /// Whether the network itself lost a copy.
     excused: bool,
 }
 
 impl Checker {
-    /// A checker for this controller and policy.
+    /// Creates a checker for this controller and policy.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The system's error, if it refuses a thread.
     pub fn new(policy: Arc<dyn Policy>, track_hosts: bool, controller: &Handle) -> std::io::Result<Checker> {
         let history = History::follow(controller)?;
         let (pending, kinds, verdicts) = (BTreeMap::new(), BTreeMap::new(), Verdicts::default());
@@ -113,6 +113,9 @@ impl Checker {
     }
 
     /// Reads the new events, and judges the frames that are due.
+    ///
+    /// # Errors
+    /// If the emulation has ended.
     pub fn look(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
         let answered = self.history.answered();
         self.take(emulation)?;
@@ -123,7 +126,10 @@ impl Checker {
         Ok(())
     }
 
-    /// Waits for the frames that are under way, and returns the verdicts.
+    /// Waits for the frames that are in flight, and returns the verdicts.
+    ///
+    /// # Errors
+    /// If the emulation has ended.
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let began = Instant::now();
         self.look(emulation)?;
@@ -135,7 +141,7 @@ impl Checker {
         Ok(self.verdicts)
     }
 
-    /// Moves the network's log here.
+    /// Takes over the network's log.
     fn take(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
         let (entries, deliveries, excused) = emulation.with_network(|network| {
             let log = network.log();
@@ -183,7 +189,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Judges the frames that the controller has dealt with for long enough. `now` is the time until which it has.
+    /// Judges frames for which the controller has had enough time. `now`: the time until which it has handled
+    /// everything.
     fn judge(&mut self, now: Instant) {
         let is_due = |watched: &Watched| now.saturating_duration_since(watched.entered.1) > SETTLED;
         let due: Vec<Kind> =
@@ -198,7 +205,7 @@ impl Checker {
         }
     }
 
-    /// Judges frames, unless they can still turn out correct.
+    /// Judges frames, unless they can still turn out correct. Reports whether it has judged them.
     fn is_judged(&mut self, kind: &Kind, watched: &Watched, now: Instant) -> bool {
         let count = watched.ids.len();
         let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
@@ -206,7 +213,8 @@ impl Checker {
             self.verdicts.unchecked += count as u64;
             return true;
         };
-        // Mostly the newest state explains everything. There can be thousands, with floods to thousands of hosts.
+        // Usually the newest state explains everything. There can be thousands of states, with floods to thousands of
+        // hosts.
         let explains = |state| is_right(&[self.expected(state, kind)], &watched.came_out, count);
         if states.iter().rev().any(explains) {
             self.verdicts.right += count as u64;
@@ -236,14 +244,15 @@ impl Checker {
         true
     }
 
-    /// Where f, run afresh on this state, sends the frame. Nowhere if f fails, and if the frame is none of f's packets.
+    /// Runs f afresh on this state, and returns where the frame must leave: nowhere if f fails, or if the frame is not
+    /// one of f's packets.
     fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Place> {
         if is_the_controllers(&Packet::new(&kind.1, kind.0.port.0), self.track_hosts) {
             return BTreeSet::new();
         }
         let Some(resolved) = self.resolved(state, kind) else { return BTreeSet::new() };
         let (ingress, frame) = (kind.0, &kind.1);
-        // Frames of f's own are the controller's to the network, which does not know what they answer.
+        // Frames of f's own count as the controller's in the network, which does not know which frame they answer.
         let routed = Resolved { own: Vec::new(), ..Resolved::clone(&resolved) };
         routed.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
     }
@@ -254,8 +263,8 @@ impl Checker {
     }
 }
 
-/// Whether the network itself lost a copy, whatever f says: on a link, in a full queue, by a meter, or because
-/// something failed at the switch or returned shortly before.
+/// Reports whether the network itself lost a copy, whatever f decides: on a link, in a full queue, by a meter, or
+/// because something at the switch failed or returned shortly before.
 fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
     let is_disturbed = |dpid: &Dpid| {
         let since = network.disturbed(*dpid);
@@ -272,13 +281,13 @@ fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
     }
 }
 
-/// Whether discovery knows this port as an edge port.
+/// Reports whether discovery knows this port as an edge port.
 fn is_known(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| matches!(port.kind, PortKind::Edge | PortKind::Middlebox))
 }
 
-/// Whether frames of one kind left as f says, given its answers on the states of their time. A single frame met
-/// one of these. Several can each have met another one.
+/// Reports whether frames of one kind left as f decided, given its answers on the states of their time. A single frame
+/// met one of these. Several frames can each have met a different one.
 fn is_right(answers: &[BTreeSet<Place>], came_out: &BTreeMap<Place, usize>, count: usize) -> bool {
     if count == 1 {
         return answers.iter().any(|places| places.iter().map(|place| (place, &1)).eq(came_out));

@@ -1,4 +1,4 @@
-//! Costs of links that files say: those of `--weights`, and those of the configuration, which have precedence.
+//! Link costs from files: those of `--weights`, and those of the configuration, which have precedence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use maple_core::state::{Name, Write, Writer};
 use crate::options::RunOptions;
 use crate::weights;
 
-/// Costs, each with who says it; and the names that links have costs by.
+/// Costs with their writers, and the names of link costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     names: BTreeSet<Name>,
@@ -16,7 +16,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// What these options say.
+    /// Reads the costs that these options give.
     ///
     /// # Errors
     /// If the file of `--weights` is wrong.
@@ -43,7 +43,8 @@ impl Costs {
         }
     }
 
-    /// What leads from `before` to these, by who says it. A cost that nobody says any more is `by`'s, and 1.
+    /// Returns the writes that lead from `before` to these costs, by writer. A cost that no file has any more is reset
+    /// to 1, and `by` is its writer.
     pub fn since(&self, before: &Costs, by: &Writer) -> Vec<(Writer, Vec<Write>)> {
         let mut writes = Vec::new();
         let names = self.names.difference(&before.names).cloned().map(Write::Weight).collect::<Vec<_>>();

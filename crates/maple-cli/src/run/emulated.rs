@@ -33,7 +33,7 @@ const KNOWN: Duration = Duration::from_millis(10);
 /// The number of frames that the log holds between two reads.
 const LOG: usize = 200_000;
 
-/// A policy and the network to run it on.
+/// A policy, and the network to run it on.
 pub struct Emulated<'a> {
     pub topology: Topology,
     pub options: &'a RunOptions,
@@ -50,11 +50,10 @@ struct Second {
 }
 
 impl Emulated<'_> {
-    /// Runs it.
+    /// Runs the policy on the network.
     ///
     /// # Errors
-    /// Whether the run failed: a packet was lost or not delivered as f says, or f failed on
-    /// every packet.
+    /// If a packet was lost or not delivered as f decided, if f failed on every packet, or if a command failed.
     pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
         let commands = self.options.emulation.has_commands();
         let traffic = self.options.emulation.traffic.or((!commands).then_some(TRAFFIC));
@@ -104,7 +103,7 @@ impl Emulated<'_> {
             opened: network.total.opened,
             ended: network.total.done,
             // After a request to stop, the last flows are not awaited. The network itself can have lost packets of
-            // others.
+            // other flows.
             may_drop: self.options.allow_drops || is_stopped || verdicts.as_ref().is_some_and(|v| v.excused > 0),
         };
         match summary::failure(controller, verdicts.as_ref(), flows) {
@@ -141,14 +140,13 @@ impl Emulated<'_> {
 struct Watch<'a> {
     lines: Lines,
     controller: &'a Handle,
-    /// When traffic began.
+    /// The time when traffic began.
     began: Option<Instant>,
     second: Second,
 }
 
 impl Watch<'_> {
-    /// Returns when the controller knows the network, so that traffic can begin, or when the user stops, or after the
-    /// time limit.
+    /// Waits until the controller knows the network, so that traffic can begin, the user stops, or the time is over.
     fn until_known(
         &mut self,
         emulation: &Emulation,
@@ -199,7 +197,7 @@ impl Watch<'_> {
         (checker, failed.map_or(done, Err))
     }
 
-    /// Returns when all flows have ended, or when the user stops, or after the time limit.
+    /// Waits until all flows have ended, the user stops, or the time is over.
     fn until_over(
         &mut self,
         emulation: &Emulation,
@@ -230,7 +228,7 @@ impl Watch<'_> {
         self.lines.follow(self.controller, Duration::ZERO);
     }
 
-    /// A line for each second of traffic.
+    /// Prints a line for each second of traffic.
     fn tell(&mut self, network: &Stats, traffic: Duration) {
         let began = *self.began.get_or_insert_with(|| {
             self.lines.print_line("\n  time  packets/s  packet-ins/s  rules  flows done");
@@ -243,7 +241,7 @@ impl Watch<'_> {
             return;
         }
         let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
-        // A shard that is late says it in the next second.
+        // A shard that is late is reported in the next second.
         let Ok(packet_ins) = self.controller.stats().map(|stats| stats.total.engine.packet_ins) else { return };
         let (more, misses) = (sent - self.second.sent, packet_ins - self.second.packet_ins);
         let bar = "▇".repeat((misses as usize).div_ceil(10).min(40));

@@ -16,6 +16,9 @@ use crate::usage_error::usage_error;
 use maple_wire::counted;
 
 /// Serves switches until it is asked to stop.
+///
+/// # Errors
+/// If options do not apply to handlers, or if the controller can't start.
 pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),

@@ -1,11 +1,11 @@
 //! Every state that a controller had, and the time in which packets can have met it.
 //!
-//! Packets that enter no longer meet a state when a newer one has been published *and* no switch has a rule that the
-//! change made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it again and
-//! again. So the load of the machine does not matter.
+//! Entering packets stop meeting a state when a newer one has been published *and* no switch has a rule that the change
+//! made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it repeatedly, so the
+//! load of the machine does not matter.
 //!
-//! The same question tells until when the controller has dealt with what switches sent it. It can be busy with a long
-//! list for longer than any packet should take.
+//! The same question shows up to which time the controller has handled the messages of switches. It can be busy with a
+//! long queue for longer than any packet should take.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use maple_controller::Handle;
 use maple_core::state::Snapshot;
 
-/// The interval of asking switches whether they have followed.
+/// The interval of asking whether switches have followed.
 const PAUSE: Duration = Duration::from_millis(2);
-/// A switch that takes longer to follow is faulty.
+/// The maximum time for a switch to follow; a slower switch is faulty.
 const LONGEST: Duration = Duration::from_secs(2);
 /// Maximum number of states that are kept. Older ones are forgotten.
 const MOST: usize = 100_000;
@@ -27,39 +27,39 @@ const MOST: usize = 100_000;
 pub struct History {
     states: Arc<Mutex<States>>,
     is_over: Arc<AtomicBool>,
-    /// Somebody waits for [`History::answered`].
+    /// Whether somebody waits for [`History::answered`].
     is_awaited: Arc<AtomicBool>,
     replay: Option<JoinHandle<()>>,
 }
 
 struct States {
-    /// Oldest first.
+    /// The states, oldest first.
     all: VecDeque<State>,
-    /// Packets that entered before this can have met forgotten states.
+    /// The time before which packets can have met forgotten states.
     known_since: Option<Instant>,
-    /// What entered before this, the controller has dealt with.
+    /// The time up to which the controller has handled everything that entered.
     answered: Instant,
 }
 
 struct State {
-    /// When it was published.
+    /// The time when it was published.
     since: Instant,
-    /// When entering packets no longer met it.
+    /// The time when entering packets stopped meeting it.
     until: Option<Instant>,
     snapshot: Arc<Snapshot>,
 }
 
 impl History {
-    /// The history from now on.
+    /// Starts to record the controller's states.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The system's error, if it refuses a thread.
     pub fn follow(controller: &Handle) -> std::io::Result<History> {
         let store = controller.store();
         let states = Arc::new(Mutex::new(States::new()));
         let observed = Arc::clone(&states);
         store.observe(move |snapshot| lock(&observed).push(snapshot));
-        // After the observer is in place, so that no state is missing.
+        // The first state is read after the observer is registered, so that no state is missing.
         let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
         lock(&states).all.push_front(first);
         let (is_over, is_awaited) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -83,19 +83,19 @@ impl History {
         Ok(History { states, is_over, is_awaited, replay: Some(replay) })
     }
 
-    /// The time until which the controller has dealt with what switches sent it. Asks it again.
+    /// Returns the time up to which the controller has handled the messages of switches, and asks it again.
     pub fn answered(&self) -> Instant {
         self.is_awaited.store(true, Ordering::Relaxed);
         lock(&self.states).answered
     }
 
-    /// The states that a packet can have met that entered at `from` and was under way until `to`. `None` if that is too
-    /// long ago.
+    /// Returns the states that a packet can have met that entered at `from` and was in flight until `to`. `None` if
+    /// that is too long ago.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
         lock(&self.states).between(from, to)
     }
 
-    /// Forgets states that no packet met that entered since then.
+    /// Forgets states that only packets met that entered before `then`.
     pub fn forget_before(&self, then: Instant) {
         lock(&self.states).forget_before(then);
     }
@@ -134,8 +134,8 @@ impl States {
         self.all.push_back(State { since: Instant::now(), until: None, snapshot: Arc::clone(snapshot) });
     }
 
-    /// The controller has dealt with what was sent before `asked`, and all switches have followed the states up to this
-    /// version.
+    /// Records that the controller has handled everything sent before `asked`, and that all switches have followed the
+    /// states up to this version.
     fn answered_until(&mut self, asked: Instant, version: u64) {
         self.answered = asked;
         let now = Instant::now();
@@ -150,9 +150,10 @@ impl States {
     }
 }
 
-/// Whether the controller has dealt with what was there when it was asked. Packets find rules that stay much longer.
+/// Reports whether the controller has handled everything that was there when it was asked. Rules that stay much longer
+/// are found by packets.
 fn is_answered(controller: &Handle) -> bool {
-    // Otherwise it waits for a switch, or it is busy and says nothing.
+    // Otherwise the controller waits for a switch, or is busy and does not answer.
     controller.settled(LONGEST) || !controller.unsettled().is_empty()
 }
 

@@ -43,7 +43,7 @@ use reload::{Hangup, Reloading};
 use succession::Succession;
 use tls::Renewal;
 
-/// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
+/// The next number of packets with a failing policy that is reported: ten, a hundred, and so on.
 struct Failures {
     next: u64,
     asked: Instant,
@@ -59,7 +59,7 @@ impl Failures {
             return;
         }
         self.asked = Instant::now();
-        // A shard that is late says it in the next second.
+        // A shard that is late is reported in the next second.
         let Ok(errors) = handle.stats().map(|stats| stats.total.engine.policy_errors) else { return };
         if errors >= self.next {
             lines.print_event(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
@@ -70,26 +70,30 @@ impl Failures {
     }
 }
 
-/// What to do when the controller runs.
+/// The action to take when the controller runs.
 pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
 /// The default number of leaves that are checked each second.
 const CHECK_RATE: u32 = 2;
-/// The default time between comparisons of a switch's rules with those that it is to have.
+/// The default interval of comparing a switch's rules with the intended ones.
 const AUDIT: Duration = Duration::from_secs(60);
 /// The default bound of all recordings together, in bytes.
 const RECORD_LIMIT: u64 = 1 << 30;
-/// The interval of looking for notices.
+/// The interval of checking for notices.
 const TURN: Duration = Duration::from_millis(50);
 
-/// `maple run POLICY`.
+/// Runs `maple run POLICY`.
+///
+/// # Errors
+/// If the policy can't be loaded, the options are wrong, or the controller can't start; on an emulated network also if
+/// the run failed.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let named = args.policy.clone().unwrap_or_default();
     if let Some(factory) = named.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
     }
     if args.options.takeover {
-        // The other controller serves its switches, perhaps on these cores, until this one is ready.
+        // The other controller serves its switches until this one is ready, perhaps on the same cores.
         priority::lower();
     }
     let run = loader.map(Announced::new);
@@ -109,7 +113,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     with(args.options, loaded, Box::new(started), Some(reloading))
 }
 
-/// A run that a loader was notified of. The loader is notified of the end too.
+/// A run that was announced to a loader. Dropping it announces the end.
 struct Announced<'a>(&'a dyn PolicyLoader);
 
 impl<'a> Announced<'a> {
@@ -125,8 +129,11 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Runs a policy until it is asked to stop, or until the traffic of the emulated network is over. On real networks it
-/// can be reloaded, if `reloading` says how.
+/// Runs a policy until it is asked to stop, or until the traffic of the emulated network is over. On real networks
+/// `reloading`, if given, serves reloads.
+///
+/// # Errors
+/// If the options are wrong, or if the controller can't start; on an emulated network also if the run failed.
 pub fn with(
     options: RunOptions,
     mut loaded: ControllerOptions,
@@ -169,7 +176,7 @@ pub fn with(
     };
     let takes_over = options.takeover;
     let mut renewal = Renewal::of(&chosen)?;
-    // Before another controller ends in favour of this one.
+    // The sockets are taken before another controller ends in favour of this one.
     let inherited = if topology.is_none() { service::listeners()? } else { Vec::new() };
     let controller = match takes_over {
         true => {
@@ -235,7 +242,7 @@ pub fn with(
     Ok(0)
 }
 
-/// Where the run is recorded, if it is to be.
+/// Returns the options of the recording, if there is one.
 fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<Option<RecordOptions>> {
     let Some(folder) = options.record.clone() else { return Ok(None) };
     let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
@@ -244,21 +251,21 @@ fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<
     Ok(Some(RecordOptions { folder, limit, policy, compiler }))
 }
 
-/// Says where metrics are, if they are exported.
+/// Prints the address of metrics, if they are exported.
 fn tell_metrics(handle: &Handle, lines: &mut Lines) {
     if let Some(address) = handle.metrics_address() {
         lines.print_line(&format!("metrics at http://{address}/metrics"));
     }
 }
 
-/// Asks the controller with the same control socket for a copy of what it knows.
+/// Requests a copy of its knowledge from the controller with the same control socket.
 fn take_over(chosen: &ControllerOptions) -> anyhow::Result<Takeover> {
     let control = chosen.control.as_deref().context("--takeover needs a control socket")?;
     Takeover::ask(control, chosen.tls.is_some())
         .with_context(|| format!("can't take over from the controller at {}", control.display()))
 }
 
-/// Ends in favour of another process.
+/// Hands the connections over to another process, and ends.
 fn hand_over(controller: Controller, successor: Successor, lines: &mut Lines) -> anyhow::Result<u8> {
     let connections = controller.hand_over(successor);
     let connections =
@@ -267,7 +274,7 @@ fn hand_over(controller: Controller, successor: Successor, lines: &mut Lines) ->
     Ok(0)
 }
 
-/// The command line takes precedence over the program.
+/// Applies the options of the command line, which take precedence over the program.
 fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
     if let Some(wish) = options.track_hosts {
         chosen.engine.track_hosts = wish == OnOff::On;
@@ -299,7 +306,7 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
     placed(options, chosen)
 }
 
-/// What the configuration says of the network.
+/// Applies the configuration's declarations about the network.
 fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<()> {
     let Network { facts, names, costs, rows, .. } = network;
     if facts.has_places() && !chosen.engine.track_hosts {
@@ -325,8 +332,8 @@ fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<
     Ok(())
 }
 
-/// Sets the listening addresses, the cores and the control socket. The system's limit of descriptors limits the number
-/// of switches.
+/// Sets the listening addresses, the cores and the control socket. Raises the system's limit of descriptors, which
+/// limits the number of switches.
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
     descriptors::raise();
     if !options.cores.is_empty() {

@@ -1,4 +1,4 @@
-//! Lines about events, above a status line if there is a terminal.
+//! Output of events as lines, above a status line if there is a terminal.
 
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,34 +16,34 @@ use crate::logging::{self, LogFormat, Logging};
 use crate::output::try_to_print_line;
 use maple_wire::counted;
 
-/// Standard output, as a link to the file that it is.
+/// The path of standard output, a link to the actual file.
 const OUTPUT: &str = "/proc/self/fd/1";
-/// How often it is looked whether the file is still there.
+/// The interval of checking whether the file still exists.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where `maple run` prints while it runs.
+/// The output of `maple run` while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
     names: Arc<Names>,
     logging: Logging,
-    /// The number of the next line of the log.
+    /// The number of the log's next line.
     next: u64,
     kept: LogFile,
 }
 
-/// The file that standard output is, if it is one, and how it goes with writing to it.
+/// The file to which standard output goes, if it is a file, and the state of writing to it.
 #[derive(Default)]
 struct LogFile {
-    /// Where it is said whether it can be written.
+    /// The receiver of reports on whether it can be written.
     files: Option<KeptFiles>,
     path: PathBuf,
-    /// How many lines could not be written since it failed.
+    /// The number of lines that could not be written since it failed.
     lost: u64,
     looked: Option<Instant>,
 }
 
 impl LogFile {
-    /// If standard output is a file, says so, and where its troubles are told.
+    /// Registers the file of standard output with `files`, if it is a file.
     fn of(files: &KeptFiles) -> LogFile {
         let is_file = std::fs::metadata(OUTPUT).is_ok_and(|found| found.is_file());
         let Ok(path) = std::fs::read_link(OUTPUT) else { return LogFile::default() };
@@ -54,7 +54,7 @@ impl LogFile {
         LogFile { files: Some(files.clone()), path, lost: 0, looked: None }
     }
 
-    /// A line was written, or not.
+    /// Records whether a line was written.
     fn wrote(&mut self, done: &std::io::Result<()>) {
         let Some(files) = &self.files else { return };
         self.lost += logging::take_lost();
@@ -75,7 +75,7 @@ impl LogFile {
         }
     }
 
-    /// Looks whether somebody has deleted it: then nobody can read what is written.
+    /// Checks whether the file was deleted, because then nobody can read the output.
     fn look(&mut self) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return;
@@ -94,17 +94,17 @@ impl LogFile {
 }
 
 impl Lines {
-    /// Plain lines, with these names of switches and hosts.
+    /// Creates plain output, with these names of switches and hosts.
     pub fn new(names: Arc<Names>, logging: Logging) -> Lines {
         Lines { status: None, names, logging, next: 0, kept: LogFile::default() }
     }
 
-    /// From now on it is said there whether the log can be written.
+    /// Reports to `files` from then on whether the log can be written.
     pub fn report_to(&mut self, files: &KeptFiles) {
         self.kept = LogFile::of(files);
     }
 
-    /// With a bar for the time of the traffic, if standard output is a terminal.
+    /// Creates output with a bar for the time of the traffic, if standard output is a terminal.
     pub fn with_bar(traffic: Duration, names: Arc<Names>, logging: Logging) -> Lines {
         if !std::io::stdout().is_terminal() || logging.format != LogFormat::Text {
             return Lines::new(names, logging);
@@ -116,12 +116,12 @@ impl Lines {
         Lines { status: Some(bar), ..Lines::new(names, logging) }
     }
 
-    /// From now on switches and hosts have these names.
+    /// Replaces the names of switches and hosts.
     pub fn rename(&mut self, names: Arc<Names>) {
         self.names = names;
     }
 
-    /// From now on the log is written so.
+    /// Replaces the settings of the log.
     pub fn log_as(&mut self, logging: Logging) {
         if logging != self.logging {
             logging.replace();
@@ -129,13 +129,13 @@ impl Lines {
         }
     }
 
-    /// Prints a line that is no event.
+    /// Prints a line that is not an event.
     pub fn print_line(&mut self, line: &str) {
         let line = self.logging.plain(&self.names.in_text(line));
         self.write(&line);
     }
 
-    /// Prints what the program did. Problems begin with `warning: `.
+    /// Prints an event of the program. Problems begin with `warning: `.
     pub fn print_event(&mut self, line: &str) {
         let (level, text) = match line.strip_prefix("warning: ") {
             Some(text) => (Level::Warning, text),
@@ -148,7 +148,7 @@ impl Lines {
         }
     }
 
-    /// Prints what is new in the log. Waits for something, at most for this time.
+    /// Prints the new lines of the log. Waits for a line, at most for `timeout`.
     pub fn follow(&mut self, controller: &Handle, timeout: Duration) {
         self.kept.look();
         let entries = controller.log_since(self.next, timeout);

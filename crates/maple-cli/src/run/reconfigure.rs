@@ -1,8 +1,7 @@
-//! The configuration of a running controller is read again: on request, on SIGHUP, and when the file has changed.
+//! Reads the configuration of a running controller again: on request, on SIGHUP, and when the file has changed.
 //!
-//! A file in which anything is wrong changes nothing. Otherwise names, what is declared of ports and hosts, certificates
-//! of switches, costs of links and the log are from then on as it says. Options that have changed and need a restart are
-//! named.
+//! A file with any fault changes nothing. Otherwise these follow the file: names, declarations about ports and hosts,
+//! certificates of switches, link costs and the log. Changed options that need a restart are reported.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,36 +19,36 @@ use crate::config::{Again, read_again};
 use crate::declared::{Configured, Network};
 use crate::options::{RunArgs, RunOptions};
 
-/// Options that are followed while the controller runs, by their ids.
+/// The ids of the options that are followed while the controller runs.
 const FOLLOWED: [&str; 7] = ["policy", "policy_time_limit", "watch", "weights", "log", "log_format", "verbose"];
 
-/// The configuration that a controller has.
+/// The configuration of a controller.
 pub struct Reconfiguring {
-    /// The file as it was when the controller started. Options that need a restart are as there.
+    /// The file as it was when the controller started. Options that need a restart still have its values.
     started: Configured,
-    /// Whether it, or the command line, names the policy. A program has its own.
+    /// Whether the file or the command line must name the policy. A program has its own.
     needs_policy: bool,
-    /// The places that options named then.
+    /// The places that options named at the start.
     places: Places,
-    /// What is in effect.
+    /// The declarations in effect.
     network: Network,
     costs: Costs,
     tls: Option<Arc<Tls>>,
     track_hosts: bool,
-    /// When the file was changed last.
+    /// The time of the file's last change.
     modified: Option<SystemTime>,
 }
 
-/// Ports that options name, by names of switches.
+/// The ports that options name by names of switches.
 #[derive(PartialEq, Eq)]
 struct Places {
     middleboxes: Vec<Location>,
     dhcp_servers: Vec<Location>,
 }
 
-/// What came of a configuration that was read again.
+/// The outcome of reading a configuration again.
 pub struct Reconfigured {
-    /// What a controller would be started with now.
+    /// The options with which a controller would start.
     pub args: RunArgs,
     /// The keys that changed and need a restart.
     pub restart: Vec<String>,
@@ -57,7 +56,7 @@ pub struct Reconfigured {
     pub warnings: Vec<String>,
 }
 
-/// A configuration that can be put into effect.
+/// A configuration that can be applied.
 struct Checked {
     again: Again,
     costs: Costs,
@@ -65,7 +64,8 @@ struct Checked {
 }
 
 impl Reconfiguring {
-    /// Of a controller with these options; `None` if it has no configuration. `needs_policy`: the policy is named there.
+    /// Starts to follow the configuration of a controller with these options; `None` if it has none. `needs_policy`:
+    /// the configuration or the command line must name the policy.
     ///
     /// # Errors
     /// If the file of `--weights` is wrong.
@@ -87,23 +87,23 @@ impl Reconfiguring {
         }))
     }
 
-    /// Whether the file has changed since it was read.
+    /// Reports whether the file has changed since it was read.
     pub fn has_changed(&self) -> bool {
         let now = modified(&self.started);
         // A file that is being replaced may be missing for a moment.
         now.is_some() && now != self.modified
     }
 
-    /// Reads the file again, and puts it into effect.
+    /// Reads the file again, and applies it.
     ///
     /// # Errors
-    /// All that is wrong with it. Nothing has changed then.
+    /// All faults of the file. Then nothing has changed.
     pub fn apply(&mut self, handle: &Handle, lines: &mut Lines) -> anyhow::Result<Reconfigured> {
         self.modified = modified(&self.started);
         let Checked { again, costs, restart } = self.check()?;
         let options = &again.args.options;
         let network = options.network.clone();
-        // This is the last thing that can fail.
+        // Nothing after this can fail.
         if let Some(tls) = self.tls.as_ref().filter(|_| network.certificates != self.network.certificates) {
             tls.bind(network.certificates.clone()).map_err(|error| anyhow!("{}: {error}", self.file()))?;
         }
@@ -160,7 +160,7 @@ impl Reconfiguring {
         })?;
         let mut changed = again.changed.clone();
         changed.retain(|id, _| !FOLLOWED.contains(&id.as_str()));
-        // A name may mean another switch now.
+        // A name may mean another switch than before.
         if places.middleboxes != self.places.middleboxes {
             changed.insert("middlebox".into(), "middlebox".into());
         }

@@ -1,4 +1,4 @@
-//! Reload: on request, on SIGHUP, and when the policy's file, or the configuration, has changed.
+//! Reloads: on request, on SIGHUP, and when the policy's files or the configuration have changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,43 +26,43 @@ use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
 use crate::{service, signal};
 
-/// The interval of looking whether files have changed.
+/// The interval of checking whether files have changed.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How the policy of `maple run` is loaded again.
+/// The parameters for loading the policy of `maple run` again.
 pub struct Reloading<'a> {
     policy: String,
-    /// The policy that the command line and the configuration name, when it was loaded last.
+    /// The policy that the command line and the configuration named when it was loaded last.
     configured: String,
     succession: Succession,
     limit: Duration,
     loader: Option<&'a dyn PolicyLoader>,
-    /// Whether to look for changed files.
+    /// Whether changed files are detected.
     watches: bool,
 }
 
-/// The same for a controller with these options.
+/// Reloads of a controller with these options, before it runs.
 pub struct Unserved<'a> {
     reloading: Reloading<'a>,
     options: &'a RunOptions,
-    // What only a new start can change.
+    // A setting that only a restart can change.
     track_hosts: bool,
     snooping: Snooping,
     /// The configuration, if there is one.
     reconfiguring: Option<Reconfiguring>,
-    /// Whether a SIGHUP came.
+    /// Whether a SIGHUP has come.
     hangup: Arc<AtomicBool>,
-    /// The newest file of the policy when it was loaded.
+    /// The latest change of the policy's files when it was loaded.
     newest: Option<SystemTime>,
-    /// The policy that runs.
+    /// The running policy.
     current: Arc<dyn Policy>,
-    /// The one that ran before it, with its name.
+    /// The policy that ran before, with its name.
     former: Option<(String, Arc<dyn Policy>, PolicyIdentity)>,
-    /// A policy that decides at some switches only, and on how many packets it may fail.
+    /// A policy that decides at some switches only, with the tolerance for failing packets.
     canary: Option<(Arc<dyn Policy>, Tolerance, PolicyIdentity)>,
 }
 
-/// The same, while the controller runs.
+/// Reloads of a running controller.
 pub struct Reloads<'a> {
     of: Unserved<'a>,
     handle: Handle,
@@ -71,7 +71,7 @@ pub struct Reloads<'a> {
 }
 
 impl<'a> Reloading<'a> {
-    /// For this policy, where the start names the other one, and these arguments.
+    /// Creates the parameters for `policy`. `named`: the policy that the start names.
     pub fn new(
         (policy, named): (&str, &str),
         succession: Succession,
@@ -87,7 +87,10 @@ impl<'a> Reloading<'a> {
         &self.policy
     }
 
-    /// For a controller with these options.
+    /// Prepares reloads of a controller with these options.
+    ///
+    /// # Errors
+    /// If the signal handler can't be installed.
     pub fn under(
         self,
         options: &'a RunOptions,
@@ -113,14 +116,14 @@ impl<'a> Reloading<'a> {
 }
 
 impl<'a> Unserved<'a> {
-    /// From now on reloads of this controller are served.
+    /// Serves reloads of a running controller.
     pub fn serve(self, handle: &Handle) -> Reloads<'a> {
         Reloads { of: self, handle: handle.clone(), requests: handle.serve_reloads(), looked: Instant::now() }
     }
 }
 
 impl Reloads<'_> {
-    /// Reloads if that is asked for, or due.
+    /// Reloads if that is requested or due.
     pub fn look(&mut self, lines: &mut Lines) {
         while let Ok(request) = self.requests.try_recv() {
             let outcome = match request.task.clone() {
@@ -144,23 +147,23 @@ impl Reloads<'_> {
         let has_changed = self.of.reloading.watches && self.has_changed();
         if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
             service::tell("RELOADING=1");
-            // What came of it was printed.
+            // `reload_all` has printed the outcome.
             drop(self.reload_all(None, Tolerance::Count(0), lines));
             service::tell("READY=1");
         }
     }
 
-    /// Says which policy runs.
+    /// Prints which policy runs.
     pub fn tell_policy(&self, lines: &mut Lines) {
         self.of.reloading.succession.tell(&self.handle, lines);
     }
 
-    /// The controller ends in order.
+    /// Records that the controller ends in order.
     pub fn end(&mut self) {
         self.of.reloading.succession.look(&self.handle, true);
     }
 
-    /// This policy runs now.
+    /// Records that this policy runs.
     fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy) {
         let Reloading { configured, succession, .. } = &mut self.of.reloading;
         succession.change(&self.handle, policy, by, configured);
@@ -197,12 +200,12 @@ impl Reloads<'_> {
         };
         (self.of.reloading.limit, self.of.reloading.watches) = (args.policy_time_limit, args.watch);
         let named = args.policy.unwrap_or_default();
-        // Another policy than the configuration's may run, until the configuration names another one.
+        // Another policy than the configuration's may run until the configuration names another one.
         let policy = policy.or_else(|| (named != self.of.reloading.configured).then(|| named.clone()));
-        // A start would name it now.
+        // From this moment a start would name the new policy.
         let configured = std::mem::replace(&mut self.of.reloading.configured, named);
         let mut answer = self.reload(policy, tolerate, None, BroughtBy::Reload, lines).inspect_err(|_| {
-            // One that was not loaded is not watched.
+            // A policy that was not loaded is not watched.
             self.of.newest = newest(&self.of.reloading.policy);
             self.of.reloading.configured = configured;
         })?;
@@ -296,10 +299,10 @@ impl Reloads<'_> {
         }
     }
 
-    /// What a policy would change. What its file writes while it is loaded goes nowhere else.
+    /// Plans the changes that a policy would make. Writes that its file makes while it is loaded stay in the rehearsal.
     fn plan(&self, name: &str) -> anyhow::Result<Plan> {
         let Reloading { limit, loader, .. } = self.of.reloading;
-        // Files that change meanwhile are found out when the plan is applied.
+        // Files that change meanwhile are detected when the plan is applied.
         let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
         let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
         let policy = self.fitting(loaded).and_then(|policy| {
@@ -312,8 +315,8 @@ impl Reloads<'_> {
         plan
     }
 
-    /// Does what a plan says of its files, and of what it changes and decides, if nothing has changed since that matters
-    /// for it; at first at some switches only, if it is to be a canary.
+    /// Applies a plan, identified by its files, changes and decisions, unless a later change matters for it; with
+    /// `canary` at some switches only, for the time being.
     fn apply(
         &mut self,
         name: String,
@@ -341,13 +344,13 @@ impl Reloads<'_> {
             since = plan.goes_beyond(decided).map_err(|what| anyhow!("{MOVED_ON}: {what}; plan again"))?;
         }
         self.handle.reserve(plan.rehearsed());
-        // The plan says on how many packets it fails.
+        // The plan states the number of packets on which it fails.
         let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
         let applied = self.reload(Some(name), failed, canary.as_deref(), BroughtBy::Apply, lines);
         applied.map(|answer| with_packets_since(answer, &since)).map_err(|error| anyhow!(error))
     }
 
-    /// Tells the recording, if there is one, where a policy comes from that is about to run, everywhere or at some
+    /// Records in the recording, if there is one, the source of a policy that is about to run, everywhere or at some
     /// switches.
     fn note_source(&self, name: &str, policy: &Arc<dyn Policy>, canary: Option<(&Arc<dyn Policy>, &[Dpid])>) {
         let Some(recording) = self.handle.recording() else { return };
@@ -360,7 +363,8 @@ impl Reloads<'_> {
         }
     }
 
-    /// Lets the policy that decides at some switches decide everywhere. A rollback still leads to the policy before it.
+    /// Lets the policy that decides at some switches decide everywhere. A rollback still returns to the policy before
+    /// it.
     fn end_canary(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
         let Some((policy, tolerate, identity)) = self.of.canary.clone() else {
             return Err("there is no rest: no policy was applied with --canary or --percent".into());
@@ -372,7 +376,7 @@ impl Reloads<'_> {
         Ok(answer_of(reloaded, Vec::new()))
     }
 
-    /// Runs the policy again that ran before the last reload, whatever it fails on.
+    /// Runs the policy before the last reload again, however many packets it fails on.
     fn roll_back(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
         let Some((name, former, identity)) = self.of.former.clone() else {
             return Err("there is nothing to roll back: one step back is kept, and either it was taken, or no policy took the place of \
@@ -395,7 +399,7 @@ impl Reloads<'_> {
         Ok(answer_of(reloaded, Vec::new()))
     }
 
-    /// The policy, if it needs nothing that only a new start can change.
+    /// Returns the policy, unless it needs something that only a restart can change.
     fn fitting(&self, loaded: Loaded) -> anyhow::Result<Arc<dyn Policy>> {
         let Loaded::Policy(loaded) = loaded else { bail!("handlers can't take the place of a policy") };
         if self.of.options.track_hosts.is_none() && loaded.engine.track_hosts != self.of.track_hosts {
@@ -417,7 +421,7 @@ impl Reloads<'_> {
     }
 }
 
-/// Prints how a reload went.
+/// Prints the outcome of a reload.
 fn tell(what: &str, Reloaded { trial, unconfirmed, .. }: &Reloaded, lines: &mut Lines) {
     let Trial { same, leaves, failed, .. } = trial;
     lines.print_event(&format!("{what}: {same} of {leaves} packets are decided as before, {failed} fail"));
@@ -430,7 +434,7 @@ fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
     ReloadAnswer::Reloaded { reloaded, warnings, restart: Vec::new() }
 }
 
-/// Adds what came since the plan was made and goes otherwise too.
+/// Adds warnings about packets that came since the plan was made, and whose decisions change too.
 fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswer {
     const TOLD: usize = 10;
     if let ReloadAnswer::Reloaded { warnings, .. } = &mut answer {
@@ -441,26 +445,29 @@ fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswe
     answer
 }
 
-/// Says why a configuration changes nothing. Returns that as an answer.
+/// Reports why a configuration changes nothing. Returns the reason as an answer.
 fn not_read_again(error: &anyhow::Error, lines: &mut Lines) -> String {
     let text = format!("nothing is changed, since something is wrong in the configuration: {error:#}");
     lines.print_event(&format!("warning: {}", text.replace("\nmaple: ", "; ")));
     text
 }
 
-/// Reads the configuration of a program again, whose policy can't be loaded again, on SIGHUP.
+/// Reads the configuration of a program on SIGHUP. The program's policy can't be loaded again.
 pub struct Hangup {
     reconfiguring: Reconfiguring,
     hangup: Arc<AtomicBool>,
 }
 
 impl Hangup {
-    /// For this configuration.
+    /// Creates it for this configuration.
+    ///
+    /// # Errors
+    /// If the signal handler can't be installed.
     pub fn new(reconfiguring: Reconfiguring) -> anyhow::Result<Hangup> {
         Ok(Hangup { reconfiguring, hangup: signal::hangup_flag()? })
     }
 
-    /// Reads it again if a SIGHUP came.
+    /// Reads the configuration again if a SIGHUP has come.
     pub fn look(&mut self, handle: &Handle, lines: &mut Lines) {
         if self.hangup.swap(false, Ordering::SeqCst)
             && let Err(error) = self.reconfiguring.apply(handle, lines)

@@ -9,14 +9,14 @@ use maple_core::state::Snapshot;
 use maple_wire::print::flow_line;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
-/// The most switches that are shown for a flow.
+/// The maximum number of switches that are shown for a flow.
 const MAX_HOPS: usize = 8;
 
-/// The number of rules of each switch, and the rules of one flow along its path: each as `ovs-ofctl dump-flows
+/// Writes the number of rules of each switch, and the rules of one flow along its path: each as `ovs-ofctl dump-flows
 /// --no-stats` prints it, below its purpose. The flow is the one whose first rule matches most fields.
 ///
 /// # Errors
-/// [`LateShard`].
+/// [`LateShard`] if a shard does not answer in time.
 pub fn of_one_flow(controller: &Handle) -> Result<String, LateShard> {
     let mut text = String::from("rules");
     let mut first: Option<(Dpid, Version, TableRule)> = None;
@@ -43,12 +43,12 @@ pub fn of_one_flow(controller: &Handle) -> Result<String, LateShard> {
     Ok(text)
 }
 
-/// Whether a rule came from the policy and sends packets on.
+/// Reports whether a rule came from the policy and forwards packets.
 fn forwards_decided(rule: &TableRule) -> bool {
     rule.leaf.is_some() && !rule.rule.instructions.is_empty()
 }
 
-/// Appends a rule and the rules that its packets meet after it.
+/// Appends a rule, and the rules that its packets meet after it.
 fn follow(
     text: &mut String,
     controller: &Handle,
@@ -81,7 +81,7 @@ fn append(text: &mut String, switch: Dpid, version: Version, rule: &TableRule) {
     let _ = write!(text, "  switch {:x}  # {why}\n    {}\n", switch.0, line.trim_start());
 }
 
-/// The number of the route that a rule selects for its packets.
+/// Returns the number of the route that a rule selects for its packets.
 fn metadata(rule: &TableRule) -> Option<u128> {
     rule.rule.instructions.iter().find_map(|instruction| match instruction {
         Instruction::WriteMetadata { metadata, .. } => Some(u128::from(*metadata)),
@@ -89,14 +89,14 @@ fn metadata(rule: &TableRule) -> Option<u128> {
     })
 }
 
-/// The rule of a switch that matches a field with this value.
+/// Returns the rule of a switch that matches this value of a field.
 fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Result<Option<TableRule>, LateShard> {
     let has = |rule: &TableRule| rule.rule.matching.get(field).is_some_and(|one| one.is_exact() && one.value == value);
     Ok(controller.rules(switch)?.into_iter().find(has))
 }
 
-/// The switch at the far end of the first link that a rule sends packets over, and the label that they carry there, as
-/// the value of its VLAN id.
+/// Returns the switch at the far end of the first link over which a rule sends packets, and the label that they carry
+/// there, as the value of its VLAN id.
 fn next_switch(rule: &TableRule, switch: Dpid, state: &Snapshot) -> Option<(Dpid, u128)> {
     const TAG_PRESENT: u128 = 0x1000;
     let mut label = None;

@@ -1,16 +1,16 @@
-//! Which policy a start runs: the one that it names, or the one that ran before; and what is said of that.
+//! Decides which policy a start runs: the one that it names, or the one that ran before; and reports the choice.
 //!
 //! # Which one
 //!
 //! A running controller can take another policy (`maple apply`, `maple reload`, `maple rollback`). If it ends, a start
-//! names the policy of the command line or the configuration again, which may undo what somebody did on purpose. With
-//! `--resume-applied` the start goes on with the policy that ran, unless
+//! names the policy of the command line or the configuration again, which may undo a deliberate change. With
+//! `--resume-applied` the start continues with the policy that ran, unless
 //!
-//! * what the start names has changed since: the newest intention counts,
-//! * the files of the policy that ran are others now: nobody has tried them,
-//! * a start has gone on with it before and ended within [`TRIAL`]: it may be what ends the controller.
+//! * the policy that the start names has changed since: the newest intention counts,
+//! * the files of the policy that ran have changed: nobody has tried them,
+//! * a start has continued with it before and ended within [`TRIAL`]: the policy may be what ends the controller.
 //!
-//! In each of these cases, and without the option, a warning says what is undone.
+//! In each of these cases, and without the option, a warning reports what is undone.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -24,21 +24,24 @@ use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{absolute, identity};
 use crate::service;
 
-/// How long a controller must run with a policy that it went on with, to show that it can.
+/// The time that a controller must run with a policy that it continued with, to show that it can.
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// The policy that a start runs.
 pub struct Succession {
     record: PolicyRecord,
-    /// The one that ran before, if that is known already.
+    /// The policy that ran before, if it is known already.
     before: Option<PolicyRecord>,
-    /// Why the start does not go on with it.
+    /// The reason why the start does not continue with it.
     why: Option<&'static str>,
     began: Instant,
 }
 
 impl Succession {
-    /// Of a start that names this policy.
+    /// Decides for a start that names this policy.
+    ///
+    /// # Errors
+    /// If the state file can't be read.
     pub fn of(named: &str, args: &RunArgs) -> anyhow::Result<Succession> {
         let named = identity_or_none(named);
         let before = before(args)?;
@@ -56,17 +59,17 @@ impl Succession {
         Ok(Succession { record, before, why, began: Instant::now() })
     }
 
-    /// Whether the start goes on with the policy that ran before.
+    /// Reports whether the start continues with the policy that ran before.
     pub fn is_resumption(&self) -> bool {
         self.record.by == BroughtBy::Resumption
     }
 
-    /// The policy's name.
+    /// The name of the chosen policy.
     pub fn name(&self) -> &str {
         &self.record.policy.name
     }
 
-    /// Says which policy runs, and what that undoes.
+    /// Reports which policy runs, and what that undoes.
     pub fn tell(&self, handle: &Handle, lines: &mut Lines) {
         let PolicyRecord { policy, by, .. } = &self.record;
         handle.set_policy(self.record.clone());
@@ -103,20 +106,20 @@ impl Succession {
         &self.record.policy
     }
 
-    /// Another policy runs now, while a start would run this one.
+    /// Records that another policy runs, while a start would run `configured`.
     pub fn change(&mut self, handle: &Handle, policy: PolicyIdentity, by: BroughtBy, configured: &str) {
         self.record = PolicyRecord::new(policy, by, identity_or_none(configured));
         handle.set_policy(self.record.clone());
     }
 
-    /// A policy decides at some switches, or none does any more.
+    /// Records the policy that decides at some switches, or that there is none.
     pub fn set_canary(&mut self, handle: &Handle, canary: Option<String>) {
         self.record.canary = canary;
         handle.set_policy(self.record.clone());
     }
 
-    /// The policy that the start went on with has shown that it can run: time has passed, or the controller `ends` in
-    /// order.
+    /// Ends the trial of the policy that the start continued with, if enough time has passed or if the controller
+    /// `ends` in order.
     pub fn look(&mut self, handle: &Handle, ends: bool) {
         if self.record.is_on_trial && (ends || self.began.elapsed() >= TRIAL) {
             self.record.is_on_trial = false;
@@ -125,7 +128,7 @@ impl Succession {
     }
 }
 
-/// A policy as it is now. One whose files can't be read has no content.
+/// Returns the identity of a policy with its present content. A policy whose files can't be read has no content.
 pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     identity(policy).unwrap_or_else(|_| PolicyIdentity {
         name: absolute(policy).unwrap_or_else(|_| policy.to_owned()),
@@ -133,7 +136,7 @@ pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     })
 }
 
-/// Why a start that names a policy does not go on with the one that ran before.
+/// Returns the reason why a start that names a policy does not continue with the one that ran before.
 fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str> {
     if before.configured != *named {
         return Some("what the command line or the configuration names has changed since");
@@ -144,7 +147,7 @@ fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str
     (identity_or_none(&before.policy.name) != before.policy).then_some("its files have changed since")
 }
 
-/// The policy that ran before, as far as the start has to know that before it loads one.
+/// Returns the policy that ran before, if the start must know it before it loads one.
 fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
     let options = &args.options;
     if options.emulate.is_some() {
@@ -152,7 +155,7 @@ fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
     }
     if options.takeover {
         let control = options.control.clone().unwrap_or_else(control_of_controller);
-        // Without a controller there, the take-over says so.
+        // If there is no controller, the take-over reports it.
         let answer = ask(&control, &Request::Show(Show::Controller)).unwrap_or_default();
         return Ok(serde_json::from_value(answer["policy"].clone()).unwrap_or_default());
     }
@@ -162,7 +165,7 @@ fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
     }
 }
 
-/// The state file that the command line or the service names.
+/// Returns the state file that the command line or the service names.
 fn state_file(options: &RunOptions) -> Option<PathBuf> {
     options.state.clone().or_else(service::state_file)
 }

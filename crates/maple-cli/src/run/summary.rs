@@ -11,7 +11,7 @@ use super::progress::Lines;
 use crate::output::print_line;
 use maple_wire::counted;
 
-/// Errors of f that are listed.
+/// The maximum number of errors of f that are listed.
 const ERRORS: usize = 20;
 
 /// Prints the summary of a controller without an emulated network.
@@ -33,7 +33,7 @@ pub fn of_controller(handle: &Handle, lines: &mut Lines) {
 /// Prints the summary of the traffic on an emulated network.
 ///
 /// # Errors
-/// [`LateShard`].
+/// [`LateShard`] if a shard does not answer in time.
 pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>) -> Result<(), LateShard> {
     let engine = handle.stats()?.total.engine;
     let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
@@ -85,7 +85,7 @@ fn errors(handle: &Handle, mut print: impl FnMut(String)) {
     }
 }
 
-/// An error in one line: of a traceback the place and the last line.
+/// Shortens an error to one line: a traceback to the place and the last line.
 fn brief(error: &str) -> String {
     let lines = || error.lines().map(str::trim).filter(|line| !line.is_empty());
     let last = lines().next_back().unwrap_or_default();
@@ -95,7 +95,7 @@ fn brief(error: &str) -> String {
     }
 }
 
-/// The flows of hosts on an emulated network.
+/// The flow counts of hosts on an emulated network.
 #[derive(Clone, Copy, Debug)]
 pub struct Flows {
     pub opened: u64,
@@ -105,7 +105,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Problems of the flows, when all packets were delivered as f says and f failed on this number of packets.
+    /// Describes the problems of the flows, given that all packets were delivered as f decided and f failed on this
+    /// number of packets.
     fn failure(self, policy_errors: u64) -> Option<String> {
         let left = self.opened.saturating_sub(self.ended);
         let flows = format!("{left} of {} did not end", counted(self.opened, "flow"));
@@ -118,7 +119,7 @@ impl Flows {
     }
 }
 
-/// Why a run on an emulated network failed.
+/// Returns the reason why a run on an emulated network failed.
 pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>, flows: Flows) -> Option<String> {
     let engine = match handle.stats() {
         Ok(stats) => stats.total.engine,

@@ -1,4 +1,4 @@
-//! TLS: the certificates that the command line names, read again while the controller runs.
+//! TLS: the certificates that the command line names, which are read again while the controller runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,16 @@ use crate::signal;
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::Listen;
 
-/// How often files are looked at.
+/// The interval of checking the files.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long before the certificate expires warnings begin, and how often they come.
+/// The time before the certificate's expiry from which warnings come. `WARN_EVERY`: the interval of warnings.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
-/// Reads the files, if there are any, and says where to listen.
+/// Reads the files, if there are any, and sets the listening addresses.
+///
+/// # Errors
+/// If the options do not fit together, or if a file is wrong.
 pub fn apply(
     args: &TlsArgs,
     listen: &[Listen],
@@ -42,7 +45,10 @@ pub fn apply(
     Ok(())
 }
 
-/// The files, if there are any, of options that fit together.
+/// Returns the files, if there are any.
+///
+/// # Errors
+/// If the options do not fit together.
 pub fn files(args: &TlsArgs, listen: &[Listen], declared: &Network) -> anyhow::Result<Option<TlsFiles>> {
     let tls = listen.iter().find(|one| one.is_tls);
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
@@ -85,13 +91,16 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// For a controller with these options; `None` if it has no TLS.
+    /// Creates it for a controller with these options; `None` if it has no TLS.
+    ///
+    /// # Errors
+    /// If the signal handler can't be installed.
     pub fn of(chosen: &ControllerOptions) -> anyhow::Result<Option<Renewal>> {
         let Some(tls) = chosen.tls.clone() else { return Ok(None) };
         Ok(Some(Renewal { tls, hangup: signal::hangup_flag()?, looked: None, warned: None }))
     }
 
-    /// Looks whether there is something to do.
+    /// Reads the files again and prints warnings, if that is due.
     pub fn look(&mut self, lines: &mut Lines) {
         let is_asked = self.hangup.swap(false, Ordering::SeqCst);
         if !is_asked && self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
@@ -116,7 +125,7 @@ impl Renewal {
     }
 }
 
-/// What is to be said of a certificate that expires then.
+/// Returns the warning about a certificate with this expiry, if there is one.
 fn lines_of_expiry(expires: SystemTime, now: SystemTime) -> Option<String> {
     match expires.duration_since(now) {
         Err(_) => Some("warning: the controller's certificate has expired; switches refuse it".into()),

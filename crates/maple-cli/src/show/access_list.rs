@@ -10,7 +10,7 @@ use super::{items, plain, retain};
 /// Keeps the lists of a file, named in full or by the end of its name.
 ///
 /// # Errors
-/// If there are lists, and none is of this file.
+/// If the answer has lists, but none of this file.
 pub(super) fn choose(answer: &mut Value, file: Option<&str>) -> anyhow::Result<()> {
     let Some(file) = file else { return Ok(()) };
     let is_it = |list: &Value| {
@@ -26,7 +26,7 @@ pub(super) fn choose(answer: &mut Value, file: Option<&str>) -> anyhow::Result<(
     Ok(())
 }
 
-/// The lists for people.
+/// Writes the lists for people.
 pub(super) fn text(answer: &Value) -> String {
     if items(answer).next().is_none() {
         return "the policy that runs has no access lists\n".to_owned();

@@ -1,7 +1,7 @@
 //! `maple show ports` and `maple show flows`: counters of switches, and with `--watch` their rates.
 //!
-//! The rates are the controller's, between the two newest answers of a switch. On a terminal the table is redrawn each
-//! second. Otherwise each refresh adds a line for each port or pair of hosts that is not idle.
+//! The controller computes the rates between the two newest answers of a switch. On a terminal the table is redrawn
+//! each second. Otherwise each refresh adds a line for each port or pair of hosts that is not idle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,25 +14,28 @@ use serde_json::Value;
 
 use super::{hint, items, plain};
 
-/// The interval of asking the controller. It does not ask switches more often because of this.
+/// The interval of querying the controller. It does not query switches more often because of this.
 const TURN: Duration = Duration::from_secs(1);
 
 /// The subject of the table.
 pub enum Counters {
-    /// Ports, of one switch or all.
+    /// The ports of one switch, or of all.
     Ports(Option<String>),
-    /// This number of pairs of hosts, those that send most first.
+    /// The pairs of hosts with the highest rates, at most this number, at one switch or all.
     Flows(Option<String>, usize),
 }
 
 impl Counters {
-    /// Prints them once, or until the controller is gone, which is an error.
+    /// Prints the counters once, or until the controller is gone, which is an error.
+    ///
+    /// # Errors
+    /// If the controller does not answer, or if standard output can't be written.
     pub fn show(&self, controller: &dyn Reach, watch: bool, as_json: bool) -> anyhow::Result<u8> {
         let names = super::names(controller);
         if !watch {
             let mut answer = self.ask(controller)?;
             if matches!(self, Counters::Flows(..)) && items(&answer).any(|flow| flow["bits_per_second"].is_null()) {
-                // There is a rate when the switch was asked twice.
+                // There is a rate only when the switch was queried twice.
                 std::thread::sleep(TURN);
                 answer = self.ask(controller)?;
             }
@@ -63,7 +66,7 @@ impl Counters {
         }
     }
 
-    /// Asks the controller, and sorts flows.
+    /// Queries the controller, and sorts flows.
     fn ask(&self, controller: &dyn Reach) -> anyhow::Result<Value> {
         let what = match self {
             Counters::Ports(switch) => Show::Ports(switch.clone()),
@@ -77,7 +80,7 @@ impl Counters {
         Ok(answer)
     }
 
-    /// Everything.
+    /// Writes all rows.
     fn table(&self, answer: &Value, hosts: &Hosts) -> String {
         match self {
             Counters::Ports(_) => items(answer).map(ports).collect(),
@@ -85,7 +88,7 @@ impl Counters {
         }
     }
 
-    /// The rows that are not idle, after this time.
+    /// Writes the rows that are not idle, after this time.
     fn lines(&self, answer: &Value, hosts: &Hosts, time: Duration) -> String {
         let is_busy = |one: &Value, name: &str| one[name].as_f64().is_some_and(|rate| rate > 0.0);
         let mut text = String::new();
@@ -111,7 +114,7 @@ impl Counters {
     }
 }
 
-/// The addresses of hosts, by hardware address.
+/// The IP addresses of hosts, by hardware address.
 type Hosts = BTreeMap<String, String>;
 
 fn hosts(controller: &dyn Reach) -> anyhow::Result<Hosts> {
@@ -123,7 +126,7 @@ fn hosts(controller: &dyn Reach) -> anyhow::Result<Hosts> {
     Ok(items(&hosts).filter_map(of).collect())
 }
 
-/// Those that send most first. Equal ones by switch and hosts.
+/// Sorts by the highest rate first; equal ones by switch and hosts.
 fn order(flows: &mut [Value]) {
     let number = |flow: &Value, name: &str| flow[name].as_f64().unwrap_or(0.0);
     flows.sort_by(|a, b| {
@@ -132,7 +135,7 @@ fn order(flows: &mut [Value]) {
     });
 }
 
-/// The ports of a switch, a line each.
+/// Writes the ports of a switch, a line each.
 fn ports(switch: &Value) -> String {
     let mut text = format!("switch {}\n", plain(&switch["switch"]));
     for port in items(&switch["ports"]) {
@@ -150,7 +153,7 @@ fn ports(switch: &Value) -> String {
     text
 }
 
-/// The counters and rates of a port, as far as its switch reports them.
+/// Writes the counters and rates of a port, as far as its switch reports them.
 fn counts(port: &Value) -> String {
     let sum = |way: &str, verb: &str| {
         let (packets, bytes) = (&port[format!("{way}_packets")], &port[format!("{way}_bytes")]);
@@ -166,7 +169,7 @@ fn counts(port: &Value) -> String {
     format!("{}{}{lost}{rates}{}", sum("tx", "sent"), sum("rx", "received"), old(port))
 }
 
-/// The rates of a port.
+/// Writes the rates of a port.
 fn rates(port: &Value) -> String {
     format!("sends {}, receives {}", rate(port, "tx_"), rate(port, "rx_"))
 }
@@ -191,7 +194,7 @@ fn rate(one: &Value, way: &str) -> String {
     format!("{}bit/s ({:.0} packet/s)", scaled(number("bits")), number("packets"))
 }
 
-/// The age of the figures, if it is more than users expect.
+/// Writes the age of the figures, if it is more than users expect.
 fn old(one: &Value) -> String {
     match one["counted_seconds_ago"].as_f64() {
         Some(age) if age > 3.0 => format!("; {age:.0} s ago"),
@@ -199,7 +202,7 @@ fn old(one: &Value) -> String {
     }
 }
 
-/// A number with three digits and the unit's prefix.
+/// Writes a number with three digits and the unit's prefix.
 fn scaled(number: f64) -> String {
     let (mut number, mut prefixes) = (number, ["", "k", "M", "G", "T"].iter().peekable());
     while number >= 999.5 && prefixes.len() > 1 {

@@ -1,4 +1,4 @@
-//! `maple show log`: the latest lines of a controller's log, and with `--follow` those that come.
+//! `maple show log`: the latest lines of a controller's log, and with `--follow` the following ones.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{hint, plain};
 
-/// A line: time, level and area, text.
+/// Writes an entry as a line: time, level and area, text.
 pub fn line(entry: &Value) -> String {
     let time = SystemTime::UNIX_EPOCH + Duration::from_millis(entry["time"].as_u64().unwrap_or_default());
     let (level, area, text) = (plain(&entry["level"]), plain(&entry["area"]), plain(&entry["text"]));
@@ -17,6 +17,9 @@ pub fn line(entry: &Value) -> String {
 }
 
 /// Prints lines as they come, until the controller ends.
+///
+/// # Errors
+/// If the controller does not answer, or if standard output can't be written.
 pub fn follow(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let mut written = Ok(());
     let print = |entry: Value| {

@@ -11,21 +11,21 @@ use serde_json::Value;
 
 use super::{items, plain, retain};
 
-/// The number of rules that are shown without a request.
+/// The maximum number of rules that are shown by default.
 const FEW: usize = 500;
 
 /// The selection of rules.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     table: Option<u8>,
-    /// A host's addresses, as rules have them.
+    /// A host's addresses in the form that rules have.
     host: Option<Vec<String>>,
     /// The end of a line's name.
     line: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
-    /// `hosts`: those that the controller knows, with their addresses.
+    /// Creates a selection. `hosts`: the hosts that the controller knows, with their addresses.
     ///
     /// # Errors
     /// If `host` is neither a name, nor a MAC or IP address.
@@ -51,12 +51,12 @@ impl<'a> Wanted<'a> {
         Ok(Wanted { table, host, line })
     }
 
-    /// Whether any rule is not.
+    /// Reports whether the selection leaves anything out.
     pub fn is_some(&self) -> bool {
         self.table.is_some() || self.host.is_some() || self.line.is_some()
     }
 
-    /// Leaves out all other rules, and switches without any.
+    /// Removes all other rules, and switches that have none left.
     pub fn choose(&self, answer: &mut Value) {
         if !self.is_some() {
             return;
@@ -76,14 +76,14 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// All addresses of the host with this hardware address.
+/// Returns all addresses of the host with this hardware address.
 fn addresses(mac: &str, hosts: &Value) -> Vec<String> {
     let host = items(hosts).filter(|host| host["mac"] == *mac);
     let others = host.flat_map(|host| items(&host["ipv4"]).chain(items(&host["ipv6"]))).map(plain);
     [mac.to_owned()].into_iter().chain(others).collect()
 }
 
-/// The match of a rule in the form of `ovs-ofctl`.
+/// Returns the parts of a rule's match, in the form of `ovs-ofctl`.
 fn parts(flow: &str) -> impl Iterator<Item = &str> {
     let matching = flow.split(" actions=").next().unwrap_or_default();
     matching.split([',', ' ']).filter(|part| !part.is_empty())
@@ -93,7 +93,7 @@ fn table(flow: &str) -> u8 {
     parts(flow).find_map(|part| part.strip_prefix("table=")?.parse().ok()).unwrap_or_default()
 }
 
-/// The number of rules by switch and table, and the rules if they are few or if `all` is set.
+/// Writes the number of rules by switch and table, and the rules if they are few or if `all` is set.
 pub fn text(answer: &Value, all: bool) -> String {
     let count: usize = items(answer).map(|switch| items(&switch["rules"]).count()).sum();
     let mut text: String = items(answer).map(summary).collect();
@@ -126,7 +126,7 @@ fn summary(switch: &Value) -> String {
     )
 }
 
-/// The rules of a switch, each below its purpose.
+/// Writes the rules of a switch, each below its purpose.
 fn rules(switch: &Value) -> String {
     let mut text = format!("switch {}\n", plain(&switch["switch"]));
     let mut last = &Value::Null;
@@ -140,7 +140,7 @@ fn rules(switch: &Value) -> String {
     text
 }
 
-/// The rule in the form of `ovs-ofctl`, with its counters, if they are known.
+/// Writes the rule in the form of `ovs-ofctl`, with its counters if they are known.
 fn counted(rule: &Value) -> String {
     let flow = plain(&rule["flow"]).trim_start().to_owned();
     let at = flow.find("send_flow_rem").or_else(|| flow.find("priority="));

@@ -1,6 +1,6 @@
 //! `maple show topology`: switches, links and hosts as one picture, and with `--watch` their changes.
 //!
-//! The view asks the controller a few times a second and compares. It uses only what `maple show` uses. On a
+//! The view queries the controller a few times a second and compares. It uses only the queries of `maple show`. On a
 //! terminal the picture is redrawn, with the latest events below it. Otherwise each event is a line.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{items, location, plain};
 
-/// The interval of asking the controller.
+/// The interval of querying the controller.
 const TURN: Duration = Duration::from_millis(250);
-/// The number of events below the picture.
+/// The number of events shown below the picture.
 const EVENTS: usize = 10;
 
 /// The parts of the network, as the controller names them.
@@ -27,12 +27,12 @@ struct Topology {
     switches: BTreeMap<String, String>,
     /// Both ends of each link, the lower first.
     links: BTreeSet<(String, String)>,
-    /// For each hardware address the place and the IP addresses.
+    /// The place and the IP addresses of each hardware address.
     hosts: BTreeMap<String, (String, String)>,
 }
 
 impl Topology {
-    /// Asks a controller.
+    /// Queries a controller.
     fn ask(controller: &dyn Reach) -> Result<Topology, AskError> {
         let show = |what| ask(controller, &Request::Show(what));
         Ok(Topology::of(&show(Show::Switches)?, &show(Show::Links)?, &show(Show::Hosts)?))
@@ -50,7 +50,7 @@ impl Topology {
         }
     }
 
-    /// The picture: each switch with the links and hosts of its ports.
+    /// Draws the picture: each switch with the links and hosts of its ports.
     fn text(&self) -> String {
         let mut text = format!(
             "{}, {}, {}\n",
@@ -67,7 +67,7 @@ impl Topology {
         text
     }
 
-    /// The links and hosts of a switch, by port.
+    /// Returns the links and hosts of a switch, by port.
     fn neighbours(&self, switch: &str) -> BTreeSet<(u64, String)> {
         let port = |at: &str| {
             let (dpid, port) = at.rsplit_once(':')?;
@@ -81,7 +81,7 @@ impl Topology {
         links.chain(hosts).collect()
     }
 
-    /// The changes between two states, as text.
+    /// Describes the changes between two states.
     fn events(&self, next: &Topology) -> Vec<String> {
         let mut all = Vec::new();
         let mut differ = |what: &str, before: BTreeSet<String>, after: BTreeSet<String>| {
@@ -104,7 +104,7 @@ impl Topology {
         all
     }
 
-    /// The same for programs.
+    /// Returns the topology as JSON.
     fn json(&self) -> Value {
         let host = |(mac, (at, addresses)): (&String, &(String, String))| json!({"mac": mac, "at": at, "addresses": addresses.split_whitespace().collect::<Vec<_>>()});
         json!({
@@ -116,6 +116,9 @@ impl Topology {
 }
 
 /// Prints the topology, or follows it.
+///
+/// # Errors
+/// If the controller does not answer, or if standard output can't be written.
 pub fn main(controller: &dyn Reach, stays: bool, as_json: bool) -> anyhow::Result<u8> {
     if stays {
         return watch(controller, as_json);
@@ -149,7 +152,7 @@ fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     }
 }
 
-/// How the network is shown.
+/// The settings of the view.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     names: &'a Names,
@@ -158,7 +161,7 @@ struct Shown<'a> {
     as_json: bool,
 }
 
-/// Draws the picture with the latest events. Without a terminal, the picture once, and then each event.
+/// Draws the picture with the latest events. Without a terminal, prints the picture once, and then each event.
 fn show(
     now: &Topology,
     happened: &[String],

@@ -18,7 +18,7 @@ use super::word;
 use crate::show::hint;
 use maple_wire::counted;
 
-/// How many bytes of rows are written at once. A request may have 64 KiB.
+/// The maximum size in bytes of the rows in a request. A request may have 64 KiB.
 const BATCH: usize = 48 * 1024;
 
 /// `maple state load`.
@@ -37,7 +37,7 @@ pub struct LoadArgs {
     create: bool,
 }
 
-/// A row, and where it is in the file.
+/// A row, with its place in the file.
 struct Row {
     at: String,
     place: Place,
@@ -45,6 +45,9 @@ struct Row {
 }
 
 /// Runs the command.
+///
+/// # Errors
+/// If the file can't be read or a row is wrong, or if the controller does not answer.
 pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
     let rows = match &args.table {
         Some(table) => csv_rows(&args.file, table)?,
@@ -61,7 +64,7 @@ pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Has the controller check or write rows.
+/// Sends rows that the controller must check or write.
 fn send(control: &dyn Reach, batch: &[Row], check: bool, (settled, create): (bool, bool)) -> anyhow::Result<()> {
     let rows = batch.iter().map(|row| (row.place.clone(), row.value.clone())).collect();
     let request = Request::State(StateRequest::Load { rows, check, settled, create });
@@ -72,7 +75,7 @@ fn send(control: &dyn Reach, batch: &[Row], check: bool, (settled, create): (boo
     }
 }
 
-/// A refusal, with the place in the file of the row that is wrong.
+/// Returns the error for a refusal, with the place of the wrong row in the file.
 fn located(why: &str, field: &str, batch: &[Row]) -> anyhow::Error {
     let number = field.strip_prefix("state.load.rows[").and_then(|rest| rest.split_once(']'));
     match number.and_then(|(number, _)| batch.get(number.parse::<usize>().ok()?)) {
@@ -81,7 +84,7 @@ fn located(why: &str, field: &str, batch: &[Row]) -> anyhow::Error {
     }
 }
 
-/// The rows in parts that fit into a request.
+/// Divides the rows into parts that fit into a request.
 fn batches(rows: &[Row]) -> Vec<&[Row]> {
     let size = |row: &Row| {
         let text = serde_json::to_string(&(&row.place, &row.value));
@@ -102,7 +105,7 @@ fn batches(rows: &[Row]) -> Vec<&[Row]> {
     batches
 }
 
-/// The rows of a CSV file: `key,value`. A first line of these two words is a heading.
+/// Reads the rows of a CSV file: `key,value`. A first line of these two words is a heading.
 fn csv_rows(file: &Path, table: &str) -> anyhow::Result<Vec<Row>> {
     let shown = file.display();
     let open = File::open(file).with_context(|| format!("can't read {shown}"))?;
@@ -123,7 +126,7 @@ fn csv_rows(file: &Path, table: &str) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The rows of a JSON file.
+/// Reads the rows of a JSON file.
 fn json_rows(control: &dyn Reach, file: &Path) -> anyhow::Result<Vec<Row>> {
     let shown = file.display();
     ensure!(file.extension().is_none_or(|kind| kind != "csv"), "{shown} is a table: --table NAME says which");
@@ -165,7 +168,7 @@ fn json_rows(control: &dyn Reach, file: &Path) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Whether a value looks like a table's rows.
+/// Reports whether a value looks like a table's rows.
 fn holds_rows(value: &Value) -> bool {
     match value {
         Value::Object(_) => true,

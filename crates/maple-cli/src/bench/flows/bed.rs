@@ -14,12 +14,15 @@ use super::super::controllers::{Contender, Running};
 use super::FlowsArgs;
 use crate::descriptors;
 
-/// How long hosts may take to make themselves known.
+/// The maximum time for all hosts to announce themselves.
 const ACQUAINTANCE: Duration = Duration::from_secs(60);
-/// After that.
+/// The pause after that.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Puts this thread on its core.
+/// Pins this thread to the core of the network.
+///
+/// # Errors
+/// If that is the controller's only core, or a core that this process may not use.
 pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
     if args.cores == [args.load_core] {
         bail!("core {} can't be the controller's and the network's: choose --cores or --load-core", args.load_core);
@@ -31,7 +34,7 @@ pub fn take_core(args: &FlowsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Touches so many MiB of memory and gives them back.
+/// Touches this much memory (in MiB), and frees it.
 pub fn touch_memory(mebibytes: usize) {
     const PAGE: usize = 4096;
     let mut memory: Vec<u8> = Vec::with_capacity(mebibytes << 20);
@@ -41,7 +44,7 @@ pub fn touch_memory(mebibytes: usize) {
     std::hint::black_box(&memory);
 }
 
-/// What a controller had used, and what had been counted, at one moment.
+/// The controller's use of resources, and the counters, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub at: Instant,
@@ -54,12 +57,15 @@ pub struct Moment {
 pub struct Bed {
     pub lab: Lab,
     running: Running,
-    /// The controller's socket, where it has one.
+    /// The path of the controller's socket, if it has one.
     socket: Option<PathBuf>,
 }
 
 impl Bed {
-    /// Starts the controller and connects the network.
+    /// Starts the controller, and connects the network.
+    ///
+    /// # Errors
+    /// If too few files can be open, the controller does not start, or the network can't connect.
     pub fn start(
         args: &FlowsArgs,
         contender: &Contender,
@@ -76,7 +82,10 @@ impl Bed {
         Ok(Bed { lab, running, socket })
     }
 
-    /// Waits for discovery and lets hosts make themselves known: how many could not.
+    /// Waits for discovery, and makes the hosts announce themselves. Returns the number of those that could not.
+    ///
+    /// # Errors
+    /// If the controller closes a connection or breaks the protocol.
     pub fn acquaint(&mut self, settle: Duration) -> anyhow::Result<usize> {
         self.lab.wait(settle)?;
         let unknown = self.lab.announce(ACQUAINTANCE)?;
@@ -84,19 +93,28 @@ impl Bed {
         Ok(unknown)
     }
 
-    /// Now.
+    /// Reads the present resources and counters.
+    ///
+    /// # Errors
+    /// If the controller has ended, or if the system does not provide its counters.
     pub fn moment(&self) -> anyhow::Result<Moment> {
         let controller = Process::now(self.running.pid()).context("the controller has ended")?;
         Ok(Moment { at: Instant::now(), controller, ours: Cpu::now()?, counters: self.lab.counters() })
     }
 
-    /// What the controller shows.
+    /// Queries the controller.
+    ///
+    /// # Errors
+    /// If the controller has no socket, or does not answer.
     pub fn show(&self, what: Show) -> anyhow::Result<Value> {
         let socket = self.socket.as_deref().context("this controller has no socket")?;
         Ok(ask(socket, &Request::Show(what))?)
     }
 
-    /// The bytes on the controller's heap, if it counts them.
+    /// Returns the number of bytes on the controller's heap, if it counts them.
+    ///
+    /// # Errors
+    /// If the controller has no socket, or does not answer.
     pub fn heap(&self) -> anyhow::Result<Option<u64>> {
         Ok(self.show(Show::Stats)?["heap_bytes"].as_u64())
     }
@@ -110,7 +128,7 @@ impl Drop for Bed {
     }
 }
 
-/// The controller is killed with its socket in place.
+/// Removes the socket of a controller that was killed.
 fn remove(socket: &Path) {
     if let Err(error) = std::fs::remove_file(socket)
         && error.kind() != std::io::ErrorKind::NotFound
@@ -120,7 +138,7 @@ fn remove(socket: &Path) {
 }
 
 impl Moment {
-    /// Seconds by the clock since `before`.
+    /// Seconds of wall-clock time since `before`.
     pub fn seconds(&self, before: &Moment) -> f64 {
         (self.at - before.at).as_secs_f64()
     }
@@ -130,7 +148,7 @@ impl Moment {
         self.controller.ran.saturating_sub(before.controller.ran) as f64 / 1e9
     }
 
-    /// Bytes that the controller has more than `before`.
+    /// The growth of the controller's memory since `before`, in bytes.
     pub fn more_memory(&self, before: &Moment) -> f64 {
         self.controller.resident as f64 - before.controller.resident as f64
     }

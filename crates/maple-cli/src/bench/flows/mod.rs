@@ -1,12 +1,12 @@
 //! `maple bench flows`: new flows through whole networks, from the first packet to the last rule.
 //!
-//! A round starts a controller, connects a network of switches that obey ([`maple_load::flows`]), lets the hosts make
-//! themselves known, and then opens flows between pairs of hosts that have never talked. Where as many leaves are
-//! present as asked for, it measures the next flows: by the clock, by the controller's processor time, and what
-//! switches were told. Each round is with a controller of its own; a figure is the median of the rounds, and the
-//! fastest stands beside it.
+//! A round starts a controller, connects a network of switches that obey ([`maple_load::flows`]), makes the hosts
+//! announce themselves, and then opens flows between pairs of hosts that have never talked. When the requested number
+//! of leaves is present, it measures the next flows: wall-clock time, the controller's processor time, and the messages
+//! to switches. Each round has a controller of its own; a figure is the median of the rounds, and the fastest is shown
+//! next to it.
 //!
-//! The other questions (`--failover`, `--flood-port`, `--all-pairs`, `--discovery`) use the same network; see
+//! The other scenarios (`--failover`, `--flood-port`, `--all-pairs`, `--discovery`) use the same network; see
 //! [`scenarios`].
 
 mod bed;
@@ -31,7 +31,7 @@ use crate::values::{duration, version};
 use results::{Results, Row};
 use round::{Setting, round};
 
-/// Ports for hosts where nothing else is said.
+/// The default number of a switch's ports for hosts.
 const PORTS: u32 = 256;
 
 /// `maple bench flows`.
@@ -128,7 +128,7 @@ pub enum HostsAt {
 }
 
 impl FlowsArgs {
-    /// Maple with each policy, and options of `maple run` after it.
+    /// Creates a contender for each policy, with options of `maple run` after it.
     fn ours(&self, more: &str) -> anyhow::Result<Vec<Contender>> {
         let default = vec!["builtin:shortest-path".to_owned()];
         let policies = if self.policy.is_empty() { &default } else { &self.policy };
@@ -136,18 +136,18 @@ impl FlowsArgs {
         policies.iter().map(named).collect()
     }
 
-    /// The numbers of ports, or this one.
+    /// The requested numbers of ports, or `default`.
     fn ports(&self, default: u32) -> Vec<u32> {
         if self.ports.is_empty() { vec![default] } else { self.ports.clone() }
     }
 
-    /// The first policy alone, for the other questions.
+    /// The contender of the first policy alone, for the other scenarios.
     fn first(&self, more: &str) -> anyhow::Result<Contender> {
         Ok(self.ours(more)?.swap_remove(0))
     }
 }
 
-/// A file for the controller's socket that no other run uses.
+/// Returns a path for the controller's socket that no other run uses.
 fn socket() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -155,7 +155,10 @@ fn socket() -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
-/// Measures and prints. The exit status is 1 if a figure is no result.
+/// Measures, and prints the results. The exit status is 1 if a figure is not a valid result.
+///
+/// # Errors
+/// If a controller or the network can't be started, or fails during the measurement.
 pub fn main(args: &FlowsArgs) -> anyhow::Result<u8> {
     bed::touch_memory(args.touch_memory);
     bed::take_core(args)?;
@@ -167,7 +170,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<u8> {
     Ok(u8::from(!results.are_all_results()))
 }
 
-/// All rows.
+/// Measures all rows.
 fn measured(args: &FlowsArgs) -> anyhow::Result<Vec<Row>> {
     let contenders = [args.ours("")?, args.against.clone()].concat();
     let settings: Vec<Setting> = args
@@ -181,7 +184,7 @@ fn measured(args: &FlowsArgs) -> anyhow::Result<Vec<Row>> {
     let progress = Progress::new((settings.len() * contenders.len() * each) as u64);
     let mut rows = Vec::new();
     for setting in &settings {
-        // In each round all controllers, so that what else happens on the machine meets them alike.
+        // Each round measures all controllers, so that other load of the machine affects all of them.
         let mut rounds = vec![Vec::new(); contenders.len()];
         for _ in 0..args.rounds {
             for (contender, rounds) in contenders.iter().zip(&mut rounds) {

@@ -33,24 +33,24 @@ pub struct Row {
     /// Microseconds from the first packet to the end of a flow.
     pub p50: f64,
     pub p99: f64,
-    /// Messages for each flow: flow-mods to all switches, those that add a rule to the controller, group-mods,
+    /// Messages for each flow: flow-mods to all switches, flow-mods that add a rule to the controller, group-mods,
     /// barriers, packet-ins.
     pub flow_mods: f64,
     pub to_controller: f64,
     pub group_mods: f64,
     pub barriers: f64,
     pub packet_ins: f64,
-    /// Rules of the busiest switch with hosts, and of the busiest without.
+    /// Rules of the busiest switch with hosts, and of the busiest without hosts.
     pub edge_rules: usize,
     pub core_rules: Option<usize>,
-    /// Resident memory of the controller for each leaf, and its heap's own count.
+    /// Bytes of the controller's resident memory for each leaf, and of its heap by its own count.
     pub bytes: f64,
     pub heap_bytes: Option<f64>,
-    /// Why the result is invalid, if it is.
+    /// The reasons why the result is invalid, if it is.
     pub doubts: Vec<String>,
 }
 
-/// The rows of a controller on a line: one for each number of leaves that a round reached.
+/// Returns the rows of a controller on a line: one for each number of leaves that a round reached.
 pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usize, f64)]) -> Vec<Row> {
     let all: Vec<Point> = rounds.into_iter().flatten().collect();
     let row = |leaves: usize| {
@@ -104,12 +104,15 @@ impl Results {
         Results { targets: targets::of(&rows), rows }
     }
 
-    /// Whether no result is limited by the network.
+    /// Reports whether all rows are valid results, which the network did not limit.
     pub fn are_all_results(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|row| row.doubts.is_empty())
     }
 
     /// Prints the results.
+    ///
+    /// # Errors
+    /// If a chart can't be written.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
             print_line(serde_json::to_string_pretty(self)?);
@@ -162,7 +165,7 @@ impl Results {
         text.trim_end().to_owned()
     }
 
-    /// Flows per second against the length of the line and against the leaves, if these vary.
+    /// Charts flows per second against the length of the line and against the leaves, if these vary.
     fn charts(&self) -> Vec<Chart> {
         let by_length = |row: &Row| (f64::from(row.setting.line), format!("{} leaves", row.leaves));
         let by_leaves = |row: &Row| (row.leaves as f64, format!("line:{}", row.setting.line));

@@ -13,11 +13,11 @@ use super::{FlowsArgs, socket};
 
 /// The default number of hosts: enough for 100,000 pairs between both ends.
 const HOSTS: u32 = 512;
-/// The fewest flows of a measurement.
+/// The minimum number of flows of a measurement.
 const FLOWS: usize = 2000;
-/// The greatest share of its core that the network may use. Beyond it the network limits the result.
+/// The maximum share of its core that the network may use. Beyond it the network limits the result.
 const BUSY: f64 = 0.9;
-/// The greatest share of time that the network may have waited for its core.
+/// The maximum share of time that the network may wait for its core.
 const STARVED: f64 = 0.1;
 
 /// The parameters of a row, which all its rounds share.
@@ -25,17 +25,17 @@ const STARVED: f64 = 0.1;
 pub struct Setting {
     /// Switches of the line.
     pub line: u32,
-    /// Where the hosts are.
+    /// The placement of the hosts.
     #[serde(skip)]
     pub spread: Spread,
     /// Ports of a switch for hosts.
     pub ports: u32,
-    /// All hosts.
+    /// The number of all hosts.
     pub hosts: u32,
     /// OpenFlow version.
     #[serde(skip)]
     pub version: Version,
-    /// The numbers of leaves to measure at, ascending, each with a number of flows.
+    /// The numbers of leaves at which to measure, ascending, each with a number of flows.
     #[serde(skip)]
     pub marks: Vec<(usize, usize)>,
 }
@@ -59,12 +59,12 @@ pub struct Point {
     pub group_mods: f64,
     pub barriers: f64,
     pub packet_ins: f64,
-    /// Rules of the switch with hosts that has most, and of the one without.
+    /// Rules of the busiest switch with hosts, and of the busiest without hosts.
     pub edge_rules: usize,
     pub core_rules: Option<usize>,
-    /// Resident bytes for each leaf since hosts were known.
+    /// Resident bytes for each leaf since the hosts are known.
     pub bytes: f64,
-    /// Why the result is invalid, if it is.
+    /// The reasons why the result is invalid, if it is.
     pub doubts: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Setting {
     }
 }
 
-/// A test bed whose hosts are known, and the number of hosts that are not.
+/// Starts a test bed. Returns it with the number of hosts that did not become known.
 fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -> anyhow::Result<(Bed, usize)> {
     let network = line(setting.line, setting.ports, setting.hosts, setting.spread);
     let shape = (setting.version, setting.ports);
@@ -101,6 +101,9 @@ fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -
 }
 
 /// Runs one round. Returns a point for each mark that it reached.
+///
+/// # Errors
+/// If the controller or the network can't be started, or fails.
 pub fn round(
     args: &FlowsArgs,
     contender: &Contender,
@@ -137,7 +140,10 @@ pub fn round(
     Ok(points)
 }
 
-/// Bytes on the controller's heap for each leaf, at each mark that the round reached.
+/// Measures the bytes on the controller's heap for each leaf, at each mark that the round reached.
+///
+/// # Errors
+/// If the controller or the network can't be started, or fails.
 pub fn heap(
     args: &FlowsArgs,
     contender: &Contender,
@@ -163,7 +169,7 @@ pub fn heap(
     Ok(bytes)
 }
 
-/// Whether flows go only from one end to the other.
+/// Reports whether flows go only from one end to the other.
 fn crosses(setting: &Setting) -> bool {
     setting.spread == Spread::Ends && setting.line > 1
 }
@@ -209,7 +215,7 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     }
 }
 
-/// The most rules of a switch with hosts, and of a switch without.
+/// Returns the maximum number of rules of a switch with hosts, and of a switch without.
 pub fn busiest(lab: &Lab) -> (usize, Option<usize>) {
     let network = lab.network();
     let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);

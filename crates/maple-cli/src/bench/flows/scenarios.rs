@@ -18,13 +18,13 @@ use crate::load;
 use crate::output::print_line;
 use crate::usage_error::OrUsageError as _;
 
-/// The results of a scenario as text, with the targets.
+/// The results of a scenario as text, with its targets.
 #[derive(Debug, Default, Serialize)]
 pub struct Answer {
     question: String,
     figures: Vec<(String, String)>,
     targets: Vec<Verdict>,
-    /// Why the result is invalid, if it is.
+    /// The reasons why the result is invalid, if it is.
     doubts: Vec<String>,
 }
 
@@ -46,6 +46,9 @@ impl Answer {
 }
 
 /// Runs the requested scenario, if there is one. Returns the exit status.
+///
+/// # Errors
+/// If a topology is invalid, or if the controller or the network can't be started, or fails.
 pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
     let answer = if let Some(topology) = &args.failover {
         failover::answer(args, topology)?
@@ -62,7 +65,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
     Ok(Some(u8::from(!answer.doubts.is_empty())))
 }
 
-/// The network of a topology, with several hosts at the port of each of its hosts.
+/// Builds the network of a topology, with several hosts at the port of each of its hosts.
 fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
     let mut network = load::network(&Topology::parse(topology).or_usage_error()?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);

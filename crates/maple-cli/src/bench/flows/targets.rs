@@ -7,10 +7,10 @@ use super::results::Row;
 
 /// New flows per second on one core: (switches of the line, policy in Rust, policy in Python).
 const FLOWS: [(u32, f64, f64); 2] = [(1, 150_000.0, 80_000.0), (16, 80_000.0, 50_000.0)];
-/// The greatest ratio of a flow's time with most and with fewest leaves, and with most and with fewest ports.
+/// The maximum ratio of a flow's time with most and with fewest leaves, and with most and with fewest ports.
 const LEAVES: f64 = 1.5;
 const PORTS: f64 = 1.2;
-/// Bytes for each leaf.
+/// The maximum number of bytes for each leaf.
 const BYTES: f64 = 1_200.0;
 
 /// A target and its result.
@@ -37,23 +37,23 @@ impl Verdict {
         Verdict { what, target: format!("≤ {target:.digits$}"), measured, is_met }
     }
 
-    /// A target that is not reached because there is no result.
+    /// Creates a target that is not reached because there is no result.
     pub fn missed(what: String, target: String, why: String) -> Verdict {
         Verdict { what, target, measured: why, is_met: false }
     }
 
-    /// A target that is an upper bound.
+    /// Creates a target that is an upper bound.
     pub fn bound(what: impl Into<String>, target: f64, measured: f64, digits: usize) -> Verdict {
         Verdict::at_most(what.into(), target, measured, digits)
     }
 
-    /// A target that is a lower bound.
+    /// Creates a target that is a lower bound.
     pub fn floor(what: impl Into<String>, target: f64, measured: f64) -> Verdict {
         Verdict::at_least(what.into(), target, measured)
     }
 }
 
-/// The verdicts as a table.
+/// Writes the verdicts as a table.
 pub fn table(verdicts: &[Verdict]) -> TextTable {
     let mut table = TextTable::new(["target", "is to be", "is", ""]);
     for Verdict { what, target, measured, is_met } in verdicts {
@@ -63,7 +63,7 @@ pub fn table(verdicts: &[Verdict]) -> TextTable {
     table
 }
 
-/// The targets of Maple's rows. Those of a single row apply to the row with the most leaves.
+/// Returns the targets of Maple's rows. Targets of a single row apply to the row with the most leaves.
 pub fn of(rows: &[Row]) -> Vec<Verdict> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
     let most = |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.leaves > row.leaves);
@@ -87,7 +87,7 @@ fn named(row: &Row) -> String {
     format!("{}, line:{}, OpenFlow {}, {} ports", row.controller, row.setting.line, row.of, row.setting.ports)
 }
 
-/// The targets of a single row.
+/// Returns the targets of a single row.
 fn alone(row: &Row) -> Vec<Verdict> {
     let name = format!("{}, {} leaves", named(row), row.leaves);
     let mut verdicts = Vec::new();
@@ -101,8 +101,8 @@ fn alone(row: &Row) -> Vec<Verdict> {
     verdicts
 }
 
-/// The ratio of a flow's time with the largest and the smallest `x`, among rows that agree otherwise. The least time of
-/// each counts, because other programs can only increase it.
+/// Returns the targets for the ratio of a flow's time with the largest and the smallest `x`, among rows that agree
+/// otherwise. The least time of each counts, because other programs can only increase it.
 fn against(
     rows: &[&Row],
     what: &str,

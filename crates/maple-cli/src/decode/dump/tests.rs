@@ -1,8 +1,8 @@
-//! What the programs print of the same bytes.
+//! Dumps of the same bytes by different programs.
 
 use super::*;
 
-/// `printf` of these bytes, `abcdefgh` in the middle and `deadbeef` at the end, which look like bytes beside a dump.
+/// The dumped bytes: `abcdefgh` in the middle and `deadbeef` at the end look like bytes next to a dump.
 const BYTES: &[u8] = b"\x04\x02\0\x10\0\0\0\x04abcdefgh\x04\x02\0\x10\0\0\0\x05deadbeef";
 
 fn read(text: &str) -> Vec<Vec<u8>> {

@@ -1,25 +1,25 @@
-//! Counters that stand for trouble if they are not zero.
+//! Counters that indicate trouble if they are not zero.
 
 use serde_json::Value;
 
 use super::problems::{refusals, since_and_last, without_label};
 use super::{Finding, Id, Level};
 
-/// What a counter stands for.
+/// The trouble that counters indicate.
 struct Sign {
     level: Level,
     id: Id,
-    /// Their sum counts. All are in `maple show stats`.
+    /// The counters, all in `maple show stats`; their sum counts.
     counters: &'static [&'static str],
-    /// These are told otherwise, and are in the sum too.
+    /// Counters that other findings report, and that are included in the sum.
     without: &'static [&'static str],
-    /// What is wrong, after the number.
+    /// A description of the trouble, after the number.
     what: &'static str,
     so: &'static str,
     mend: &'static str,
 }
 
-/// So many forged or repeated probes are no sign: after a take-over those of the controller before arrive.
+/// The number of forged or repeated probes that is normal: after a take-over, probes of the previous controller arrive.
 const PROBES: u64 = 100;
 
 const SIGNS: &[Sign] = &[
@@ -169,13 +169,13 @@ const SIGNS: &[Sign] = &[
     },
 ];
 
-/// What the counters of `maple show stats` say. Of refused connections and labels the errors say since when, and the
-/// last one is quoted.
+/// Returns what the counters of `maple show stats` indicate. For refused connections and labels the errors give the
+/// time of the first, and the last one is quoted.
 pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
     let of = |sign: &Sign| {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| count(stats, name)).sum() };
         let count = sum(sign.counters).saturating_sub(sum(sign.without));
-        // What the controller before a take-over still had under way is none of anybody's.
+        // Probes that the previous controller sent before a take-over are nobody's fault.
         let few = if sign.id == Id::ProbesForged { PROBES } else { 0 };
         let finding = || {
             let told = match sign.id {
@@ -193,7 +193,7 @@ pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
     SIGNS.iter().filter_map(of).collect()
 }
 
-/// A counter of the controller or of the engine.
+/// Returns a counter of the controller or of the engine.
 pub fn count(stats: &Value, name: &str) -> u64 {
     ["controller", "engine"].iter().find_map(|part| stats[*part][name].as_u64()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The controller: what it says over its control socket, and what is wrong with that.
+//! The controller: its answers over the control socket, and what is wrong with them.
 
 mod counters;
 mod problems;
@@ -18,36 +18,36 @@ use super::finding::{Finding, Id, Level, Report, quoted};
 use super::ovs::Listening;
 use tables::Tables;
 
-/// How long all answers may take.
+/// The maximum time for all answers.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What a controller says.
+/// The answers of a controller.
 #[derive(Clone, Debug, Default)]
 pub struct Controller {
-    /// What it says of itself; an older one says nothing.
+    /// The controller's description of itself; `Null` if it is too old to give one.
     about: Value,
     switches: Value,
     stats: Value,
     errors: Value,
     names: Value,
     tables: Tables,
-    /// Its process, if it is visible from here.
+    /// The id of its process, if that is visible from here.
     process: Option<u32>,
 }
 
-/// Why a controller says nothing.
+/// The reason why a controller does not answer.
 #[derive(Debug)]
 pub enum Silence {
-    /// There is none at this socket.
+    /// No controller listens at this socket.
     Absent(String),
-    /// It does not talk to this user.
+    /// The controller refuses this user.
     Closed(String),
-    /// It is there, and does not answer.
+    /// The controller is there, but does not answer.
     Silent(String),
 }
 
 impl Silence {
-    /// In words.
+    /// Describes the reason.
     pub fn why(&self) -> &str {
         let (Silence::Absent(why) | Silence::Closed(why) | Silence::Silent(why)) = self;
         why
@@ -55,10 +55,10 @@ impl Silence {
 }
 
 impl Controller {
-    /// Asks a controller, for a bounded time.
+    /// Queries a controller, within a time limit.
     ///
     /// # Errors
-    /// [`Silence`].
+    /// [`Silence`] if the controller does not answer.
     pub fn ask(control: &Path) -> Result<Controller, Silence> {
         let path = control.to_owned();
         let answers = within(TIME_LIMIT, move || answers(&path));
@@ -78,7 +78,7 @@ impl Controller {
         Ok(Controller { tables, ..said })
     }
 
-    /// One that says this.
+    /// Creates a controller with these answers.
     #[cfg(test)]
     pub fn of(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
         let process = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
@@ -90,7 +90,8 @@ impl Controller {
         Names::from_json(&self.names)
     }
 
-    /// Its process, if it is visible from here: that of a container has another number than it says itself, or none.
+    /// The id of its process, if that is visible from here: a container's process has another id than it reports, or
+    /// none.
     pub fn pid(&self) -> Option<u32> {
         self.process
     }
@@ -100,7 +101,7 @@ impl Controller {
         self.stats["shards"].as_u64().unwrap_or_default() as usize
     }
 
-    /// How many switches are connected, or on their way.
+    /// The number of switches that are connected, or connecting.
     pub fn connections(&self) -> u64 {
         self.stats["connections"].as_u64().unwrap_or_default()
     }
@@ -110,17 +111,17 @@ impl Controller {
         self.about["state_file"].as_str().map(Path::new)
     }
 
-    /// When its certificate expires, in seconds since 1970.
+    /// The expiry of its certificate, in seconds since 1970.
     pub fn certificate_expires(&self) -> Option<u64> {
         self.about["certificate_expires"].as_u64()
     }
 
-    /// By how many seconds the clock was set since it started.
+    /// The seconds by which the clock was set since the controller started.
     pub fn clock_stepped(&self) -> Option<f64> {
         self.about["clock_stepped"].as_f64()
     }
 
-    /// Where it listens; `None` if it is too old to say so.
+    /// The addresses on which it listens; `None` if it is too old to report them.
     pub fn listening(&self) -> Option<Vec<Listening>> {
         let one = |value: &Value| {
             Some(Listening {
@@ -131,7 +132,7 @@ impl Controller {
         Some(self.about["listening"].as_array()?.iter().filter_map(one).collect())
     }
 
-    /// The numbers of a switch's ports of this kind.
+    /// Returns the numbers of a switch's ports of this kind.
     pub fn ports(&self, dpid: u64, kind: &str) -> Vec<i64> {
         let switches = items(&self.switches).filter(|switch| number_of(switch) == Some(dpid));
         let ports = switches.flat_map(|switch| items(&switch["ports"]));
@@ -143,7 +144,7 @@ impl Controller {
         items(&self.switches).filter_map(number_of).collect()
     }
 
-    /// The switches that say that they are Open vSwitch, by number and id.
+    /// The switches that report that they are Open vSwitch, by number and id.
     pub fn open_vswitches(&self) -> Vec<(u64, String)> {
         items(&self.switches)
             .filter(|switch| is_open_vswitch(switch))
@@ -151,13 +152,13 @@ impl Controller {
             .collect()
     }
 
-    /// The ids of the switches that do not say that they are Open vSwitch.
+    /// The ids of the switches that do not report that they are Open vSwitch.
     fn other_switches(&self) -> Vec<String> {
         let others = items(&self.switches).filter(|switch| !is_open_vswitch(switch));
         others.map(|switch| text(&switch["switch"]).to_owned()).collect()
     }
 
-    /// Looks at all of it. `control`: its socket.
+    /// Checks all answers. `control`: the path of its socket.
     pub fn look(&self, control: &Path, report: &mut Report) {
         let count = items(&self.switches).count();
         let pid = self.pid().map(|pid| format!(" (process {pid})")).unwrap_or_default();
@@ -207,7 +208,7 @@ impl Controller {
     }
 }
 
-/// A file that the controller can't keep now, if it is one.
+/// Returns the finding for a file that the controller can't write at present, if there is one.
 fn not_kept(file: &Value) -> Option<Finding> {
     let why = file["fails"].as_str()?;
     let path = Path::new(text(&file["path"]));
@@ -235,7 +236,7 @@ fn not_kept(file: &Value) -> Option<Finding> {
     Some(Finding::new(level, Id::FileNotKept, place).what(why).so(so).mend(mend))
 }
 
-/// A controller that is there and says nothing.
+/// Returns the finding for a controller that exists, but does not answer.
 pub fn silent(control: &Path, why: &str) -> Finding {
     Finding::new(Level::Error, Id::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
@@ -246,7 +247,7 @@ pub fn silent(control: &Path, why: &str) -> Finding {
 fn answers(path: &Path) -> Result<Controller, AskError> {
     let show = |what| ask(path, &Request::Show(what));
     let optional = |what| match show(what) {
-        // One that does not know the request is older.
+        // A controller that does not know the request is older.
         Err(AskError::RefusedByOlder { .. }) => Ok(Value::Null),
         Err(AskError::Refused { error: why, .. }) if why.starts_with("show: ") || why.starts_with("not a request") => {
             Ok(Value::Null)
@@ -264,7 +265,7 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
     })
 }
 
-/// The numbers of a version; none of something else.
+/// Returns the numbers of a version; none for other text.
 fn numbers(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map_while(|number| number.parse().ok()).collect()

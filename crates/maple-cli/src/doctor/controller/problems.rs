@@ -1,4 +1,4 @@
-//! What the recent errors of a controller say about places. Their texts are the only form that the socket has them in.
+//! Recent errors of a controller that name places. The socket has them only as texts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,16 +10,16 @@ use super::counters::count;
 use super::{Finding, Id, Level, items, text};
 use maple_wire::counted;
 
-/// What is in the text of a host that seems to be at several ports.
+/// Parts of the text about a host that seems to be at several ports.
 const HOSTS: [&str; 2] = [" comes and goes between ", "dropped: the host answers at "];
-/// What is in the text of a rule that a switch refuses, after the switch.
+/// The part after the switch in the text about a rule that a switch refuses.
 const REFUSED: &str = " refused a rule: ";
-/// How the text of a rule for a full table ends: with OpenFlow's name of that error.
+/// The end of the text about a rule for a full table: OpenFlow's name of that error.
 const FULL: &str = "_FULL";
-/// What is in the text of packets that are not limited.
+/// A part of the text about packets that are not limited.
 const METERS: &str = "are not limited there";
 
-/// What the errors say.
+/// Returns the findings that the errors imply.
 pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     let with = |parts: &[&str]| -> Vec<&str> {
         items(errors)
@@ -54,7 +54,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
         );
     }
-    // The last one of each switch. Full tables are counted, and told otherwise.
+    // Of each switch, the last refused rule counts. Full tables are counted and reported elsewhere.
     let refused: BTreeMap<&str, &str> = with(&[REFUSED])
         .into_iter()
         .filter(|text| !text.ends_with(FULL))
@@ -69,7 +69,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found
 }
 
-/// The errors about connections that this counter counts, and that had no switch yet.
+/// Returns the errors about connections without a known switch that this counter counts.
 pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     let is_counted = |error: &&Value| {
         let error = text(&error["text"]);
@@ -79,13 +79,14 @@ pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     items(errors).filter(is_counted).collect()
 }
 
-/// The errors about packets that have no label: they name the switch where these enter, and the one without labels.
+/// Returns the errors about packets without a label. They name the switch where these enter, and the switch without
+/// labels.
 pub fn without_label(errors: &Value) -> Vec<&Value> {
     items(errors).filter(|error| text(&error["text"]).contains(", without a label: ")).collect()
 }
 
-/// Since when there are such errors, and what the last one was: `, the first at 2026-01-02T03:04:05.000Z; the last one: …`.
-/// Nothing if there are none.
+/// Describes the first and the last of such errors: `, the first at 2026-01-02T03:04:05.000Z; the last one: …`. Empty
+/// if there are none.
 pub fn since_and_last(errors: &[&Value]) -> String {
     let (Some(first), Some(last)) = (errors.first(), errors.last()) else { return String::new() };
     let since = first["time"].as_u64().map(|time| UNIX_EPOCH + Duration::from_millis(time));
@@ -93,7 +94,7 @@ pub fn since_and_last(errors: &[&Value]) -> String {
     format!("{since}; the last one: {}", text(&last["text"]))
 }
 
-/// The counter of connections that ended for this reason before their switch was known.
+/// Returns the counter of connections that ended for this reason before their switch was known.
 fn counter_of(reason: &str) -> &'static str {
     if reason.starts_with("TLS: ") || reason.contains("certificate") || reason.contains("the file of switches") {
         "of_tls_failures"
@@ -165,7 +166,7 @@ mod tests {
         }
         assert!(refusals(&errors, "of_timeouts").is_empty());
         assert!(refusals(&json!([]), "of_malformed").is_empty());
-        // Each reason alone, so that none is hidden by a later one.
+        // Each reason is tested alone, so that no later one hides it.
         for (reason, counter) in &reasons {
             let errors = json!([{ "text": text(reason.clone()) }]);
             assert!(!refusals(&errors, counter).is_empty(), "{reason}");

@@ -1,4 +1,4 @@
-//! What is wrong with the switches that are connected.
+//! Faults of the connected switches.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::{Finding, Id, Level, Listening, items, text};
 
 /// The tables that Maple uses: classifier, ingress, labels, routes.
 const TABLES: u64 = 4;
-/// Bytes that wait for a switch, from which on it is slow.
+/// The number of bytes waiting for a switch from which the switch counts as slow.
 const WAITING: u64 = 1 << 20;
 
-/// What is wrong, for all switches of a kind together. `listening`: where the controller waits for them.
+/// Returns the faults, for all switches of a kind together. `listening`: the address where the controller expects them.
 pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
     let mut found = Vec::new();
     let is_away = |switch: &Value| switch["unreachable"].is_number();
@@ -73,7 +73,7 @@ pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> 
     found
 }
 
-/// `switch 1`, `switches 1, 2`; `None` of none.
+/// Lists switches: `switch 1`, `switches 1, 2`; `None` if there are none.
 fn joined<'a>(switches: impl Iterator<Item = &'a Value>) -> Option<String> {
     let ids: Vec<&str> = switches.map(|switch| text(&switch["switch"])).collect();
     Some(match ids.len() {

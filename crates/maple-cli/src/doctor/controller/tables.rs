@@ -1,7 +1,7 @@
-//! How full the switches' tables are, which they are asked for.
+//! The fill levels of the switches' tables, which are queried from the switches.
 //!
-//! Open vSwitch isn't asked: a table of its has a million rules, unless its database says otherwise (`ovs/`), and its
-//! answer is long.
+//! Open vSwitch is not queried: its tables have room for a million rules unless its database says otherwise (`ovs/`),
+//! and its answer is long.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,22 +12,22 @@ use serde_json::Value;
 use super::{Finding, Id, Level, items, text};
 use crate::doctor::command::within;
 
-/// How long all switches together have.
+/// The maximum time for all switches together.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// A table with so many of a hundred rules is nearly full.
+/// The percentage of rules from which a table is nearly full.
 const NEARLY_FULL: u64 = 90;
 
-/// What switches say of their tables.
+/// The switches' answers about their tables.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// One object for each switch that was asked.
+    /// One object for each switch that answered.
     said: Vec<Value>,
-    /// How many were not asked, because the time was over.
+    /// The number of switches that were not queried, because the time was over.
     left: usize,
 }
 
 impl Tables {
-    /// Asks these switches one after the other, for a bounded time.
+    /// Queries these switches one after the other, within a time limit.
     pub fn ask(control: &Path, switches: &[String]) -> Tables {
         let end = Instant::now() + TIME_LIMIT;
         let mut said = Vec::new();
@@ -36,9 +36,9 @@ impl Tables {
             let rest = end.saturating_duration_since(Instant::now());
             match within(rest, move || ask(&path, &request)) {
                 None => return Tables { said, left: switches.len() - at },
-                // One that does not know the request is older, and will not know it of others.
+                // A controller that does not know the request is older, and will not know it for other switches.
                 Some(Err(AskError::RefusedByOlder { .. })) => return Tables { said, left: 0 },
-                // It has gone meanwhile.
+                // The switch has disconnected meanwhile.
                 Some(Err(_)) => {}
                 Some(Ok(answer)) => said.extend(items(&answer).cloned()),
             }
@@ -46,13 +46,13 @@ impl Tables {
         Tables { said, left: 0 }
     }
 
-    /// That they say this.
+    /// Creates tables with these answers.
     #[cfg(test)]
     pub fn of(said: Vec<Value>) -> Tables {
         Tables { said, left: 0 }
     }
 
-    /// What was looked at, in words; `None` if no switch was asked.
+    /// Describes what was checked; `None` if no switch was queried.
     pub fn seen(&self) -> Option<String> {
         let sized = self.said.iter().filter(|switch| items(&switch["tables"]).any(|table| table["most"].is_u64()));
         let (asked, sized, left) = (self.said.len() + self.left, sized.count(), self.left);
@@ -60,7 +60,7 @@ impl Tables {
         (asked > 0).then(|| format!("how full tables are: {sized} of {asked} switches say it{rest}"))
     }
 
-    /// The tables that are nearly full.
+    /// Returns the findings about nearly full tables.
     pub fn findings(&self) -> Vec<Finding> {
         let full = |switch: &Value, table: &Value| {
             let (rules, most) = (table["rules"].as_u64()?, table["most"].as_u64().filter(|most| *most > 0)?);

@@ -1,10 +1,10 @@
-//! Judgements of a controller, on answers of its control socket.
+//! Judgements about a controller, on answers of its control socket.
 
 use serde_json::json;
 
 use super::*;
 
-/// What a controller without any trouble says.
+/// Returns the description of a controller without any trouble.
 fn about() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": 7, "shards": 2, "state_file": "/var/lib/maple/state.redb",
@@ -20,7 +20,7 @@ fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
     })
 }
 
-/// The levels and ids that are found.
+/// Returns the levels and ids of the findings.
 fn found_in(controller: &Controller) -> Vec<String> {
     let mut report = Report::default();
     controller.look(Path::new("/run/c"), &mut report);
@@ -79,7 +79,7 @@ fn what_it_says_of_itself_is_judged() {
         .into_iter()
         .collect();
     check(fails, switches.clone(), json!({}), &["warning file-not-kept"; 5]);
-    // An older one does not know the question.
+    // An older controller does not know the request.
     check(Value::Null, switches, json!({}), &["warning version-differs"]);
     check(about(), json!([]), json!({}), &["warning no-switch"]);
 }

@@ -1,4 +1,4 @@
-//! Certificates: when they expire.
+//! The expiry of certificates.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use maple_controller::tls::{TlsError, expiry};
 
 use super::{Finding, Id, Level, Report};
 
-/// How long before its end a certificate is warned of, as a controller does.
+/// The time before its end at which a certificate is warned of, as a controller does.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
-/// Looks at the certificate that a controller uses now (when it expires), and at these files.
+/// Checks the expiry of the controller's certificate (in seconds since 1970), and of these files.
 pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) {
     let now = SystemTime::now();
     if let Some(seconds) = of_controller {

@@ -1,12 +1,12 @@
-//! The clock: whether it was set while the controller ran, and whether something keeps it right.
+//! The clock: whether it was set while the controller ran, and whether it is synchronised.
 
 use super::super::command::output;
 use super::{Controller, Finding, Id, Level, Report};
 
-/// Steps of fewer seconds than this matter to nobody.
+/// The size in seconds below which a step does not matter.
 const SMALL: f64 = 1.0;
 
-/// Looks at the clock.
+/// Checks the clock.
 pub fn look(controller: Option<&Controller>, report: &mut Report) {
     match controller.map(Controller::clock_stepped) {
         Some(Some(seconds)) => {
@@ -31,7 +31,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
     }
     let way = if seconds < 0.0 { "back" } else { "forward" };
     Some(
-        // Mostly it was set once when the machine started, and that mended it.
+        // Usually the clock was set once when the machine started, which corrected it.
         Finding::new(Level::Note, Id::ClockStepped, "this host")
             .what(format!(
                 "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",

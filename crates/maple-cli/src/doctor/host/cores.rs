@@ -1,14 +1,14 @@
-//! Cores: whether each worker has one, and how much of it.
+//! The controller's cores: whether each worker has one, and its share of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{Finding, Id, Level, Process, Report};
 
-/// Where control groups (version 2) are.
+/// The folder of control groups (version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Looks at the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch uses up.
+/// Checks the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch occupies.
 pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut Report) {
     let Some(process) = process else { return };
     report.looked_at(format!(
@@ -25,7 +25,7 @@ pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, repor
     }
 }
 
-/// Workers that may only run on one and the same core, or more workers than cores.
+/// Finds workers that may only run on the same core, or more workers than cores.
 fn shared(process: &Process, workers: usize) -> Option<Finding> {
     let mut pinned: BTreeMap<usize, usize> = BTreeMap::new();
     for cores in process.shards() {
@@ -50,7 +50,7 @@ fn shared(process: &Process, workers: usize) -> Option<Finding> {
     )
 }
 
-/// Workers on cores that threads of Open vSwitch never leave.
+/// Finds workers on cores that polling threads of Open vSwitch never leave.
 fn polled(process: &Process, mask: &str) -> Option<Finding> {
     let busy = cores_of(mask)?;
     let is_lost = |cores: &Vec<usize>| !cores.is_empty() && cores.iter().all(|core| busy.contains(core));
@@ -67,20 +67,20 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
     })
 }
 
-/// The numbers of the bits of a mask in hex digits.
+/// Returns the numbers of the bits that are set in a mask of hex digits.
 fn cores_of(mask: &str) -> Option<Vec<usize>> {
     let bits = u128::from_str_radix(mask.trim_start_matches("0x"), 16).ok()?;
     Some((0..128).filter(|bit| bits >> bit & 1 == 1).collect())
 }
 
-/// How many cores' time a control group and those around it may use at most.
+/// Returns the maximum processor time, in cores, that a control group and its ancestors may use.
 fn quota(root: &Path, group: &str) -> Option<f64> {
     let folders = Path::new(group.trim_start_matches('/')).ancestors();
     let of = |folder: &Path| parse_quota(&std::fs::read_to_string(root.join(folder).join("cpu.max")).ok()?);
     folders.filter_map(of).min_by(f64::total_cmp)
 }
 
-/// Parses `200000 100000`: two cores. `max` is no limit.
+/// Parses `200000 100000`, which means two cores. `max` means no limit.
 fn parse_quota(text: &str) -> Option<f64> {
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
     let (quota, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);

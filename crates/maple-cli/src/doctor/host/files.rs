@@ -1,4 +1,4 @@
-//! Files of a controller: control sockets that nobody listens on, and a state file that it may not write.
+//! Files of a controller: control sockets without a listener, and a state file that it may not write.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -12,15 +12,15 @@ use super::super::command::within;
 use super::super::finding::quoted;
 use super::{Finding, Id, Level, Process, Report};
 
-/// How long a connection may take, where many wait already.
+/// The maximum time for a connection to a socket where many wait already.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// Where a service keeps its state, and the user who does.
+/// The folder where a service keeps its state. `SERVICE_USER`: the user that writes it.
 const SERVICE_FOLDER: &str = "/var/lib/maple";
 const SERVICE_USER: &str = "maple";
-/// What to do about a folder that is not the user's.
+/// The remedy for a folder that does not belong to the user.
 const OTHER_FOLDER: &str = "maple run POLICY --state /var/lib/maple/state.redb";
 
-/// Looks for sockets at these places that nobody listens on.
+/// Finds sockets at these places on which nobody listens.
 pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) {
     for path in places {
         let Ok(found) = std::fs::symlink_metadata(path) else { continue };
@@ -47,8 +47,8 @@ fn stale(path: &Path) -> Finding {
         .mend(format!("rm {}", quoted(path)))
 }
 
-/// Looks whether the controller's user may write its state file. Without a process the one who would: the service's user
-/// in the service's folder, otherwise the current one.
+/// Checks whether the controller's user may write its state file. Without a process that is the service's user in the
+/// service's folder, and otherwise the current user.
 pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut Report) {
     let what = format!("the state file {}", path.display());
     let user = match process {
@@ -68,7 +68,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
             (format!("there is no folder {}", folder.display()), format!("install -d -m 700 -o {user} {place}"))
         }
         (Err(error), _) => return report.not_looked_at(what, error.to_string()),
-        // A folder that others use is left to them.
+        // The ownership of a folder that others use is not changed.
         (Ok(false), _) => (
             format!("user {user} may not make files in {}", folder.display()),
             if is_service { format!("chown {user} {place}") } else { OTHER_FOLDER.to_owned() },
@@ -88,7 +88,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
     );
 }
 
-/// Whether a mode gives a user these rights. Root has all.
+/// Reports whether a mode gives a user these rights. Root has all.
 fn allows(found: &Metadata, user: u32, groups: &[u32], wanted: u32) -> bool {
     let shift = match () {
         () if user == 0 => return true,
@@ -99,7 +99,7 @@ fn allows(found: &Metadata, user: u32, groups: &[u32], wanted: u32) -> bool {
     found.mode() >> shift & wanted == wanted
 }
 
-/// The service's user and group in `/etc/passwd`.
+/// Returns the service's user and its group from `/etc/passwd`.
 fn service_user() -> Option<(u32, Vec<u32>)> {
     user_of(&std::fs::read_to_string("/etc/passwd").ok()?, SERVICE_USER)
 }

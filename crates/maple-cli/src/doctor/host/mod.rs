@@ -20,14 +20,14 @@ use super::controller::Controller;
 use super::finding::{Finding, Id, Level, Report};
 use super::ovs::Listening;
 
-/// Descriptors of a controller that are no connections of switches.
+/// The number of a controller's descriptors that are not connections of switches.
 const OTHER_FILES: u64 = 64;
-/// The fewest files that a controller should be able to open, where no switches can be counted.
+/// The minimum number of files that a controller should be able to open if switches can't be counted.
 const FEW_FILES: u64 = 1024;
-/// How many connections a controller lets wait.
+/// The number of connections that a controller lets wait.
 const BACKLOG: u64 = 4096;
 
-/// Looks at the limit of open files of the controller's process, or of one that would start here.
+/// Checks the limit of open files of the controller's process, or of one that would start here.
 pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut Report) {
     match process.map(Process::open_files) {
         Some(Some(limit)) => {
@@ -43,7 +43,7 @@ pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &
     }
 }
 
-/// Looks at the settings of the kernel.
+/// Checks the settings of the kernel.
 pub fn look_at_kernel(report: &mut Report) {
     match std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|text| text.trim().parse()) {
         Ok(Ok(waiting)) => {
@@ -58,7 +58,7 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
     let finding = |level| Finding::new(level, Id::FileLimit, place);
     let room = limit.saturating_sub(OTHER_FILES);
     let mend = "systemctl edit maple  # and there: [Service] LimitNOFILE=65536";
-    // Four fifths: the rest is soon gone when switches reconnect.
+    // The threshold is four fifths, because the rest is soon used up when switches reconnect.
     if connections > 0 && connections >= room / 5 * 4 {
         return Some(
             finding(Level::Warning)

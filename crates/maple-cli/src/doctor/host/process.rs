@@ -1,4 +1,4 @@
-//! A process, as `/proc` has it.
+//! A process, as `/proc` describes it.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ pub struct Process {
     status: String,
     limits: Option<String>,
     cgroup: Option<String>,
-    /// For each thread of a shard the cores that it may use.
+    /// The cores that each shard's thread may use.
     shards: Vec<Vec<usize>>,
 }
 
 impl Process {
-    /// Reads what there is; `None` if there is no such process, or it is hidden.
+    /// Reads the process; `None` if it does not exist, or is hidden.
     pub fn read(pid: u32) -> Option<Process> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let file = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
@@ -25,27 +25,27 @@ impl Process {
         Some(Process { status, limits: file("limits"), cgroup: file("cgroup"), shards })
     }
 
-    /// The most files that it may have open.
+    /// The maximum number of files that it may have open.
     pub fn open_files(&self) -> Option<u64> {
         open_files(self.limits.as_ref()?)
     }
 
-    /// The user, and its groups.
+    /// The effective user, and its groups.
     pub fn user(&self) -> Option<(u32, Vec<u32>)> {
         let numbers = |name| -> Option<Vec<u32>> {
             Some(value(&self.status, name)?.split_whitespace().filter_map(|number| number.parse().ok()).collect())
         };
-        // Of these lines the second is the effective one.
+        // In each of these lines the second number is the effective one.
         let (user, group) = (*numbers("Uid")?.get(1)?, *numbers("Gid")?.get(1)?);
         Some((user, [vec![group], numbers("Groups").unwrap_or_default()].concat()))
     }
 
-    /// The cores that it may use, where it may not be pinned.
+    /// The cores that the process may use.
     pub fn cores(&self) -> Vec<usize> {
         allowed(&self.status)
     }
 
-    /// For each shard the cores that it may use.
+    /// The cores that each shard may use.
     pub fn shards(&self) -> &[Vec<usize>] {
         &self.shards
     }
@@ -56,7 +56,7 @@ impl Process {
     }
 }
 
-/// The soft limit of open files in `/proc/PID/limits`.
+/// Returns the soft limit of open files in `/proc/PID/limits`.
 fn open_files(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     match line.split_whitespace().next()? {

@@ -1,4 +1,4 @@
-//! What surrounds a controller: systemd's service, and the interpreter of policies.
+//! The surroundings of a controller: systemd's service, and the interpreter of policies.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use maple_wire::counted;
 
 /// The service of `contrib/systemd`.
 const SERVICE: &str = "maple.service";
-/// The oldest Python that policies can have.
+/// The oldest Python version that can run policies.
 const PYTHON: (u32, u32) = (3, 10);
 
-/// Looks at the service, where systemd runs.
+/// Checks the service, if systemd runs here.
 pub fn look(report: &mut Report) {
     if !Path::new("/run/systemd/system").exists() {
         return report.not_looked_at(format!("the service {SERVICE}"), "systemd does not run this host");
@@ -25,7 +25,7 @@ pub fn look(report: &mut Report) {
     }
 }
 
-/// What `systemctl show` says.
+/// Judges the output of `systemctl show`.
 fn state(text: &str) -> Option<Finding> {
     let value =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default();
@@ -50,7 +50,7 @@ fn state(text: &str) -> Option<Finding> {
     })
 }
 
-/// Looks at Python. `runs_this`: it runs this very command, so it is new enough.
+/// Checks Python. `runs_this`: Python runs this command, so it is new enough.
 pub fn look_at_python(runs_this: bool, report: &mut Report) {
     if runs_this {
         return report.looked_at("the version of Python, which runs this command");

@@ -1,4 +1,4 @@
-//! Listening sockets, and whose they are: `/proc/net/tcp` has an inode for each, and `/proc/PID/fd` has the inodes of a
+//! Listening sockets and their owners: `/proc/net/tcp` has an inode for each, and `/proc/PID/fd` has the inodes of a
 //! process.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::super::finding::quoted;
 use super::{Finding, Id, Level, Listening, Report};
 
-/// The state of a socket that listens.
+/// The state of a listening socket.
 const LISTEN: &str = "0A";
 
 /// A listening socket.
@@ -18,7 +18,7 @@ struct Socket {
     inode: u64,
 }
 
-/// Looks for other programs on the addresses that a controller would listen on. `own`: the controller's own process.
+/// Finds other programs on the addresses on which a controller would listen. `own`: the controller's own process.
 pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
     let addresses = wanted.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ");
     let read = |path: &str| std::fs::read_to_string(path).ok();
@@ -30,7 +30,7 @@ pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
     for one in wanted {
         let Some(taken) = sockets.iter().find(|socket| clash(socket.address, one.address)) else { continue };
         let owner = owner(taken.inode);
-        // systemd keeps the port open for a service, which gets it from there.
+        // systemd may hold the port open for a service, and passes it on.
         if owner.as_ref().is_some_and(|(pid, _)| *pid == 1 || Some(*pid) == own) {
             continue;
         }
@@ -55,12 +55,12 @@ fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -
                 .so(lost)
                 .mend(format!("maple run POLICY --listen {}", quoted(format!("{tls}{other}"))))
         }
-        // It may be a controller of that user.
+        // The process may be a controller of that user.
         None => found(Level::Warning, "a process of another user").so(lost).mend("sudo maple doctor"),
     }
 }
 
-/// Whether a process is a controller: the program, or Python that runs it.
+/// Reports whether a process is a controller: the program, or Python that runs it.
 fn is_maple(pid: u32, name: &str) -> bool {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let command = String::from_utf8_lossy(&command);
@@ -68,16 +68,16 @@ fn is_maple(pid: u32, name: &str) -> bool {
     name == "maple" || command.split('\0').take(3).any(is_it)
 }
 
-/// Whether nobody can listen on one if somebody listens on the other.
+/// Reports whether listening on one address excludes listening on the other.
 fn clash(one: SocketAddr, other: SocketAddr) -> bool {
     let is_any = |address: SocketAddr| address.ip().is_unspecified();
-    // A socket for all addresses of IPv6 mostly has those of IPv4 too.
+    // A socket for all IPv6 addresses usually includes all IPv4 addresses.
     let both = one.is_ipv4() == other.is_ipv4();
     one.port() == other.port()
         && (one.ip() == other.ip() || both && (is_any(one) || is_any(other)) || is_any(one) && is_any(other))
 }
 
-/// The listening sockets of `/proc/net/tcp` or `tcp6`.
+/// Returns the listening sockets of `/proc/net/tcp` or `tcp6`.
 fn listening(text: &str) -> Vec<Socket> {
     let socket = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -88,7 +88,7 @@ fn listening(text: &str) -> Vec<Socket> {
     text.lines().skip(1).filter_map(socket).collect()
 }
 
-/// Parses `0100007F:19FD`: words of four bytes as this machine has them, and the port.
+/// Parses `0100007F:19FD`: four-byte words in this machine's byte order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -104,7 +104,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// The process with a socket, and its name. `None` if it is another user's.
+/// Returns the process that has a socket, and its name. `None` if it belongs to another user.
 fn owner(inode: u64) -> Option<(u32, String)> {
     let wanted = format!("socket:[{inode}]");
     let has = |pid: &u32| {
@@ -112,7 +112,7 @@ fn owner(inode: u64) -> Option<(u32, String)> {
         files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|link| link.as_os_str() == wanted.as_str())
     };
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    // The lowest first: a child has its parent's sockets too.
+    // The lowest comes first, since a child has its parent's sockets too.
     let pids: BTreeSet<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     let pid = pids.into_iter().find(has)?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -4,17 +4,17 @@ use super::super::finding::{Id, Level, quoted};
 use super::database::Row;
 use super::{Finding, at};
 
-/// How long a bridge waits at most before it connects again, if nobody says otherwise.
+/// The maximum time in milliseconds that a bridge waits before it connects again, by default.
 const DEFAULT_BACKOFF: i64 = 8000;
 
 /// A bridge.
 #[derive(Clone, Debug)]
 pub struct Bridge {
-    /// The id of its row, which Open vSwitch has drawn by lot.
+    /// The random id of its row in Open vSwitch's database.
     id: String,
     pub name: String,
     pub dpid: Option<u64>,
-    /// The datapath id that it is told to have.
+    /// The datapath id that its configuration requests.
     wanted_dpid: Option<String>,
     fail_mode: Option<String>,
     pub protocols: Vec<String>,
@@ -22,14 +22,14 @@ pub struct Bridge {
     spanning_tree: Option<&'static str>,
     pub targets: Vec<Target>,
     pub interfaces: Vec<Interface>,
-    /// The settings of its tables: number, limit, and what happens then.
+    /// The settings of its tables: number, limit, and overflow policy.
     flow_tables: Vec<(i64, Option<i64>, Option<String>)>,
 }
 
 /// A controller that a bridge connects to.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its row, as `ovs-vsctl` finds it.
+    /// The id of its row, as `ovs-vsctl` accepts it.
     record: String,
     pub target: String,
     pub is_connected: bool,
@@ -48,7 +48,7 @@ pub struct Interface {
 }
 
 impl Bridge {
-    /// From its row and the rows of other tables.
+    /// Creates a bridge from its row and the rows of other tables.
     pub fn of(row: &Row, controllers: &[Row], ports: &[Row], interfaces: &[Row], tables: &[Row]) -> Bridge {
         fn find<'a>(rows: &'a [Row], ids: &[String]) -> Vec<&'a Row> {
             rows.iter().filter(|row| ids.contains(&row.id())).collect()
@@ -69,7 +69,7 @@ impl Bridge {
             mtu: row.number("mtu"),
             error: row.text("error"),
         };
-        // Others listen, for ovs-ofctl.
+        // Targets of other kinds listen, for ovs-ofctl.
         let is_active = |target: &Target| target.target.starts_with("tcp:") || target.target.starts_with("ssl:");
         let mut targets: Vec<Target> =
             find(controllers, &row.ids("controller")).into_iter().map(target).filter(is_active).collect();
@@ -98,13 +98,13 @@ impl Bridge {
         }
     }
 
-    /// Whether it has a controller.
+    /// Reports whether the bridge has a controller.
     pub fn has_controller(&self) -> bool {
         !self.targets.is_empty()
     }
 }
 
-/// What is wrong with each of these bridges. `has_kernel`: the kernel has a datapath.
+/// Returns the faults of each of these bridges. `has_kernel`: the kernel has a datapath.
 pub fn findings(bridges: &[&Bridge], has_kernel: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge, has_kernel)).collect();
     found.extend(duplicates(bridges));
@@ -134,7 +134,7 @@ fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Optio
     let is_own = interface.name == bridge.name;
     let mend = match is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
         true => format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name)),
-        // A port has settings that are lost with it: whoever deletes it decides that.
+        // Deleting a port deletes its settings, so the user must decide on it.
         false => {
             let more = if is_own { "" } else { "  # and delete the port if it is gone for good" };
             format!("ovs-vsctl list interface {}{more}", quoted(&interface.name))
@@ -144,7 +144,7 @@ fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Optio
 }
 
 fn fail_mode(bridge: &Bridge) -> Option<Finding> {
-    // Without a controller the change would delete what it forwards by.
+    // Without a controller the change would delete the rules by which the bridge forwards.
     if bridge.fail_mode.as_deref() == Some("secure") || !bridge.has_controller() {
         return None;
     }
@@ -159,7 +159,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
 }
 
 fn protocols(bridge: &Bridge) -> Option<Finding> {
-    // Without a choice all versions are spoken.
+    // Without a setting all versions are enabled.
     let speaks = |version: &str| bridge.protocols.is_empty() || bridge.protocols.iter().any(|one| one == version);
     if speaks("OpenFlow13") {
         return None;
@@ -195,14 +195,14 @@ fn datapath_id(bridge: &Bridge) -> Option<Finding> {
             finding(Level::Warning)
                 .what(format!("other-config:datapath-id is {wanted:?}, which is no datapath id: it has {dpid:016x}"))
                 .so("what is configured for the wanted id does not hold for this switch")
-                // Mostly it lacks zeros in front.
+                // Usually leading zeros are missing.
                 .mend(set(u64::from_str_radix(wanted, 16).ok().filter(|wanted| *wanted != 0).unwrap_or(dpid))),
         ),
         Some(_) => None,
     }
 }
 
-/// As Open vSwitch reads it: 16 hex digits, or with `0x` any number of them.
+/// Parses a datapath id like Open vSwitch: 16 hex digits, or any number of them after `0x`.
 fn parse_dpid(text: &str) -> Option<u64> {
     let digits = match text.strip_prefix("0x") {
         Some(digits) if digits.len() <= 16 => digits,
@@ -251,13 +251,14 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     Some(Finding::new(level, Id::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
 }
 
-/// Bridges with the datapath id of an earlier one.
+/// Finds bridges with the datapath id of an earlier one.
 fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
     let mut found = Vec::new();
     for (index, bridge) in bridges.iter().enumerate() {
         let Some(dpid) = bridge.dpid else { continue };
         let Some(first) = bridges[..index].iter().find(|earlier| earlier.dpid == Some(dpid)) else { continue };
-        // No other switch of the network may have the new one: random digits, which the bridge has already.
+        // No other switch of the network may have the new id, so it consists of random digits, which the bridge has
+        // already.
         let other: String = bridge.id.chars().filter(|c| *c != '-').take(16).collect();
         found.push(
             Finding::new(Level::Error, Id::DuplicateDpid, at(bridge))

@@ -1,17 +1,17 @@
-//! Where bridges connect to, and whether they reach the controller.
+//! The targets of bridges, and whether they reach the controller.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Expected, Finding, Listening, Target, at};
 
-/// OpenFlow's port, which a target without one means.
+/// OpenFlow's port, used for a target without a port.
 const PORT: u16 = 6653;
 
-/// How a target is to a controller.
+/// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fits {
-    /// It is an address of the controller, which speaks TLS there, or does not.
+    /// It is an address of the controller. `tls`: whether the controller speaks TLS there.
     Yes { tls: bool },
     /// It is another port of this host.
     OtherPort,
@@ -19,8 +19,8 @@ enum Fits {
     Elsewhere,
 }
 
-/// What is wrong with the connections of all bridges. `named`: they were named, so they are to be Maple's. Of others only
-/// those are judged that are already: another program may need them as they are.
+/// Returns the faults of all bridges' connections. `named`: the user named the bridges, so they should be Maple's.
+/// Otherwise only bridges that are Maple's already are judged: another program may need the others as they are.
 pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Finding> {
     let is_any_ours = bridges.iter().any(|bridge| is_ours(bridge, expected));
     let mut found = Vec::new();
@@ -37,7 +37,8 @@ pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Fin
     found
 }
 
-/// Whether a bridge connects to the controller of this host. Where nothing is known of one, it may be any on another host.
+/// Reports whether a bridge connects to the controller of this host. If nothing is known of that controller, any
+/// controller on another host counts.
 pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
     let is_known = expected.runs || expected.is_known;
     let may_be = |target: &Target| match fit(target, expected) {
@@ -48,17 +49,19 @@ pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
     is_served(bridge, expected) || bridge.targets.iter().any(may_be)
 }
 
-/// Whether this controller serves a bridge, by whatever address the bridge knows it: the only connection is to it.
+/// Reports whether this controller serves a bridge, by whatever address the bridge knows it: the bridge's only
+/// connection is to the controller.
 fn is_served(bridge: &Bridge, expected: &Expected) -> bool {
     matches!(&bridge.targets[..], [only] if only.is_connected) && is_connected_here(bridge, expected)
 }
 
-/// Whether the controller has a switch with a bridge's datapath id.
+/// Reports whether the controller has a switch with the bridge's datapath id.
 fn is_connected_here(bridge: &Bridge, expected: &Expected) -> bool {
     bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid))
 }
 
-/// A bridge that seems to be another's, or nobody's. No command changes that by mistake.
+/// Returns the finding about a bridge that seems to have another controller, or none. It suggests no command that would
+/// change that by mistake.
 fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
     let (id, what) = match targets.is_empty() {
@@ -76,8 +79,8 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     )
 }
 
-/// Open vSwitch has one certificate for all its bridges, and this is told if it has none. What speaks TLS by mistake is
-/// told otherwise.
+/// Finds a missing certificate: Open vSwitch has one certificate for all its bridges. Other findings report bridges
+/// that speak TLS by mistake.
 pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<Finding> {
     let needs = |target: &Target| {
         target.target.starts_with("ssl:") && !matches!(fit(target, expected), Fits::Yes { tls: false })
@@ -92,7 +95,7 @@ pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<F
 }
 
 fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
-    // Where others are Maple's, or nothing is, this one may be on its own on purpose.
+    // If other bridges are Maple's, or nothing is known, this one may have no controller on purpose.
     let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
     let level = if is_expected { Level::Warning } else { Level::Note };
     Finding::new(level, Id::OvsNoController, at(bridge))
@@ -101,7 +104,7 @@ fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -
         .mend(set_controller(bridge, expected))
 }
 
-/// The command that brings a bridge to the controller of this host.
+/// Returns the command that connects a bridge to the controller of this host.
 fn set_controller(bridge: &Bridge, expected: &Expected) -> String {
     format!("ovs-vsctl set-controller {} {}", quoted(&bridge.name), quoted(wanted(expected)))
 }
@@ -159,7 +162,8 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
     }
 }
 
-/// Whether a connection stands. Open vSwitch notes that every few seconds only; the controller knows it at once.
+/// Reports whether a connection is up. Open vSwitch updates its own status only every few seconds; the controller knows
+/// at once.
 fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
     target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_connected_here(bridge, expected)
 }
@@ -186,15 +190,15 @@ fn fit(target: &Target, expected: &Expected) -> Fits {
     }
 }
 
-/// The address of a target, if it is no name.
+/// Parses the address of a target. `None` if it is a name.
 fn parse(target: &str) -> Option<SocketAddr> {
     let (_, rest) = target.split_once(':')?;
     let bare = |ip: &str| Some(SocketAddr::new(ip.trim_matches(['[', ']']).parse().ok()?, PORT));
     rest.parse().ok().or_else(|| bare(rest))
 }
 
-/// Whether an address is one of this host: then a socket can have it. Where a socket can have any (for addresses that move
-/// between hosts), a packet to it must leave from it.
+/// Reports whether an address belongs to this host: a socket can bind to it. If sockets can bind to any address (for
+/// addresses that move between hosts), a packet to the address must also leave from it.
 fn is_local(ip: IpAddr) -> bool {
     let leaves_from =
         |socket: UdpSocket| socket.connect((ip, PORT)).is_ok() && socket.local_addr().is_ok_and(|own| own.ip() == ip);
@@ -203,16 +207,16 @@ fn is_local(ip: IpAddr) -> bool {
         || UdpSocket::bind((ip, 0)).is_ok() && (!binds_others(ip) || UdpSocket::bind((any, 0)).is_ok_and(leaves_from))
 }
 
-/// Whether the kernel lets sockets have addresses of other hosts.
+/// Reports whether the kernel lets sockets bind to addresses of other hosts.
 fn binds_others(ip: IpAddr) -> bool {
     let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
     std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind")).is_ok_and(|text| text.trim() != "0")
 }
 
-/// The target that a bridge of this host should have.
+/// Returns the target that a bridge of this host should have.
 fn wanted(expected: &Expected) -> String {
     let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
-    // Without a controller here it may be anywhere.
+    // Without a controller on this host it may be anywhere.
     let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{PORT}") };
     let address = match address.ip() {
         IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
@@ -222,7 +226,7 @@ fn wanted(expected: &Expected) -> String {
     format!("{}:{address}", if *tls { "ssl" } else { "tcp" })
 }
 
-/// The command that starts the controller.
+/// Returns the command that starts the controller.
 fn run(listening: &[Listening]) -> String {
     let one = |one: &Listening| format!(" --listen {}{}", if one.tls { "tls:" } else { "" }, one.address);
     format!("maple run POLICY{}", listening.iter().map(one).collect::<String>())

@@ -1,14 +1,14 @@
-//! The MTU of links: between switches a packet carries a label of four bytes.
+//! The MTU of links: a packet between switches carries a label of four bytes.
 
 use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Controller, Finding, Interface};
 
-/// The MTU of hosts, where none is known.
+/// The MTU of hosts in bytes if none is known.
 const HOSTS: i64 = 1500;
-/// The bytes of a label.
+/// The length of a label in bytes.
 const LABEL: i64 = 4;
 
-/// Links that take shorter frames than ports with hosts.
+/// Finds links with a smaller MTU than ports with hosts need.
 pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
     let with = |kind: &str| -> Vec<(&Bridge, &Interface, i64)> {
         let of = |bridge: &&'_ Bridge| -> Vec<i64> {

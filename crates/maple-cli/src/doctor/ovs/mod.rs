@@ -1,7 +1,7 @@
-//! Open vSwitch on this host: its database, asked for by `ovs-vsctl`, and what is wrong with what is in it.
+//! Open vSwitch on this host: its database, queried with `ovs-vsctl`, and the faults in it.
 //!
-//! OpenFlow tells a controller nothing of this: neither the fail mode of a bridge, nor where it connects to, nor the MTU
-//! of its ports. So it can only be looked at on the host of the switch.
+//! OpenFlow does not report these settings to a controller: the fail mode of a bridge, its targets, or the MTU of its
+//! ports. So they can only be checked on the switch's host.
 
 mod bridge;
 mod connection;
@@ -19,10 +19,10 @@ use super::command::output;
 use super::controller::Controller;
 use super::finding::{Finding, Report};
 
-/// Tables that are rarely used.
+/// The tables that are rarely used.
 const SSL: &str = "SSL";
 const FLOW_TABLE: &str = "Flow_Table";
-/// Where the kernel's datapath shows.
+/// The path that exists if the kernel has a datapath.
 const KERNEL: &str = "/sys/module/openvswitch";
 
 /// An address that the controller listens on, or would.
@@ -34,20 +34,20 @@ pub struct Listening {
     pub tls: bool,
 }
 
-/// What is known of the controller of this host.
+/// The known facts about the controller of this host.
 #[derive(Clone, Debug, Default)]
 pub struct Expected {
-    /// Where it listens.
+    /// The addresses on which it listens.
     pub listening: Vec<Listening>,
-    /// Whether it runs.
+    /// Whether the controller runs.
     pub runs: bool,
-    /// Whether `listening` is more than a guess: it runs, or a configuration says so.
+    /// Whether `listening` is certain: the controller runs, or a configuration names the addresses.
     pub is_known: bool,
     /// The switches that it serves.
     pub connected: Vec<u64>,
 }
 
-/// What Open vSwitch says.
+/// The content of Open vSwitch's database.
 #[derive(Clone, Debug, Default)]
 pub struct Database {
     root: Row,
@@ -55,15 +55,15 @@ pub struct Database {
     certificates: Vec<String>,
     /// Whether the kernel has a datapath.
     has_kernel: bool,
-    /// Tables that it did not list, and why.
+    /// Tables that could not be listed, with the reasons.
     unseen: Vec<(&'static str, String)>,
 }
 
 impl Database {
-    /// Asks Open vSwitch.
+    /// Queries Open vSwitch.
     ///
     /// # Errors
-    /// In words.
+    /// A text, if `ovs-vsctl` fails or prints something else than tables.
     pub fn ask() -> Result<Database, String> {
         let list = |table: &str| output("ovs-vsctl", &["--timeout=4", "--format=json", "list", table]);
         let root = list("Open_vSwitch")?;
@@ -75,7 +75,7 @@ impl Database {
         Ok(Database { has_kernel: Path::new(KERNEL).exists(), unseen, ..database })
     }
 
-    /// From what `ovs-vsctl` prints of each table.
+    /// Creates the database from the output of `ovs-vsctl` for each table.
     fn of(
         root: &str,
         [bridges, controllers, ports, interfaces]: [&str; 4],
@@ -87,14 +87,14 @@ impl Database {
         let bridge = |row: &Row| Bridge::of(row, &controllers, &ports, &interfaces, &tables);
         let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
         bridges.sort_by(|a, b| a.name.cmp(&b.name));
-        // With the first connection it writes the authority's certificate itself, if it is told so.
+        // With `bootstrap_ca_cert` Open vSwitch writes the authority's certificate itself at the first connection.
         let is_to_come = |row: &Row, file: &str| row.is("bootstrap_ca_cert") && !Path::new(file).exists();
         let files = |row: &Row| [row.text("certificate"), row.text("ca_cert").filter(|file| !is_to_come(row, file))];
         let certificates = ssl.iter().flat_map(files).flatten().collect();
         Ok(Database { root, bridges, certificates, ..Database::default() })
     }
 
-    /// Keeps these bridges only. Returns names that no bridge has.
+    /// Keeps only these bridges. Returns the names that no bridge has.
     pub fn choose(&mut self, names: &[String]) -> Vec<String> {
         let missing = names.iter().filter(|name| !self.bridges.iter().any(|bridge| bridge.name == **name));
         let missing = missing.cloned().collect();
@@ -104,22 +104,22 @@ impl Database {
         missing
     }
 
-    /// The files with its certificates.
+    /// The files of its certificates.
     pub fn certificates(&self) -> &[String] {
         &self.certificates
     }
 
-    /// The numbers of the cores that its threads use up, if it has such threads.
+    /// The mask of the cores that its polling threads occupy, if it has such threads.
     pub fn busy_cores(&self) -> Option<String> {
         self.root.entry("other_config", "pmd-cpu-mask")
     }
 
-    /// Whether this switch is one of its bridges.
+    /// Reports whether this switch is one of its bridges.
     pub fn has(&self, dpid: u64) -> bool {
         self.bridges.iter().any(|bridge| bridge.dpid == Some(dpid))
     }
 
-    /// Looks at all of it. `named`: its bridges are those that somebody has named, so all of them are to be Maple's.
+    /// Checks everything. `named`: the user named the bridges, so all of them should be Maple's.
     pub fn look(&self, expected: &Expected, controller: Option<&Controller>, named: bool, report: &mut Report) {
         let names: Vec<&str> = self.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
         let bridges = match names.len() {
@@ -150,12 +150,12 @@ impl Database {
     }
 }
 
-/// A place.
+/// Returns the place of a finding about a bridge.
 fn at(bridge: &Bridge) -> String {
     format!("bridge {}", bridge.name)
 }
 
-/// All of them, joined.
+/// Lists bridges by name.
 fn joined<'a>(bridges: impl Iterator<Item = &'a Bridge>) -> String {
     let names: Vec<&str> = bridges.map(|bridge| bridge.name.as_str()).collect();
     match names.len() {

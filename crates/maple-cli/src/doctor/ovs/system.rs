@@ -1,4 +1,4 @@
-//! What holds for all bridges of an Open vSwitch.
+//! Settings that apply to all bridges of an Open vSwitch.
 
 use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Finding, Row, joined};
@@ -6,10 +6,10 @@ use super::{Bridge, Finding, Row, joined};
 /// The version that Maple is tested with.
 const TESTED: (u32, u32) = (3, 1);
 
-/// Fewer flows in the datapath than these are few. The default is twenty times as many.
+/// The number of flows in the datapath below which a limit is too low. The default is twenty times as many.
 const FLOWS: u64 = 10_000;
 
-/// What is wrong with Open vSwitch itself.
+/// Returns the faults of Open vSwitch itself.
 pub fn findings(root: &Row) -> Vec<Finding> {
     let mut found = Vec::new();
     let version = root.text("ovs_version").unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn findings(root: &Row) -> Vec<Finding> {
     found
 }
 
-/// What is worth a note about several bridges together, where the kernel has a datapath.
+/// Returns the note about several bridges together, if the kernel has a datapath.
 pub fn of_all(bridges: &[&Bridge], root: &Row) -> Option<Finding> {
     let is_slow = |bridge: &&&Bridge| bridge.datapath_type.as_deref() == Some("netdev");
     let slow: Vec<&Bridge> = bridges.iter().filter(is_slow).copied().collect();
@@ -61,7 +61,7 @@ pub fn of_all(bridges: &[&Bridge], root: &Row) -> Option<Finding> {
     )
 }
 
-/// The first two numbers of a version.
+/// Parses the first two numbers of a version.
 fn parse(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))

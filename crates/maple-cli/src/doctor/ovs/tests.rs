@@ -1,5 +1,5 @@
-//! Judgements of Open vSwitch, on what `ovs-vsctl` printed of two bridges that a controller served (`captured/`), with one
-//! thing changed at a time.
+//! Judgements about Open vSwitch, on output of `ovs-vsctl` about two bridges that a controller served (`captured/`),
+//! with one change at a time.
 
 use serde_json::{Value, json};
 
@@ -33,13 +33,13 @@ fn database(changes: &[Change], more: [&str; 2]) -> Database {
     Database::of(&root, [bridges, controllers, ports, interfaces], more).expect("these are tables")
 }
 
-/// A controller that listens there.
+/// Returns the facts about a controller that listens there.
 fn at(address: &str, tls: bool) -> Expected {
     let listening = vec![Listening { address: address.parse().expect("an address"), tls }];
     Expected { listening, runs: true, is_known: true, connected: Vec::new() }
 }
 
-/// The ids with places and mends, the worst first. The note about the datapath is left out.
+/// Returns the ids with places and remedies, the worst first. The note about the datapath is left out.
 fn found_in(database: &Database, expected: &Expected) -> Vec<String> {
     let mut report = Report::default();
     let port = |number: u32, kind: &str| json!({ "port": number, "name": "", "up": true, "kind": kind });
@@ -159,7 +159,7 @@ fn sessions_and_several_controllers_are_found_with_the_mend() {
     of("max_backoff", json!(8000), &[]);
     let probe = "warning ovs-inactivity-probe: bridge s1: ovs-vsctl set controller s1 inactivity_probe=5000";
     of("inactivity_probe", json!(0), &[probe]);
-    // Its own and that of the other bridge; a listener would not count.
+    // The rows are its own controller and that of the other bridge; a listener would not count.
     let table: Value = serde_json::from_str(TABLES[1].1).expect("it was captured");
     let ids = json!(["set", [table["data"][0][0], table["data"][1][0]]]);
     let several = "warning ovs-several-controllers: bridge s1: ovs-vsctl set-controller s1 tcp:127.0.0.1:16653";
@@ -222,7 +222,7 @@ fn only_bridges_that_were_named_are_looked_at() {
     assert!(chosen.has(2) && !chosen.has(1));
 }
 
-/// What is found if nobody has named the bridges.
+/// Returns the findings if nobody has named the bridges.
 fn found_without_names(changes: &[Change], expected: &Expected) -> Vec<String> {
     let mut report = Report::default();
     database(changes, ["", ""]).look(expected, None, false, &mut report);
@@ -242,7 +242,7 @@ fn bridges_that_may_be_of_others_get_no_command_unless_they_are_named() {
     }
     let ours = found_without_names(std::slice::from_ref(&standalone), &at(HERE, false));
     assert!(ours[0].contains("mend: ovs-vsctl set-fail-mode s1 secure\n"), "{ours:?}");
-    // Where nothing is known, another program on this host keeps its bridge.
+    // If nothing is known, another program on this host keeps its bridge.
     let nothing = Expected { runs: false, is_known: false, ..at("0.0.0.0:6653", false) };
     assert!(found_without_names(&[standalone, target("tcp:127.0.0.1:6633")], &nothing).is_empty());
 }

@@ -12,9 +12,13 @@ use super::super::round::busiest;
 use super::super::targets::Verdict;
 use super::{Answer, network};
 
-/// Rules of a core switch that belong to no host.
+/// The number of rules of a core switch that do not depend on the number of hosts.
 const CONSTANT: f64 = 64.0;
 
+/// Measures the scenario on a topology.
+///
+/// # Errors
+/// If the topology is invalid, or if the controller or the network can't be started, or fails.
 pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let progress = Progress::new(1);
     progress.set_message(format!("{topology}: all pairs"));

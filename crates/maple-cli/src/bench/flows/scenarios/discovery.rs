@@ -12,20 +12,24 @@ use super::super::bed::Bed;
 use super::super::{socket, targets::Verdict};
 use super::Answer;
 
-/// Seconds until all links are known, and percent of a core afterwards.
+/// The targets: seconds until all links are known, and percent of a core afterwards.
 const TIME: f64 = 2.0;
 const REST: f64 = 10.0;
-/// How long to wait for the links.
+/// The maximum time to wait for the links.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The interval of queries.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long the idle network is measured, from `--settle` after the links are known.
+/// The time for which the idle network is measured, from `--settle` after the links are known.
 const RESTING: Duration = Duration::from_secs(15);
 /// The default number of a switch's ports without a link. They are probed as well.
 const PORTS: u32 = 24;
 /// The fan-out of the tree.
 const FANOUT: usize = 4;
 
+/// Measures discovery in networks of this many switches.
+///
+/// # Errors
+/// If the controller or the network can't be started, or fails.
 pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
     let version = args.of.first().copied().unwrap_or(Version::Of13);
     let name = args.first("")?.name;
@@ -42,13 +46,14 @@ pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// A ring; its links are at the ports after these.
+/// Builds a ring; its links are at the ports after the first `ports`.
 fn ring(switches: usize, ports: u32) -> Network {
     let links = (0..switches).map(|n| [(n, ports + 1), ((n + 1) % switches, ports + 2)]);
     Network { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
 }
 
-/// A tree, numbered level by level; its links are at the ports after these, the first one leads upwards.
+/// Builds a tree, numbered level by level. Its links are at the ports after the first `ports`; the first one leads
+/// upwards.
 fn tree(switches: usize, ports: u32) -> Network {
     let below = |n: usize| ports + 2 + ((n - 1) % FANOUT) as u32;
     let links = (1..switches).map(|n| [((n - 1) / FANOUT, below(n)), (n, ports + 1)]);

@@ -12,32 +12,36 @@ use super::super::bed::Bed;
 use super::super::targets::Verdict;
 use super::{Answer, network};
 
-/// The default number of hosts for each host of the topology: with `fattree:8` 64 at a switch's four ports.
+/// The default number of hosts for each host of the topology: with `fattree:8`, 64 at a switch's four ports.
 const HOSTS: u32 = 16;
-/// Controller time until all flows are rerouted, in milliseconds.
+/// The target: the controller's time until all flows are rerouted, in milliseconds.
 const TIME: f64 = 200.0;
-/// Messages for each route over the link.
+/// The target: messages for each route over the link.
 const MESSAGES: f64 = 2.0;
-/// How long the controller may take.
+/// The maximum time for rerouting.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Flows that are opened between two counts of flows over the link.
+/// The number of flows that are opened between two counts of flows over the link.
 const STEP: usize = 1000;
 /// The interval of checks for rerouted flows.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long open flows may take before the link fails.
+/// The maximum time that open flows get before the link fails.
 const DRAIN: Duration = Duration::from_secs(10);
-/// A controller that sends nothing for this long, and uses less than this share of a core, is at rest.
+/// The time without a message after which a controller that uses less than `IDLE` of a core is at rest.
 const REST: Duration = Duration::from_millis(200);
 const IDLE: f64 = 0.2;
-/// How long to wait for messages that come after the last flow was rerouted.
+/// The time to wait for messages after the last flow was rerouted.
 const AFTER: Duration = Duration::from_secs(2);
 
 /// A link by its ends, and the flows over it with their routes.
 type Loaded = ([Place; 2], Vec<(Pair, Route)>);
 
-/// A route: the ports that it leaves switches by, the one to the host included.
+/// A route: the ports by which it leaves switches, including the one to the host.
 type Route = Vec<Place>;
 
+/// Measures the failure of a loaded link in a topology.
+///
+/// # Errors
+/// If the topology is invalid, or if the controller or the network can't be started, or fails.
 pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let progress = Progress::new(2);
     let version = args.of.first().copied().unwrap_or(Version::Of13);
@@ -101,8 +105,8 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     Ok(())
 }
 
-/// Waits until a packet of each flow is delivered again. If the controller is at rest and rules alone do not deliver
-/// it, the flow's host sends its next packet. Returns the number of these hosts.
+/// Waits until a packet of each flow is delivered again. If the controller is at rest, and rules alone do not deliver
+/// the packet, the flow's host sends its next packet. Returns the number of these hosts.
 fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     let deadline = Instant::now() + PATIENCE;
     let mut since = bed.moment()?;
@@ -130,7 +134,7 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     Ok(broken.len())
 }
 
-/// Pairs of hosts, those that begin at the first host's switch first: they share its links.
+/// Returns the pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
 fn order(lab: &Lab) -> Vec<Pair> {
     let hosts = &lab.network().hosts;
     let mut order = pairs(lab, true);

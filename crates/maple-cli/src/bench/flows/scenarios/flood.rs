@@ -1,4 +1,4 @@
-//! One port sends from new addresses all the time: measures the controller's memory and another port's flows.
+//! One port continuously sends from new addresses: measures the controller's memory and another port's flows.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,24 @@ use super::super::bed::Bed;
 use super::super::targets::Verdict;
 use super::Answer;
 
-/// Memory that the flood may cost, in MB.
+/// The target: growth of the memory by the flood, in MB.
 const MEMORY: f64 = 20.0;
-/// The share of their rate that flows of another port keep.
+/// The target: the share of their rate that flows of another port keep.
 const SHARE: f64 = 0.8;
-/// Ports and hosts of the switch; the last port floods.
+/// The ports and hosts of the switch. The last port floods.
 const PORTS: u32 = 16;
 const HOSTS: u32 = 512;
-/// The longest time for counting flows, with the flood and without.
+/// The maximum time for counting flows, with the flood and without it.
 const TIME: Duration = Duration::from_secs(5);
 /// The interval in which the flood sends.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the controller may take to handle everything.
+/// The time that the controller gets to handle everything.
 const AFTER: Duration = Duration::from_secs(5);
 
+/// Measures a flood from this many addresses.
+///
+/// # Errors
+/// If the controller or the network can't be started, or fails.
 pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
     let version = args.of.first().copied().unwrap_or(Version::Of13);
     let name = args.first("")?.name;
@@ -47,10 +51,10 @@ pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
     Ok(answer)
 }
 
-/// A switch, whose hosts are known.
+/// Starts a test bed of one switch, whose hosts are known.
 fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Result<Bed> {
     let mut network = line(1, PORTS, HOSTS, Spread::All);
-    // No other host is at the port that floods.
+    // The port that floods has no other host.
     network.hosts.retain(|host| host.port != PORTS);
     let mut bed = Bed::start(args, &args.first("")?, None, network, (version, PORTS))?;
     let unknown = bed.acquaint(args.settle)?;
@@ -60,16 +64,16 @@ fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Resul
     Ok(bed)
 }
 
-/// What happens to packets for which the switch's queue has no room.
+/// The treatment of packets for which the switch's queue has no room.
 #[derive(Clone, Copy, PartialEq)]
 enum Surplus {
-    /// They are lost, as at a real switch.
+    /// They are lost, as in a real switch.
     Lost,
     /// They are sent later, so that all addresses are used.
     Waits,
 }
 
-/// The flood, which sends what is due.
+/// A flood, which sends the packets that are due.
 struct Flood {
     began: Instant,
     per_second: f64,
@@ -87,7 +91,7 @@ impl Flood {
         Flood { began: Instant::now(), per_second, addresses, surplus, due: 0, sent: 0 }
     }
 
-    /// Sends what is due. Returns whether all addresses are used.
+    /// Sends the packets that are due. Returns whether all addresses are used.
     fn go_on(&mut self, lab: &mut Lab) -> anyhow::Result<bool> {
         let due = (self.began.elapsed().as_secs_f64() * self.per_second) as u32;
         let due = due.min(self.addresses);
@@ -98,7 +102,7 @@ impl Flood {
     }
 }
 
-/// The growth of the controller's memory by the flood, in MB.
+/// Measures the growth of the controller's memory by the flood, in MB.
 fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
     let mut bed = bed(args, version, answer)?;
     let before = bed.moment()?;
@@ -131,7 +135,7 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
     Ok(more)
 }
 
-/// Sends the whole flood, within the time limit.
+/// Sends the whole flood, or as much as the time limit allows.
 fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
     while !flood.go_on(lab)? && flood.began.elapsed() < limit {
         lab.wait(TICK)?;
@@ -139,7 +143,7 @@ fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The share of their rate that another port's flows keep.
+/// Measures the share of their rate that another port's flows keep.
 fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
     let mut bed = bed(args, version, answer)?;
     let hosts = bed.lab.network().hosts.clone();
@@ -160,7 +164,7 @@ fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut An
     Ok(flooded / calm.max(1.0))
 }
 
-/// New flows per second over these pairs, until time or pairs run out.
+/// Measures new flows per second over these pairs, until time or pairs run out.
 fn rate(bed: &mut Bed, time: Duration, order: &[Pair], mut flood: Option<&mut Flood>) -> anyhow::Result<f64> {
     let mut order = order.iter().copied();
     let (before, began) = (bed.moment()?, Instant::now());
