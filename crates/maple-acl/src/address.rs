@@ -10,7 +10,7 @@ use crate::cube::blocks;
 use crate::error::{Fault, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
-/// The deepest nesting of groups.
+/// The maximum nesting depth of groups.
 const MAX_DEPTH: usize = 64;
 
 /// The kind of an address.
@@ -21,7 +21,7 @@ pub enum Kind {
     Mac,
 }
 
-/// A set of addresses: disjoint intervals in ascending order, which don't touch.
+/// A set of addresses: disjoint intervals in ascending order, which are not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses(Vec<(Kind, u128, u128)>);
 
@@ -33,7 +33,7 @@ pub struct Groups<'a> {
 }
 
 impl Addresses {
-    /// Brings collected intervals into order, and joins those that touch.
+    /// Sorts collected intervals, and joins those that are adjacent or overlap.
     fn merge(&mut self) {
         self.0.sort_unstable();
         let mut merged: Vec<(Kind, u128, u128)> = Vec::with_capacity(self.0.len());
@@ -58,7 +58,7 @@ impl Addresses {
         }
     }
 
-    /// The set as prefixes: aligned blocks, as few as there can be.
+    /// Returns the set as prefixes: aligned blocks, as few as possible.
     pub fn blocks(&self) -> Vec<(Kind, u128, u128)> {
         let all = self.0.iter().flat_map(|&(kind, lo, hi)| blocks(lo, hi).map(move |(lo, hi)| (kind, lo, hi)));
         all.collect()
@@ -66,7 +66,10 @@ impl Addresses {
 }
 
 impl<'a> Groups<'a> {
-    /// The groups of a `groups:` section.
+    /// Reads a `groups:` section.
+    ///
+    /// # Errors
+    /// [`Fault`] if a group's name is an address, `any` or starts with `!`, or if a group does not resolve.
     pub fn of(section: &'a [(Key, Node)]) -> Result<Groups<'a>, Fault> {
         for (key, _) in section {
             if parse_address(&key.name).is_some() || key.name == "any" || key.name.starts_with('!') {
@@ -82,7 +85,10 @@ impl<'a> Groups<'a> {
         Ok(groups)
     }
 
-    /// The addresses that a value names; `None` if it is `any`.
+    /// Returns the addresses that a value names; `None` if it is `any`.
+    ///
+    /// # Errors
+    /// [`Fault`] if the value names an unknown group or no address, or if groups contain themselves.
     pub fn resolve(&mut self, node: &'a Node) -> Result<Option<Addresses>, Fault> {
         if matches!(&node.value, Value::Scalar(text) if text == "any") {
             return Ok(None);
@@ -90,7 +96,10 @@ impl<'a> Groups<'a> {
         self.within(node, &mut Vec::new()).map(Some)
     }
 
-    /// The addresses of a word: a group's name or an address.
+    /// Returns the addresses of a word, which is a group's name or an address.
+    ///
+    /// # Errors
+    /// A text that says what is wrong if the word is neither, or an invalid address.
     pub fn word(&self, text: &str) -> Result<Addresses, String> {
         match (parse_address(text), self.known.get(text)) {
             (Some(parsed), _) => parsed,
@@ -162,7 +171,7 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// An address, a prefix, or a range `A-B`; `None` if it looks like none of them.
+/// Parses an address, a prefix, or a range `A-B`. `None` if the text looks like none of them.
 fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
     let one = |kind, lo, hi| Addresses(vec![(kind, lo, hi)]);
     if let Ok(mac) = text.parse::<Mac>() {

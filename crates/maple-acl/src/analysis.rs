@@ -1,5 +1,5 @@
-//! What is odd about a list: rules that never match, twins, conflicts, replies that may open connections, and
-//! what does not hold for fragments.
+//! Suspicious things in a list: rules that never match, duplicates, conflicts, replies that may open connections, and
+//! denials that do not hold for fragments.
 
 use maple_core::access::AccessAction;
 use maple_wire::Field;
@@ -10,31 +10,31 @@ use crate::form::Expectation;
 use crate::fragments;
 use crate::list::{List, RuleRef};
 
-/// Something odd.
+/// Something suspicious about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule's place.
     pub place: Place,
-    /// What kind of thing it is.
+    /// The kind of the finding.
     pub kind: FindingKind,
-    /// What is odd, and the other rules that take part in it.
+    /// A description, which names the other rules that are involved.
     pub text: String,
 }
 
 /// The kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
-    /// No packet reaches the rule, and the rules before it say the same.
+    /// No packet reaches the rule, and the rules before it decide the same.
     Redundant,
-    /// No packet reaches the rule, and a rule before it says something else.
+    /// No packet reaches the rule, and a rule before it decides otherwise.
     Shadowed,
-    /// Some of the rule's packets are decided otherwise by a rule before it, which is not simply an exception to it.
+    /// A rule before it decides some of the rule's packets otherwise, and is not simply an exception to it.
     Conflict,
-    /// The rule denies by what fragments lack, and another one allows them.
+    /// The rule denies by fields that fragments lack, and another rule allows the fragments.
     Fragments,
-    /// What the rule takes for replies may open connections to ports of servers.
+    /// The packets that the rule takes for replies may open connections to ports of servers.
     Replies,
-    /// The search gave up: whether packets reach the rule is not known.
+    /// The search gave up, so it is not known whether packets reach the rule.
     Unknown,
 }
 
@@ -43,19 +43,19 @@ pub enum FindingKind {
 pub struct FragmentNote {
     /// The test as written.
     pub text: String,
-    /// Its line.
+    /// The test's line in the file.
     pub line: usize,
-    /// What the list says about fragments of such packets, and the rule that does.
+    /// The list's action for fragments of such packets, and the deciding rule.
     pub got: (AccessAction, String),
 }
 
 /// The ports that clients connect from: those of Linux, and those that RFC 6335 §6 calls dynamic.
 const CLIENTS: (u128, u128) = (32_768, 65_535);
 
-/// The most rules that a finding names.
+/// The maximum number of rules that a finding names.
 const NAMED: usize = 3;
 
-/// What a rule with this action does, as a verb.
+/// Returns the verb for what a rule with this action does.
 fn does(action: AccessAction) -> &'static str {
     match action {
         AccessAction::Allow => "allows",
@@ -65,7 +65,7 @@ fn does(action: AccessAction) -> &'static str {
 }
 
 impl FindingKind {
-    /// Its name.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             FindingKind::Redundant => "redundant",
@@ -77,14 +77,14 @@ impl FindingKind {
         }
     }
 
-    /// Whether something is certainly wrong.
+    /// Reports whether something is certainly wrong.
     pub fn is_error(self) -> bool {
         matches!(self, FindingKind::Redundant | FindingKind::Shadowed | FindingKind::Fragments | FindingKind::Replies)
     }
 }
 
 impl List {
-    /// What is odd about its rules, in their order.
+    /// Returns the findings about the list's rules, in their order.
     pub fn findings(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
         let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
@@ -96,8 +96,8 @@ impl List {
         by_rule.iter().enumerate().flat_map(of_rule).collect()
     }
 
-    /// The rules that let packets in as replies which may open connections: what anybody should know before the list is
-    /// used.
+    /// Returns the rules that admit packets as replies which may open connections. Everybody should know about them
+    /// before the list is used.
     pub fn open_replies(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
         by_rule.iter().enumerate().filter_map(|(rule, entries)| self.replies_open(rule, entries)).collect()
@@ -113,8 +113,8 @@ impl List {
         by_rule
     }
 
-    /// A rule whose replies are a way in: a packet from a port that clients use to one of a server, which nothing else
-    /// allows.
+    /// Checks whether a rule's replies let packets in: from a port that clients use to one of a server, where nothing
+    /// else allows them.
     fn replies_open(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
         if self.rules()[rule].action != AccessAction::Allow {
             return None;
@@ -129,8 +129,8 @@ impl List {
         Some(Finding { place: self.rules()[rule].place, kind: FindingKind::Replies, text })
     }
 
-    /// Packets of an entry for replies that open a connection from a port of clients, and that the list would not allow
-    /// without these entries.
+    /// Returns packets of an entry for replies that open a connection from a client's port, and that the list would not
+    /// allow without these entries.
     fn opens(&self, at: usize, replies: &[usize]) -> Option<Cube> {
         let cube = &self.entries()[at].cube;
         let transports = [(6, Field::TcpSrc, Field::TcpDst), (17, Field::UdpSrc, Field::UdpDst)];
@@ -155,7 +155,7 @@ impl List {
         })
     }
 
-    /// A rule that denies packets whose fragments another one allows.
+    /// Checks whether a rule denies packets whose fragments another rule allows.
     fn fragments_pass(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
         if self.rules()[rule].action != AccessAction::Deny {
             return None;
@@ -199,7 +199,7 @@ impl List {
         finding(kind, format!("{name} never matches: {others} {why}"))
     }
 
-    /// Rules in words, the first few by name.
+    /// Describes rules in words, the first few by name.
     fn describe_all(&self, rules: &[RuleRef]) -> String {
         let mut all: Vec<String> = rules.iter().take(NAMED).map(|rule| self.describe(*rule)).collect();
         if rules.len() > NAMED {
@@ -211,8 +211,9 @@ impl List {
         }
     }
 
-    /// The rules that take the packets of a rule that gets none: of each entry the first that has all of it, if no other
-    /// takes a part before, or else all that overlap it up to the first that has all of it.
+    /// Returns the rules that take the packets of a rule that gets none. For each entry, that is the first entry that
+    /// contains all of it, if no earlier one takes a part; otherwise all that overlap it, up to the first that contains
+    /// it.
     fn covering(&self, rule: usize, entries: &[usize]) -> Vec<RuleRef> {
         let mut all: Vec<RuleRef> = Vec::new();
         for entry in entries {
@@ -233,7 +234,8 @@ impl List {
         all
     }
 
-    /// A rule before this one that decides some of its packets otherwise, where neither is an exception to the other.
+    /// Finds a rule before this one that decides some of its packets otherwise, where neither is an exception to the
+    /// other.
     fn conflict(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
         let action = self.rules()[rule].action;
         let first = *entries.first()?;
@@ -249,7 +251,7 @@ impl List {
         let mut pairs: Vec<(usize, &Cube, &Cube)> = entries.iter().flat_map(with_others).collect();
         pairs.sort_by_key(|(other, ..)| *other);
         for (other, there, cube) in pairs {
-            // Packets of both that no rule before them decides.
+            // The packets of both entries that no earlier rule decides.
             let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube));
             let contested = both.map(|both| both.outside(self.overlapping(&both, other)));
             if let Some(Found::One(both)) = contested {
@@ -266,8 +268,8 @@ impl List {
         None
     }
 
-    /// The tests that hold for whole packets, but not for their fragments, which lack what the tests ask for. Of lists
-    /// that say what they do with fragments, only what gets through.
+    /// Returns the tests that hold for whole packets, but not for their fragments, which lack fields that the tests
+    /// name. If the list has `fragments`, only denials are examined.
     pub fn fragment_notes(&self) -> Vec<FragmentNote> {
         let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;
         let note = |test: &Expectation| {
@@ -279,8 +281,7 @@ impl List {
         self.tests().iter().filter(matters).filter_map(note).collect()
     }
 
-    /// The rule that allows fragments of packets that these entries of a rule deny, if the list does not say what it does
-    /// with fragments.
+    /// Returns the rule that allows fragments of packets that these entries deny. `None` if the list has `fragments`.
     fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
         if self.fragments().is_some() {
             return None;

@@ -2,19 +2,18 @@
 //!
 //! # What
 //!
-//! An entry of an access list is a cube. What questions about lists come down to, is a packet that lies in one cube and
-//! outside others: a witness for an entry, a packet on which two lists differ, a counterexample of a test. Cubes are
-//! subtracted from each other for that, which gives disjoint cubes.
+//! An entry of an access list is a cube. Questions about lists reduce to finding a packet that lies in one cube and
+//! outside others: a witness for an entry, a packet on which two lists differ, or a counterexample of a test. To find
+//! one, cubes are subtracted from each other, which gives disjoint cubes.
 //!
-//! A cube says of each of its fields that it is there; the fields that a field requires ([`Field::prerequisites`]) are
-//! constrained too. So a difference, which asks for fields in OXM order, never asks for a field of a packet that lacks
-//! it.
+//! A cube requires each of its fields to be present; the prerequisites of a field ([`Field::prerequisites`]) are
+//! constrained too. So a difference, which reads fields in OXM order, never reads a field of a packet that lacks it.
 //!
 //! # Cost
 //!
-//! A subtraction makes at most two cubes for each field. A search ([`Cube::divide`]) goes down to one part of a cube
-//! after the other, and takes along only those other cubes that overlap the part. It goes through at most [`BUDGET`]
-//! parts and says so if that was not enough.
+//! A subtraction makes at most two cubes for each field. A search ([`Cube::divide`]) visits the parts of a cube one
+//! after the other, and carries along only the other cubes that overlap the part. It visits at most [`BUDGET`] parts,
+//! and says so if that was not enough.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,13 +21,13 @@ use std::fmt;
 use maple_core::trace::{Cond, Range};
 use maple_wire::{Constraint, Field};
 
-/// Stands for the switch where a packet enters. Packets that enter have no metadata, so no list asks for that field.
+/// Stands for the switch where a packet enters. Entering packets have no metadata, so no list tests that field.
 pub const SWITCH: Field = Field::Metadata;
 
-/// The number of parts after which a search gives up.
+/// The maximum number of parts that a search visits before it gives up.
 pub const BUDGET: usize = 200_000;
 
-/// The most blocks that an entry is installed as beforehand: two ranges of ports may be 900.
+/// The maximum number of blocks that an entry is installed as in advance: two ranges of ports may take 900.
 pub const MAX_BLOCKS: usize = 1_000;
 
 /// An interval of a field's values, both ends included.
@@ -39,7 +38,7 @@ pub struct Interval {
     pub hi: u128,
 }
 
-/// The packets that have all these fields, within these intervals. In OXM order, one for each field.
+/// The packets that have all these fields, within these intervals. Sorted by OXM order, one interval for each field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Cube(Vec<Interval>);
 
@@ -53,7 +52,7 @@ pub enum Found<T> {
 }
 
 impl<T> Found<T> {
-    /// What was found. `None` also if the search gave up.
+    /// Returns what was found. `None` also if the search gave up.
     pub fn one(self) -> Option<T> {
         if let Found::One(found) = self { Some(found) } else { None }
     }
@@ -74,7 +73,7 @@ impl Cube {
         Cube::default()
     }
 
-    /// The packets of this cube whose field lies there; `None` if there are none.
+    /// Restricts the cube to packets whose field lies from `lo` to `hi`; `None` if there are none.
     pub fn with(mut self, field: Field, lo: u128, hi: u128) -> Option<Cube> {
         match self.0.binary_search_by_key(&field, |interval| interval.field) {
             Ok(at) => {
@@ -89,12 +88,12 @@ impl Cube {
         Some(self)
     }
 
-    /// The same with one value.
+    /// Restricts the cube to packets whose field has this value; `None` if there are none.
     pub fn is(self, field: Field, value: u128) -> Option<Cube> {
         self.with(field, value, value)
     }
 
-    /// The intervals.
+    /// The intervals, in OXM order.
     pub fn intervals(&self) -> &[Interval] {
         &self.0
     }
@@ -105,7 +104,7 @@ impl Cube {
         Some(self.0[at])
     }
 
-    /// The packets in both.
+    /// Returns the intersection; `None` if it is empty.
     pub fn and(&self, other: &Cube) -> Option<Cube> {
         if !self.overlaps(other) {
             return None;
@@ -113,7 +112,7 @@ impl Cube {
         other.0.iter().try_fold(self.clone(), |cube, i| cube.with(i.field, i.lo, i.hi))
     }
 
-    /// The least cube that has the packets of both.
+    /// Returns the smallest cube that contains both.
     pub fn hull(&self, other: &Cube) -> Cube {
         let both = |i: &Interval| {
             let there = other.get(i.field)?;
@@ -122,7 +121,7 @@ impl Cube {
         Cube(self.0.iter().filter_map(both).collect())
     }
 
-    /// Whether some packet may be in both.
+    /// Reports whether the cubes may share a packet.
     pub fn overlaps(&self, other: &Cube) -> bool {
         let (mut at, mut with) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let (Some(a), Some(b)) = (at.peek(), with.peek()) {
@@ -141,12 +140,12 @@ impl Cube {
         true
     }
 
-    /// Whether all packets of `other` are in this cube.
+    /// Reports whether this cube contains all packets of `other`.
     pub fn contains(&self, other: &Cube) -> bool {
         self.0.iter().all(|i| other.get(i.field).is_some_and(|o| i.lo <= o.lo && o.hi <= i.hi))
     }
 
-    /// The packets that are not in `other`, as disjoint cubes.
+    /// Returns the packets that are not in `other`, as disjoint cubes.
     pub fn minus(&self, other: &Cube) -> Vec<Cube> {
         if !self.overlaps(other) {
             return vec![self.clone()];
@@ -155,7 +154,7 @@ impl Cube {
         for out in &other.0 {
             let Interval { lo, hi, .. } =
                 rest.get(out.field).unwrap_or(Interval { field: out.field, lo: 0, hi: out.field.full_mask() });
-            // The upper side first: experimental types and protocols are large numbers.
+            // The upper side comes first: experimental types and protocols are large numbers.
             if let Some((lo, hi)) = (out.hi < hi).then(|| possible(out.field, out.hi + 1, hi)).flatten() {
                 pieces.extend(rest.clone().with(out.field, lo, hi));
             }
@@ -168,7 +167,7 @@ impl Cube {
         pieces
     }
 
-    /// A part of the cube that is outside of all others.
+    /// Searches for a part of the cube that is outside all others.
     pub fn outside<'a>(&self, others: impl IntoIterator<Item = (usize, &'a Cube)>) -> Found<Cube> {
         let (mut found, mut budget) = (None, BUDGET);
         let is_covered = |part: &Cube, others: &[(usize, &Cube)]| others.iter().any(|(_, other)| other.contains(part));
@@ -185,9 +184,9 @@ impl Cube {
         }
     }
 
-    /// Divides the cube into disjoint parts, each with the number of the first of the others that has all of it, or
-    /// `None` if none of them has any of it. `see` gets the parts one by one, and says whether to go on. Each part takes
-    /// one from the budget. Returns whether it was enough.
+    /// Divides the cube into disjoint parts. `see` gets each part with the number of the first of the others that
+    /// contains it, or `None` if none of them overlaps it, and returns whether to continue. Each part takes one from
+    /// the budget. Returns whether the budget was enough.
     pub fn divide<'a>(
         &self,
         others: impl IntoIterator<Item = (usize, &'a Cube)>,
@@ -197,7 +196,8 @@ impl Cube {
         self.search(others, budget, |_, _| false, see)
     }
 
-    /// The same without the parts that `is_left_out`; it also gets the others that overlap the part.
+    /// Divides the cube as [`Cube::divide`] does, without the parts for which `is_left_out` holds; that gets the others
+    /// that overlap the part, too.
     fn search<'a>(
         &self,
         others: impl IntoIterator<Item = (usize, &'a Cube)>,
@@ -206,7 +206,7 @@ impl Cube {
         see: &mut impl FnMut(Cube, Option<usize>) -> bool,
     ) -> bool {
         let overlapping = others.into_iter().filter(|(_, other)| self.overlaps(other));
-        // What is left, each with the others that overlap it.
+        // The remaining parts, each with the others that overlap it.
         let mut open: Vec<(Cube, Vec<(usize, &Cube)>)> = vec![(self.clone(), overlapping.collect())];
         while let Some((cube, others)) = open.pop() {
             if is_left_out(&cube, &others) {
@@ -232,8 +232,8 @@ impl Cube {
         true
     }
 
-    /// The same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there are more
-    /// than a thousand.
+    /// Returns the same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there
+    /// are more than `MAX_BLOCKS`.
     pub fn in_blocks(&self) -> Option<Vec<Cube>> {
         let mut cubes = vec![Cube::all()];
         for interval in &self.0 {
@@ -247,7 +247,7 @@ impl Cube {
         Some(cubes)
     }
 
-    /// The condition that says the same. The switch is no part of it.
+    /// Returns the equivalent condition, without the switch.
     pub fn cond(&self) -> Cond {
         self.0.iter().filter(|i| i.field != SWITCH).fold(Cond::default(), |cond, i| match block(i) {
             Some(block) => cond.and(block),
@@ -255,14 +255,15 @@ impl Cube {
         })
     }
 
-    /// Values of the fields that it constrains: the lowest, or the highest, where `high` has a bit.
+    /// Returns one value for each constrained field: the highest where `high` has its bit, the lowest elsewhere.
     pub fn point(&self, high: u64) -> Point {
         let value = |(at, i): (usize, &Interval)| (i.field, if high >> (at % 64) & 1 == 1 { i.hi } else { i.lo });
         self.0.iter().enumerate().map(value).collect()
     }
 }
 
-/// The part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the tag.
+/// Returns the part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the
+/// tag.
 fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
     const TAG: u128 = 0x1000;
     if field != Field::VlanVid {
@@ -272,7 +273,7 @@ fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
     (lo <= hi).then_some((lo, hi))
 }
 
-/// An interval as aligned blocks, as few as there can be.
+/// Divides an interval into aligned blocks, as few as possible.
 pub fn blocks(lo: u128, hi: u128) -> impl Iterator<Item = (u128, u128)> {
     let mut next = Some(lo);
     std::iter::from_fn(move || {
@@ -287,7 +288,7 @@ pub fn blocks(lo: u128, hi: u128) -> impl Iterator<Item = (u128, u128)> {
     })
 }
 
-/// The interval as one masked value, if it is an aligned block.
+/// Returns the interval as one masked value, if it is an aligned block.
 fn block(interval: &Interval) -> Option<Constraint> {
     let differ = interval.lo ^ interval.hi;
     let aligned = differ & differ.wrapping_add(1) == 0 && interval.lo & differ == 0;
@@ -295,7 +296,7 @@ fn block(interval: &Interval) -> Option<Constraint> {
 }
 
 impl fmt::Display for Cube {
-    /// Such as `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from others.
+    /// Writes, for example, `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from others.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         for interval in &self.0 {

@@ -1,7 +1,7 @@
 //! The semantic difference of two lists: packets on which they differ, and the rules that decide about these.
 //!
-//! A packet on which two lists differ lies in an entry that only one of them has, if the entries that they share stand
-//! in the same order in both. So only such entries are looked at, and the whole only if the defaults differ.
+//! If the entries that two lists share have the same order in both, a packet on which they differ lies in an entry that
+//! only one of them has. So only such entries are examined, and all packets only if the defaults differ.
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
@@ -14,13 +14,13 @@ use crate::list::{List, RuleRef};
 /// Packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What the lists say.
+    /// The decisions of the first and the second list.
     pub action: (AccessAction, AccessAction),
-    /// The rules that say so.
+    /// The rules that decide so.
     pub rules: (RuleRef, RuleRef),
-    /// Such packets, as one of the cubes that they form.
+    /// One of the cubes that such packets form.
     pub packets: Cube,
-    /// How many cubes there are.
+    /// The number of such cubes.
     pub cubes: usize,
 }
 
@@ -29,15 +29,15 @@ pub struct Difference {
 pub struct Comparison {
     /// The differences, each pair of rules once, in the order of the first list.
     pub differences: Vec<Difference>,
-    /// Whether these are all.
+    /// Whether `differences` has them all.
     pub complete: bool,
 }
 
-/// What tells entries apart: their packets and what the list says about them.
+/// The identity of an entry: its packets and the list's action for them.
 type Key<'a> = (&'a Cube, AccessAction);
 
 impl List {
-    /// Where this list and another one, asked in its place, decide differently.
+    /// Compares this list with another one that would take its place.
     pub fn compare(&self, other: &List) -> Comparison {
         let (ours, theirs) = (self.keys(), other.keys());
         let shared = common(&ours, &theirs);
@@ -69,7 +69,7 @@ impl List {
         (0..self.entries().len()).map(|at| (&self.entries()[at].cube, self.action(self.rule_of(at)))).collect()
     }
 
-    /// Adds the differences within a cube. Returns whether that took no more than the budget.
+    /// Adds the differences within a cube. Reports whether the budget was enough.
     fn compare_within(
         &self,
         other: &List,
@@ -120,7 +120,7 @@ impl WrittenList for List {
     }
 }
 
-/// Pairs of equal entries, ascending in both lists: a longest such sequence among entries that occur once.
+/// Pairs equal entries, ascending in both lists: a longest such sequence among entries that occur once.
 fn common(ours: &[Key<'_>], theirs: &[Key<'_>]) -> Vec<(usize, usize)> {
     let begin = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
     let (a, b) = (&ours[begin..], &theirs[begin..]);
@@ -130,7 +130,7 @@ fn common(ours: &[Key<'_>], theirs: &[Key<'_>]) -> Vec<(usize, usize)> {
     for (at, key) in b.iter().enumerate() {
         places.entry(key).and_modify(|place| *place = None).or_insert(Some(at));
     }
-    // Patience: the piles' tops, and for each pair the one before it.
+    // A patience sort: the tops of the piles, and for each pair its predecessor.
     let mut tops: Vec<usize> = Vec::new();
     let mut pairs: Vec<(usize, usize, Option<usize>)> = Vec::new();
     for (at, key) in a.iter().enumerate() {

@@ -1,10 +1,10 @@
-//! What is wrong with a list, and where.
+//! Errors of a list, with their places.
 
 use std::fmt;
 
 use maple_wire::nearest;
 
-/// A place in a file; both from 1.
+/// A place in a file; lines and columns count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place {
     /// The line.
@@ -20,18 +20,18 @@ pub(crate) struct Fault {
     what: String,
 }
 
-/// Why a list can't be used: the file, and what is wrong at which places. As text, a line for each.
+/// The reason why a list can't be used: the file, and the faults with their places. Its text has a line for each fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct AclError {
-    /// The file, as it was named.
+    /// The file's name as the caller gave it.
     pub file: String,
-    /// What is wrong, in order of places; one at least, and 50 at most.
+    /// The faults by place, 1 to 50.
     pub faults: Vec<(Place, String)>,
-    /// How many more there are.
+    /// The number of further faults.
     pub more: usize,
 }
 
-/// The most faults of a list that are told.
+/// The maximum number of faults of a list that are reported.
 const MAX_FAULTS: usize = 50;
 
 impl fmt::Display for AclError {
@@ -54,7 +54,7 @@ impl Fault {
 }
 
 impl AclError {
-    /// What is wrong in a file.
+    /// Creates the error for a file's faults.
     pub(crate) fn of(file: &str, mut faults: Vec<Fault>) -> AclError {
         faults.sort_by_key(|fault| fault.place);
         let more = faults.len().saturating_sub(MAX_FAULTS);
@@ -76,7 +76,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The hint that a word may be meant as one of these, if one is near.
+/// Returns the hint that a word may be meant as one of these, if one is similar.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

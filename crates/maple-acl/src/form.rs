@@ -1,6 +1,6 @@
 //! Maple's own form of access lists: from a document to rules.
 //!
-//! The keys that there are stand in the constants of this file; `schema.json` is the same for editors.
+//! The constants of this file list the valid keys; `schema.json` has the same keys for editors.
 
 use maple_core::Location;
 use maple_core::access::AccessAction;
@@ -15,7 +15,7 @@ use crate::fragments::{self, Fragments};
 use crate::service::{Service, Services, ports};
 use crate::yaml::{Key, Node, Value};
 
-/// The keys of a document, and those of a rule.
+/// The keys of a document. `RULE_KEYS`: the keys of a rule.
 pub const DOCUMENT_KEYS: [&str; 10] =
     ["version", "name", "forward", "default", "arp", "fragments", "groups", "services", "rules", "tests"];
 pub const RULE_KEYS: [&str; 14] = [
@@ -35,36 +35,36 @@ pub const RULE_KEYS: [&str; 14] = [
     "comment",
 ];
 
-/// The most entries that the rules of a list may have.
+/// The maximum number of entries of all rules of a list.
 const MAX_ENTRIES: usize = 1_000_000;
 
-/// The most combinations of addresses and services that a test may be about.
+/// The maximum number of combinations of addresses and services in a test.
 const MAX_TEST: usize = 10_000;
 
-/// Where allowed packets go if the list is the whole policy.
+/// The destination of allowed packets if the list is the whole policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Forward {
-    /// Along a shortest path to their destination; to everybody if that is not known, or is a group.
+    /// A shortest path to the destination; all hosts if that is unknown or a group.
     #[default]
     ShortestPath,
-    /// To everybody.
+    /// All hosts.
     Flood,
 }
 
 /// A rule as people wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its place in the file.
+    /// The rule's place in the file.
     pub place: Place,
-    /// What it says.
+    /// The action of the rule.
     pub action: AccessAction,
-    /// Its name, if it has one.
+    /// The rule's name, if it has one.
     pub name: Option<String>,
-    /// What its author says about it.
+    /// The author's comment.
     pub comment: Option<String>,
-    /// Whether each packet is reported.
+    /// Whether each packet is logged.
     pub log: bool,
-    /// Where a copy leaves.
+    /// The port where a copy leaves.
     pub mirror: Option<Location>,
     /// The output queue.
     pub queue: Option<u32>,
@@ -75,9 +75,9 @@ pub struct Rule {
 pub struct Entry {
     /// The packets.
     pub cube: Cube,
-    /// The rule's index; the number of rules for what every list allows by `arp`, and one more for `fragments`.
+    /// The index of the rule. The number of rules stands for `arp`, and one more for `fragments`.
     pub rule: u32,
-    /// Whether these are what looks like replies to the packets of a rule.
+    /// Whether the packets look like replies to those of a rule.
     pub is_reply: bool,
 }
 
@@ -87,20 +87,20 @@ impl Entry {
     }
 }
 
-/// What a test of a list says.
+/// A test of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
-    /// Its place in the file.
+    /// The test's place in the file.
     pub place: Place,
     /// The test as written.
     pub text: String,
     /// The packets.
     pub cubes: Vec<Cube>,
-    /// What the list must say about all of them.
+    /// The action that the list must take for all of them.
     pub action: AccessAction,
 }
 
-/// One for each of the three things that a list says of packets without a rule.
+/// One value for each of the three settings for packets without a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct OfAll<T> {
     pub default: T,
@@ -108,22 +108,22 @@ pub struct OfAll<T> {
     pub fragments: T,
 }
 
-/// What a document says.
+/// The content of a document.
 #[derive(Debug)]
 pub struct Document {
     pub name: Option<String>,
     pub forward: Option<Forward>,
     pub default: AccessAction,
-    /// What holds for ARP and IPv6 neighbour discovery.
+    /// The action for ARP and IPv6 neighbour discovery.
     pub arp: AccessAction,
-    /// What holds for fragments, if the document says it.
+    /// The treatment of fragments, if the document sets it.
     pub fragments: Option<Fragments>,
-    /// The lines where these three are said; 1 if they are not.
+    /// The lines of these three settings; 1 for those that are not set.
     pub lines: OfAll<usize>,
     pub rules: Vec<Rule>,
     pub entries: Vec<Entry>,
     pub tests: Vec<Expectation>,
-    /// The packets of the question that was asked about it.
+    /// The packets of a question about the list.
     pub asked: Vec<Cube>,
 }
 
@@ -133,7 +133,7 @@ struct Names<'a> {
     services: Services<'a>,
 }
 
-/// A map's values by key. Keys that nobody asked for can't be there: they are checked when it is made.
+/// A map's values by key. Unknown keys can't occur: they are rejected when it is made.
 struct Fields<'a> {
     place: Place,
     all: &'a [(Key, Node)],
@@ -201,7 +201,7 @@ fn scalar<'a>(node: &'a Node, key: &str) -> Result<&'a str, Fault> {
     }
 }
 
-/// The values of a list, or the one value.
+/// Returns the values of a list, or the one value.
 fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(Place, &'a str)>, Fault> {
     let one = |node: &'a Node| Ok((node.place, scalar(node, key)?));
     match &node.value {
@@ -215,7 +215,7 @@ impl Document {
     /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`.
     ///
     /// # Errors
-    /// All that is wrong in its rules and tests; or one thing that is wrong before them.
+    /// All that is wrong in the rules and tests, or the one thing that is wrong before them.
     pub fn read(root: &Node, question: Option<&str>) -> Result<Document, Vec<Fault>> {
         let fields = Fields::of(root, "an access list", &DOCUMENT_KEYS)?;
         match fields.text("version")? {
@@ -303,7 +303,7 @@ impl Document {
     }
 }
 
-/// `- office -> web denied`, or `- expect: office -> web denied`.
+/// Returns the text of a test: `- office -> web denied`, or `- expect: office -> web denied`.
 fn test_text(node: &Node) -> Result<&str, Fault> {
     let node = match &node.value {
         Value::Map(_) => Fields::of(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
@@ -312,11 +312,11 @@ fn test_text(node: &Node) -> Result<&str, Fault> {
     scalar(node, "tests")
 }
 
-/// ARP and IPv6 neighbour discovery, without which hosts don't find each other.
+/// ARP and IPv6 neighbour discovery, without which hosts do not find each other.
 fn resolution() -> impl Iterator<Item = Cube> {
     let arp = Cube::all().is(Field::EthType, 0x806);
     let icmp = Cube::all().is(Field::EthType, 0x86dd).and_then(|cube| cube.is(Field::IpProto, 58));
-    // One by one, since no switch can match several types at once.
+    // The types are separate cubes, since no switch can match several types at once.
     let discovery = [133, 134, 135, 136].map(|kind| icmp.clone().and_then(|cube| cube.is(Field::Icmpv6Type, kind)));
     std::iter::once(arp).chain(discovery).flatten()
 }
@@ -355,16 +355,16 @@ fn read_rule(fields: &Fields<'_>) -> Result<Rule, Fault> {
     })
 }
 
-/// One choice of what a side of a rule names.
-/// The packets of a rule, and those that look like replies to them; in disjoint cubes or not.
+/// The packets of a rule, and those that look like replies to them. The cubes may overlap.
 struct Cubes {
     once: Vec<Cube>,
     replies: Vec<Cube>,
 }
 
+/// One choice of the addresses that a side of a rule names.
 type Side = Option<(Kind, u128, u128)>;
 
-/// What the packets of a rule are like, apart from their addresses.
+/// The constraints of a rule's packets, apart from their addresses.
 struct Rest {
     services: Option<Vec<Service>>,
     source_ports: Vec<(u16, u16)>,
@@ -436,7 +436,7 @@ impl<'a> Names<'a> {
         Ok(Rest { services, source_ports, ethertype, vlans, at, replies })
     }
 
-    /// A test, such as `office -> web tcp/22 denied`.
+    /// Parses a test, such as `office -> web tcp/22 denied`.
     fn expectation(&self, text: &str, place: Place) -> Result<Expectation, Fault> {
         let wrong = |what: &str| {
             let form = "a test is `FROM -> TO [SERVICE] allowed`, denied or passed";
@@ -456,7 +456,7 @@ impl<'a> Names<'a> {
         Ok(Expectation { place, text: text.to_owned(), cubes: self.packets(packets, place)?, action })
     }
 
-    /// The packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
+    /// Returns the packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
     fn packets(&self, text: &str, place: Place) -> Result<Vec<Cube>, Fault> {
         let fault = |what: String| Fault::new(place, what);
         let spaced = spaced(text);
@@ -491,7 +491,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A text with spaces around its arrow.
+/// Puts spaces around the arrow of a text.
 fn spaced(text: &str) -> String {
     text.replace('→', "->").replace("->", " -> ")
 }
@@ -504,7 +504,7 @@ fn ip_only(cube: Cube) -> Vec<Cube> {
 }
 
 impl Rest {
-    /// At most how many cubes there are; `None` if that is beyond counting.
+    /// Returns an upper bound of the number of cubes; `None` if it overflows.
     fn most_cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Option<usize> {
         let side = |addresses: Option<&Addresses>| addresses.map_or(1, |all| all.blocks().len());
         let services = self.services.as_ref().map_or(1, |all| 2 * all.len());
@@ -570,7 +570,7 @@ impl Rest {
         cubes
     }
 
-    /// The Ethernet types that such packets have; `None` stands for any.
+    /// Returns the possible Ethernet types of such packets; `None` stands for any.
     fn kinds(&self, source: Side, destination: Side, service: Option<Service>) -> Vec<Option<u128>> {
         let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != Kind::Mac);
         let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];
@@ -647,7 +647,7 @@ fn vlan((place, text): (Place, &str)) -> Result<Option<(u128, u128)>, Fault> {
     }
 }
 
-/// A switch, and a port if one is given.
+/// Parses a switch, and a port if one is given.
 fn location(text: &str) -> Option<(u64, Option<u32>)> {
     match text.parse::<Dpid>() {
         Ok(switch) => Some((switch.0, None)),

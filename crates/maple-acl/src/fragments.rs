@@ -1,4 +1,4 @@
-//! Fragments of IP packets: what lists can say about them, and what a rule with ports means for them.
+//! Fragments of IP packets: how lists treat them, and what a rule with ports means for them.
 //!
 //! # What switches see
 //!
@@ -19,14 +19,14 @@ use maple_wire::Field;
 use crate::cube::Cube;
 use crate::service::Transport;
 
-/// What a list says about fragments.
+/// A list's treatment of fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fragments {
-    /// They are allowed, before all rules.
+    /// Fragments are allowed, before all rules.
     Allow,
-    /// They are denied, before all rules.
+    /// Fragments are denied, before all rules.
     Deny,
-    /// Rules decide about them by what switches see: addresses and protocol, and ports 0.
+    /// Rules decide about fragments by what switches see: addresses and protocol, and ports 0.
     Match,
 }
 
@@ -55,7 +55,7 @@ const ZERO: [Field; 10] = [
 ];
 
 impl Fragments {
-    /// What is done with them before the rules are asked.
+    /// The action for fragments that precedes all rules, if any.
     pub fn action(self) -> Option<AccessAction> {
         match self {
             Fragments::Allow => Some(AccessAction::Allow),
@@ -65,7 +65,7 @@ impl Fragments {
     }
 }
 
-/// The fragments that can be told from whole packets.
+/// Returns the fragments that can be told from whole packets.
 pub fn recognised() -> impl Iterator<Item = Cube> {
     let ip = |kind| Cube::all().is(Field::EthType, kind);
     let with_ports = ETH_TYPES.into_iter().flat_map(move |kind| {
@@ -79,8 +79,8 @@ pub fn recognised() -> impl Iterator<Item = Cube> {
     with_ports.chain(later).chain(icmp)
 }
 
-/// The fragments of the packets of a cube, as switches see them; none if the cube does not say what fragments lack, so
-/// that it has the fragments too.
+/// Returns the fragments of a cube's packets, as switches see them. Returns none if the cube constrains no field that
+/// fragments lack, because then it contains the fragments too.
 pub fn of(cube: &Cube) -> Vec<Cube> {
     let says = |field: &Field| cube.get(*field).is_some();
     if !ZERO.iter().any(says) {

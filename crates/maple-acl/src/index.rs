@@ -1,16 +1,16 @@
-//! An index of cubes: which of many overlap one.
+//! An index of cubes, which finds those that overlap a given one.
 //!
 //! # What
 //!
 //! An interval tree over several fields. A node divides its cubes by a field and a value: those whose interval lies
-//! below it, those above it, and those that have it or don't constrain the field. The last are divided by another
-//! field. Each node knows a cube around all of its cubes and the least of their numbers. So a question skips nodes that
-//! have no answer.
+//! below the value, those above it, and those that contain it or don't constrain the field. The last group is divided
+//! by another field. Each node knows the hull of its cubes and the lowest of their numbers, so a question skips nodes
+//! that have no answer.
 //!
 //! # Cost
 //!
-//! Building sorts the cubes once for each field and level of the tree. A question looks at the nodes whose cube overlaps
-//! its own: few where lists name subnets, all of them if nothing tells the cubes apart.
+//! Building sorts the cubes once for each field and level of the tree. A question visits the nodes whose hull overlaps
+//! its cube: few where lists name subnets, all of them if no field separates the cubes.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use maple_wire::Field;
 
 use crate::cube::{Cube, Interval};
 
-/// Nodes with so few cubes are not divided.
+/// The maximum number of cubes in a node that is not divided.
 const SMALL: usize = 8;
 
 /// An index of numbered cubes.
@@ -29,9 +29,9 @@ pub struct CubeIndex {
 
 #[derive(Debug)]
 struct Node {
-    /// All cubes of the node lie within it.
+    /// The hull of all cubes of the node.
     around: Cube,
-    /// The least number of its cubes.
+    /// The lowest number of its cubes.
     least: usize,
     inside: Inside,
 }
@@ -43,14 +43,15 @@ enum Inside {
 }
 
 impl CubeIndex {
-    /// An index of these cubes, numbered from 0.
+    /// Creates an index of these cubes, numbered from 0.
     pub fn new(cubes: &[&Cube]) -> CubeIndex {
         let fields: BTreeSet<Field> = cubes.iter().flat_map(|cube| cube.intervals()).map(|i| i.field).collect();
         let fields: Vec<Field> = fields.into_iter().collect();
         CubeIndex { root: Node::new(cubes, (0..cubes.len()).collect(), &fields) }
     }
 
-    /// The cubes with numbers below `below` that overlap this one, in order. `cubes` are those of the index.
+    /// Returns the cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
+    /// number.
     pub fn overlapping<'a>(
         &self,
         cube: &Cube,
@@ -76,7 +77,7 @@ impl CubeIndex {
 }
 
 impl Node {
-    /// A node of the cubes with these numbers, which ascend. It may divide them by these fields.
+    /// Creates a node of the cubes with these ascending numbers. It may divide them by these fields.
     fn new(cubes: &[&Cube], numbers: Vec<usize>, fields: &[Field]) -> Node {
         let mut all = numbers.iter().map(|at| cubes[*at]);
         let first = all.next().cloned().unwrap_or_default();
@@ -100,7 +101,7 @@ impl Node {
     }
 }
 
-/// The field that tells most of these cubes apart, and the middle one of their values. `None` if none does.
+/// Returns the field that separates most of these cubes, and the middle one of their values. `None` if none does.
 fn most_divided(cubes: &[&Cube], numbers: &[usize], fields: &[Field]) -> Option<(Field, u128)> {
     let intervals = |field: &Field| {
         let mut all: Vec<Interval> = numbers.iter().filter_map(|at| cubes[*at].get(*field)).collect();

@@ -33,8 +33,8 @@ use std::sync::Arc;
 
 use maple_core::Composition;
 
-/// The lists as a part of policies, asked in this order: `allowed` decides about packets that one of them allows, and
-/// packets that all of them pass, pass.
+/// Makes the lists a part of policies, asked in this order. `allowed` decides about packets that a list allows, and
+/// about packets that all lists pass.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A list, ready to be asked, checked, compared and run.
+//! A list, ready to be queried, checked, compared and run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -49,35 +49,35 @@ pub struct List {
     rules: Arc<Vec<Rule>>,
     entries: Arc<Vec<Entry>>,
     tests: Vec<Expectation>,
-    /// Which entry a packet fits first.
+    /// Finds the first entry that a packet fits.
     index: Arc<CondList>,
-    /// Which entries overlap a cube.
+    /// Finds the entries that overlap a cube.
     overlaps: Arc<CubeIndex>,
 }
 
-/// A switch and a port that no entry names.
+/// A switch that no entry names. `NO_PORT`: a port that no entry names.
 const NO_SWITCH: Dpid = Dpid(0);
 const NO_PORT: PortNo = PortNo(0);
 
-/// A rule of a list, or one of those that lists have without a line.
+/// A rule of a list, or one of its settings without a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleRef {
     /// A written rule, by its index.
     Rule(usize),
-    /// What holds for ARP and IPv6 neighbour discovery.
+    /// The setting for ARP and IPv6 neighbour discovery.
     Arp,
-    /// What holds for fragments.
+    /// The setting for fragments.
     Fragments,
-    /// What holds for packets that no rule matches.
+    /// The default, for packets that no rule matches.
     Default,
 }
 
-/// What a rule decides of a question.
+/// A rule's share of the packets of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// The rule.
     pub rule: RuleRef,
-    /// The first part of the packets that it decides about.
+    /// The first part of the packets that the rule decides.
     pub part: String,
     /// The number of such parts.
     pub parts: usize,
@@ -90,14 +90,15 @@ pub struct FailedTest {
     pub place: Place,
     /// The test as written.
     pub text: String,
-    /// A packet for which it does not hold; empty if the search for one gave up.
+    /// A packet for which the test does not hold; empty if the search for one gave up.
     pub packet: String,
-    /// What the list says about the packet, by which rule; `None` if the search gave up.
+    /// The list's action for the packet, and the deciding rule; `None` if the search gave up.
     pub got: Option<(AccessAction, String)>,
 }
 
 impl fmt::Display for FailedTest {
-    /// Such as `10.0.0.1 -> web tcp/22 denied: not so for ipv4_src=10.0.0.1, tcp_dst=22: rule x (a.yaml:3) says allow`.
+    /// Writes, for example, `10.0.0.1 -> web tcp/22 denied: not so for ipv4_src=10.0.0.1, tcp_dst=22: rule x (a.yaml:3)
+    /// says allow`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.got {
             Some((action, rule)) => write!(f, "{}: not so for {}: {rule} says {action}", self.text, self.packet),
@@ -114,7 +115,7 @@ impl List {
     /// Reads the list in a file.
     ///
     /// # Errors
-    /// With file, line and column, if it can't be read or is no access list.
+    /// [`AclError`] with file, line and column, if the file can't be read or is not an access list.
     pub fn load(path: &Path) -> Result<List, AclError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| {
@@ -126,12 +127,12 @@ impl List {
     /// Reads a list from text. `file` is its name in errors and rules.
     ///
     /// # Errors
-    /// With line and column, if it is no access list.
+    /// [`AclError`] with line and column, if the text is not an access list.
     pub fn read(text: &str, file: &str) -> Result<List, AclError> {
         List::read_and_ask(text, file, None).map(|(list, _)| list)
     }
 
-    /// Reads a list, and the packets of a question about it.
+    /// Reads a list, and parses a question about it into packets.
     fn read_and_ask(text: &str, file: &str, question: Option<&str>) -> Result<(List, Vec<Cube>), AclError> {
         let root = yaml::parse(text).map_err(|fault| fault.in_file(file))?;
         let document = Document::read(&root, question).map_err(|faults| AclError::of(file, faults))?;
@@ -146,8 +147,8 @@ impl List {
         Ok((list, asked))
     }
 
-    /// Reads a list, and finds which of its rules decide about the packets of a question, such as
-    /// `office -> web tcp/22`. It may use the groups and services of the list. Without a service it is about IP packets.
+    /// Reads a list, and finds the rules that decide about the packets of a question, such as `office -> web tcp/22`.
+    /// The question may use the groups and services of the list. Without a service it is about IP packets.
     ///
     /// ```
     /// use maple_acl::List;
@@ -159,7 +160,7 @@ impl List {
     /// ```
     ///
     /// # Errors
-    /// Those of [`List::read`], and what is wrong with the question, which has no line.
+    /// Those of [`List::read`], and an [`AclError`] without a line of the list if the question is wrong.
     pub fn explain(text: &str, file: &str, question: &str) -> Result<(List, Vec<Decided>), AclError> {
         let (list, _) = List::read_and_ask(text, file, None)?;
         let (_, asked) = List::read_and_ask(text, "the question", Some(question))?;
@@ -179,37 +180,37 @@ impl List {
         Ok((list, found.into_iter().map(decided).collect()))
     }
 
-    /// Its name: that in the file, or else the file's.
+    /// The list's name in the file, or else the file's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file, as it was named.
+    /// The file's name as the caller gave it.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Its rules, in order.
+    /// The rules, in order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Its entries, in order: each rule has one for each combination of addresses, services and places.
+    /// The entries, in order: each rule has one for each combination of addresses, services and places.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Its tests.
+    /// The tests.
     pub fn tests(&self) -> &[Expectation] {
         &self.tests
     }
 
-    /// Where allowed packets go if the list is the whole policy and says so.
+    /// The destination of allowed packets if the list is the whole policy; `None` if the list does not set it.
     pub fn forward(&self) -> Option<Forward> {
         self.forward
     }
 
-    /// What a rule says.
+    /// The action of a rule.
     pub fn action(&self, rule: RuleRef) -> AccessAction {
         match rule {
             RuleRef::Rule(at) => self.rules[at].action,
@@ -219,7 +220,7 @@ impl List {
         }
     }
 
-    /// A rule as people know it: `rule no-ssh (acl.yaml:12)`, `the default`.
+    /// Returns a rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
     pub fn describe(&self, rule: RuleRef) -> String {
         match rule {
             RuleRef::Arp => format!("`arp: {}` of {}", self.arp, self.file),
@@ -233,17 +234,17 @@ impl List {
         }
     }
 
-    /// What it says about fragments, if it does.
+    /// The treatment of fragments, if the list sets it.
     pub fn fragments(&self) -> Option<Fragments> {
         self.fragments
     }
 
-    /// The rule of an entry; of the default for the number of entries.
+    /// Returns the rule of an entry; the default for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
         self.entries.get(entry).map_or(RuleRef::Default, |entry| self.rule_at(entry.rule as usize))
     }
 
-    /// The rule with this index: those that people wrote, then those of the list's settings, then the default.
+    /// Returns the rule with this index: the written rules come first, then the list's settings, then the default.
     pub(crate) fn rule_at(&self, index: usize) -> RuleRef {
         match index.checked_sub(self.rules.len()) {
             None => RuleRef::Rule(index),
@@ -253,12 +254,12 @@ impl List {
         }
     }
 
-    /// The rule that decides about a packet that enters at a switch.
+    /// Returns the rule that decides about a packet that enters at a switch.
     pub fn decide(&self, switch: Dpid, packet: &Packet<'_>) -> RuleRef {
         self.rule_of(self.first(switch, packet))
     }
 
-    /// The first entry that a packet fits, or the number of entries.
+    /// Returns the first entry that a packet fits, or the number of entries.
     pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
         let is_there = |at: usize| match self.entries[at].cube.get(SWITCH) {
             Some(interval) => interval.lo == u128::from(switch.0),
@@ -267,10 +268,10 @@ impl List {
         self.index.first_where(packet, is_there).unwrap_or(self.entries.len())
     }
 
-    /// The list, if all of its tests hold.
+    /// Returns the list if all of its tests hold.
     ///
     /// # Errors
-    /// That of the first test that fails, at its place, with a packet.
+    /// [`AclError`] for the first test that fails, at its place, with a packet.
     pub fn verified(self) -> Result<List, AclError> {
         match self.failed_tests().into_iter().next() {
             None => Ok(self),
@@ -278,7 +279,7 @@ impl List {
         }
     }
 
-    /// The tests that fail, with a packet for each.
+    /// Returns the tests that fail, with a packet for each.
     pub fn failed_tests(&self) -> Vec<FailedTest> {
         self.tests.iter().filter_map(|test| self.failure_of(test)).collect()
     }
@@ -297,7 +298,7 @@ impl List {
         None
     }
 
-    /// A part of a cube about which the list says something that fits, and the rule that does.
+    /// Searches a cube for a part whose action `fits`. Returns the part and the deciding rule.
     pub(crate) fn decided(&self, cube: &Cube, fits: impl Fn(AccessAction) -> bool) -> Found<(Cube, RuleRef)> {
         let (mut found, mut budget) = (None, BUDGET);
         let is_known = cube.divide(self.overlapping(cube, self.entries.len()), &mut budget, &mut |part, entry| {
@@ -314,12 +315,12 @@ impl List {
         }
     }
 
-    /// Those of the first `below` entries that overlap a cube, and their packets.
+    /// Returns those of the first `below` entries that overlap a cube, with their cubes.
     pub(crate) fn overlapping(&self, cube: &Cube, below: usize) -> Vec<(usize, &Cube)> {
         self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube)
     }
 
-    /// The list as a part of policies. `before` are the lists that are asked before it.
+    /// Compiles the list to a part of policies. `before`: the lists that are asked before it.
     pub fn compile(&self, before: &[&List]) -> AccessList {
         let source = |line, name: Option<&str>, comment: Option<&str>| {
             let name = name.map(|name| format!("/{name}")).unwrap_or_default();
@@ -347,7 +348,7 @@ impl List {
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
         for (at, Entry { cube, rule, .. }) in self.entries.iter().enumerate() {
-            // As blocks, since a question about a range has answers that no single rule can match.
+            // Ranges are divided into blocks, since no single rule can match all answers of a test of a range.
             for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
                 samples.extend(self.sample(&cube, at, before));
                 let switch = cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64));
@@ -369,7 +370,7 @@ impl List {
         Arc::new(self.entries.iter().filter_map(|entry| port(&entry.cube)).collect())
     }
 
-    /// A packet of this cube that this entry decides, also if the list comes after these.
+    /// Returns a packet of this cube that this entry decides even if the lists in `before` are asked first.
     fn sample(&self, cube: &Cube, entry: usize, before: &[&List]) -> Option<SamplePacket> {
         let reaches = |sample: &SamplePacket| {
             let packet = Packet::new(&sample.frame, sample.port.unwrap_or(NO_PORT).0);
@@ -392,7 +393,7 @@ impl List {
         self.overlapping(cube, self.entries.len()).into_iter().filter(decides)
     }
 
-    /// Whether packets reach an entry. The answer is certain, unless it is `Unknown`.
+    /// Searches for a packet that reaches an entry. The result is certain, unless it is `Unknown`.
     pub(crate) fn witness(&self, entry: usize) -> Found<SamplePacket> {
         let Some(Entry { cube, .. }) = self.entries.get(entry) else { return Found::Unknown };
         if let Some(sample) = self.sample(cube, entry, &[]) {
@@ -400,13 +401,13 @@ impl List {
         }
         match cube.outside(self.overlapping(cube, entry)) {
             Found::None => Found::None,
-            // There are such packets, but no frame that this program can make.
+            // Such packets exist, but this program cannot build a frame of them.
             Found::One(_) | Found::Unknown => Found::Unknown,
         }
     }
 }
 
-/// A frame with these values, and where it enters. Fields that are not given have values that lists rarely ask for.
+/// Builds a frame with these values, with the place where it enters. Other fields get values that lists rarely test.
 pub(crate) fn sample_of(mut point: Point) -> SamplePacket {
     let switch = point.remove(&SWITCH).map(|value| Dpid(value as u64));
     let port = point.remove(&Field::InPort).map(|value| PortNo(value as u32));

@@ -10,14 +10,14 @@ use crate::cube::Cube;
 use crate::error::{Fault, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
-/// What a packet carries.
+/// The protocol of a packet, with the constraints of its ports or types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Service {
-    /// TCP, UDP or SCTP to ports from the first to the second.
+    /// TCP, UDP or SCTP to ports from the first to the second, both included.
     Ports(Transport, u16, u16),
     /// ICMP, of a type and a code if they are given.
     Icmp(Option<u8>, Option<u8>),
-    /// ICMPv6 likewise.
+    /// ICMPv6, of a type and a code if they are given.
     Icmp6(Option<u8>, Option<u8>),
     /// An IP protocol by its number.
     Proto(u8),
@@ -31,7 +31,7 @@ pub enum Transport {
     Sctp,
 }
 
-/// The services of a file. One may name those that come before it.
+/// The services of a file. A service may name those that come before it.
 #[derive(Debug)]
 pub struct Services<'a> {
     section: &'a [(Key, Node)],
@@ -41,7 +41,7 @@ pub struct Services<'a> {
 const PROTOCOLS: [&str; 6] = ["tcp", "udp", "sctp", "icmp", "icmpv6", "ip"];
 
 impl Transport {
-    /// Its protocol number, and the fields of its ports.
+    /// The protocol number, and the fields of the source and destination ports.
     pub fn fields(self) -> (u128, Field, Field) {
         match self {
             Transport::Tcp => (6, Field::TcpSrc, Field::TcpDst),
@@ -52,7 +52,7 @@ impl Transport {
 }
 
 impl Service {
-    /// The only kind of addresses that packets of it have, if there is only one.
+    /// The kind of IP addresses of the service's packets, if there is only one.
     pub fn kind(self) -> Option<Kind> {
         match self {
             Service::Icmp(..) => Some(Kind::V4),
@@ -61,7 +61,7 @@ impl Service {
         }
     }
 
-    /// Those packets of a cube of IP packets; from a port within `from`, if that is given.
+    /// Restricts a cube of IP packets to this service, and to source ports within `from` if that is given.
     pub fn of(self, cube: Cube, from: Option<(u16, u16)>) -> Option<Cube> {
         let part = |cube: Cube, field, value: Option<u8>| match value {
             Some(value) => cube.is(field, value.into()),
@@ -89,7 +89,7 @@ impl Service {
         }
     }
 
-    /// The service of packets that answer this one, with the ports that they come from; `None` if nothing answers it.
+    /// Returns the service of packets that answer this one, with their source ports; `None` if nothing answers it.
     pub fn replies(self, from: (u16, u16)) -> Option<(Service, Option<(u16, u16)>)> {
         match self {
             Service::Ports(transport, lo, hi) => Some((Service::Ports(transport, from.0, from.1), Some((lo, hi)))),
@@ -102,7 +102,10 @@ impl Service {
 }
 
 impl<'a> Services<'a> {
-    /// The services of a `services:` section.
+    /// Reads a `services:` section.
+    ///
+    /// # Errors
+    /// [`Fault`] if a service is named like one that is written out, or does not resolve.
     pub fn of(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
         let mut services = Services { section, known: FxHashMap::default() };
         for (key, node) in section {
@@ -115,7 +118,10 @@ impl<'a> Services<'a> {
         Ok(services)
     }
 
-    /// The services that a value names, each once.
+    /// Returns the services that a value names, each once.
+    ///
+    /// # Errors
+    /// [`Fault`] if the value is a map, names an unknown service, or names none.
     pub fn resolve(&self, node: &Node) -> Result<Vec<Service>, Fault> {
         let members = match &node.value {
             Value::List(list) => &list[..],
@@ -137,7 +143,10 @@ impl<'a> Services<'a> {
         if all.is_empty() { Err(Fault::new(node.place, "this names no service at all")) } else { Ok(all) }
     }
 
-    /// The services of a word: a name, or a service written out.
+    /// Returns the services of a word, which is a name or a service written out.
+    ///
+    /// # Errors
+    /// A text that says what is wrong if the word is neither.
     pub fn word(&self, text: &str) -> Result<Vec<Service>, String> {
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());
@@ -161,7 +170,7 @@ impl<'a> Services<'a> {
     }
 }
 
-/// A service that is written out; `None` if it does not begin with a protocol.
+/// Parses a service that is written out; `None` if it does not begin with a protocol.
 fn parse(text: &str) -> Option<Result<Service, String>> {
     let (protocol, rest) = text.split_once('/').map_or((text, None), |(protocol, rest)| (protocol, Some(rest)));
     let transport = match protocol {
@@ -195,7 +204,10 @@ fn parse(text: &str) -> Option<Result<Service, String>> {
     }
 }
 
-/// A port or a range of ports.
+/// Parses a port or a range of ports.
+///
+/// # Errors
+/// A text that says what is wrong if a port is not from 0 to 65535, or if the range is descending.
 pub fn ports(text: &str) -> Result<(u16, u16), String> {
     let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is no port from 0 to 65535"));
     let (lo, hi) = text.split_once('-').unwrap_or((text, text));

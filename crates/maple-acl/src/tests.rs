@@ -237,7 +237,7 @@ fn a_long_list_of_addresses_is_tested_and_compared() {
     assert_eq!(told, [((deny, allow), (last, RuleRef::Default)), ((allow, deny), (RuleRef::Default, last))]);
 }
 
-/// A list that denies what is for port 53, and allows other UDP.
+/// Returns a list that denies packets to port 53, and allows other UDP.
 fn dns_denied(more: &str) -> List {
     read(&format!(
         "version: 1\n{more}rules:\n  - {{action: deny, name: no-dns, service: udp/53}}\n  \
@@ -246,7 +246,7 @@ fn dns_denied(more: &str) -> List {
     ))
 }
 
-/// What a list says about a fragment of a UDP datagram to port 53. `offset` is in units of 8 bytes.
+/// Returns the list's action for a fragment of a UDP datagram to port 53. `offset` is in units of 8 bytes.
 fn on_fragment(list: &List, offset: u16, more: bool) -> AccessAction {
     let ip = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 9]);
     let frame = ip.fragment(offset, more, 7).udp(4000, 53).payload(&[0; 64]);
@@ -312,7 +312,7 @@ fn tests_and_rules_that_do_not_hold_for_fragments_are_named() {
     assert!(told.len() == 1 && told[0].contains("rule (a.yaml:3)"), "not the one without ports: {told:?}");
 }
 
-/// A list with one rule that has replies, and perhaps others after it.
+/// Returns a list with a rule that has replies, followed by the rules of `rest`.
 fn with_replies(service: &str, rest: &str) -> List {
     let rule =
         format!("  - {{action: allow, name: out, from: 10.0.0.1, to: 203.0.113.0/24{service}, replies: true}}\n");
@@ -336,7 +336,7 @@ fn replies_that_may_open_connections_are_named() {
     ] {
         assert_eq!(told(&with_replies(service, "")), [""; 0], "{service}");
     }
-    // What gets in has no need of these replies.
+    // The packets of this rule do not need the replies.
     let allowed = "  - {action: allow, from: 203.0.113.0/24, to: 10.0.0.1, service: tcp}\n";
     assert_eq!(told(&with_replies(", service: tcp", allowed)), [""; 0]);
     let kinds: Vec<FindingKind> = with_replies(", service: tcp", "").findings().iter().map(|one| one.kind).collect();
@@ -345,8 +345,8 @@ fn replies_that_may_open_connections_are_named() {
 }
 
 proptest! {
-    /// Every packet of a finding is allowed, comes from a port of clients to one of a server, and is denied without the
-    /// replies.
+    /// Checks that every packet of a finding is allowed, comes from a port of clients to one of a server, and is denied
+    /// without the replies.
     #[test]
     fn what_is_named_gets_in_because_of_replies_only(
         (lo, width, source) in (0..=65_535u32, 0..=65_535u32, proptest::option::of(0..=65_535u32)),
@@ -474,7 +474,7 @@ rules:
     );
 }
 
-/// A random list as text: few addresses and ports, so that rules overlap.
+/// Generates random lists as text: few addresses and ports, so that rules overlap.
 fn texts() -> impl Strategy<Value = String> {
     let address = prop::sample::select(vec![
         "any",
@@ -561,7 +561,7 @@ fn frames() -> impl Strategy<Value = Entering> {
     })
 }
 
-/// The first entry that a packet fits, by a plain search.
+/// Returns the first entry that a packet fits, by a plain search.
 fn naive(list: &List, switch: Dpid, packet: &Packet<'_>) -> usize {
     let is_there = |cube: &Cube| cube.get(SWITCH).is_none_or(|there| there.lo == u128::from(switch.0));
     let fits = |entry: &Entry| is_there(&entry.cube) && entry.cube.cond().holds(packet);
@@ -572,7 +572,7 @@ fn entry_for(list: &List, entering: &Entering) -> usize {
     naive(list, entering.switch, &entering.packet())
 }
 
-/// A cube of some of three fields, with blocks and other intervals.
+/// Generates cubes of some of three fields, with blocks and other intervals.
 fn cubes() -> impl Strategy<Value = Cube> {
     let interval = prop::option::of((0..64_u128, 0..16_u128));
     (interval.clone(), interval.clone(), interval).prop_map(|(a, b, c)| {
@@ -671,7 +671,7 @@ proptest! {
             let (ours, theirs) = (a.rule_of(entry_for(&a, &entering)), b.rule_of(entry_for(&b, &entering)));
             let differ = a.action(ours) != b.action(theirs);
             let told = compared.differences.iter().any(|one| one.rules == (ours, theirs));
-            // A few lists take more than the budget. Then some differences may be missing, but none is made up.
+            // A few lists exceed the budget. Then some differences may be missing, but none is false.
             prop_assert!(differ == told || differ && !compared.complete, "{ours:?} {theirs:?}");
         }
         for one in &compared.differences {

@@ -1,7 +1,7 @@
 //! A YAML document as a tree that knows its lines and columns.
 //!
-//! Scalars stay text: what a value means is up to the place where it stands. So `no`, `010` and `12:30:45` hold no
-//! surprises. Anchors, tags and several documents are errors, since an access list needs none of them.
+//! Scalars stay text: what a value means depends on its place. So `no`, `010` and `12:30:45` hold no surprises.
+//! Anchors, tags and several documents are errors, since an access list needs none of them.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use saphyr_parser::{Event, Parser, Span};
 
 use crate::error::{Fault, Place};
 
-/// The deepest nesting.
+/// The maximum nesting depth of values.
 const MAX_DEPTH: usize = 32;
 
 /// A value with its place.
@@ -24,7 +24,7 @@ pub struct Node {
 pub enum Value {
     Scalar(String),
     List(Vec<Node>),
-    /// In the order of the file.
+    /// Keys and values in the order of the file.
     Map(Vec<(Key, Node)>),
 }
 
@@ -35,7 +35,7 @@ pub struct Key {
     pub name: String,
 }
 
-/// A list or a map whose end has not come.
+/// A list or a map whose end has not been read.
 struct Open {
     node: Node,
     /// In a map: the key whose value comes next.
@@ -44,7 +44,11 @@ struct Open {
     seen: FxHashSet<String>,
 }
 
-/// The tree of a document.
+/// Parses a document to a tree.
+///
+/// # Errors
+/// [`Fault`] at the place where the text is not YAML, has aliases, anchors, tags, duplicate keys or several documents,
+/// is nested too deeply, or is empty.
 pub fn parse(text: &str) -> Result<Node, Fault> {
     let (mut open, mut root): (Vec<Open>, Option<Node>) = (Vec::new(), None);
     for event in Parser::new_from_str(text) {

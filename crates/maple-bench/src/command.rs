@@ -44,7 +44,8 @@ pub enum Bench {
 /// Runs a benchmark and prints the results on standard output. `python` makes policies in Python.
 ///
 /// # Errors
-/// [`BenchError`]. A wrong answer is an error too, because then the measurement has no meaning.
+/// [`BenchError`] if the input is invalid or results can't be written. A wrong answer is an error too, because then the
+/// measurement has no meaning.
 pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
     match args.what {
         Bench::Rules(args) => rules::main(&args, python),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::input::InputError;
 use crate::report::PlotError;
 
-/// Why a benchmark has no result.
+/// The reason why a benchmark has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// An input file is invalid.

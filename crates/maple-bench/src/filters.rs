@@ -48,7 +48,7 @@ pub struct Filter {
 pub struct Prefix {
     /// The address; the bits after the prefix are zero.
     pub address: u32,
-    /// 0 to 32.
+    /// The number of leading bits, 0 to 32.
     pub length: u8,
 }
 
@@ -65,20 +65,21 @@ impl FilterSet {
     /// Reads a filter file.
     ///
     /// # Errors
-    /// [`InputError`] if the file can't be read or a line is no filter.
+    /// [`InputError`] if the file can't be read, or if a line is not a filter.
     pub fn read(path: &Path) -> Result<FilterSet, InputError> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(FilterSet { name, filters: read_lines(path, str::parse)? })
     }
 
-    /// The number of the first filter that the header matches, by linear search. The oracle for everything else.
+    /// Returns the number of the first filter that the header matches, by linear search. It is the oracle for
+    /// everything else.
     pub fn first_match(&self, header: &FiveTuple) -> Option<usize> {
         self.filters.iter().position(|filter| filter.fits(header))
     }
 }
 
 impl Filter {
-    /// Whether the header matches.
+    /// Reports whether the header matches.
     pub fn fits(&self, header: &FiveTuple) -> bool {
         self.src.holds(header.src)
             && self.dst.holds(header.dst)
@@ -89,7 +90,7 @@ impl Filter {
 }
 
 impl Prefix {
-    /// The prefix of `address` with this length (0 to 32).
+    /// Creates the prefix of `address` with this length (0 to 32).
     pub const fn new(address: u32, length: u8) -> Prefix {
         let prefix = Prefix { address: 0, length };
         Prefix { address: address & prefix.mask(), length }
@@ -103,7 +104,7 @@ impl Prefix {
         }
     }
 
-    /// Whether the address has the prefix.
+    /// Reports whether the address has the prefix.
     pub const fn holds(&self, address: u32) -> bool {
         address & self.mask() == self.address
     }
@@ -113,17 +114,17 @@ impl PortRange {
     /// All ports.
     pub const ALL: PortRange = PortRange { lo: 0, hi: u16::MAX };
 
-    /// Whether the port is in the range.
+    /// Reports whether the port is in the range.
     pub const fn holds(&self, port: u16) -> bool {
         self.lo <= port && port <= self.hi
     }
 
-    /// Whether the range is more than one port and less than all.
+    /// Reports whether the range is more than one port and less than all.
     pub const fn is_true_range(&self) -> bool {
         self.lo != self.hi && !self.is_all()
     }
 
-    /// Whether every port is in the range.
+    /// Reports whether every port is in the range.
     pub const fn is_all(&self) -> bool {
         self.lo == 0 && self.hi == u16::MAX
     }

@@ -1,6 +1,6 @@
-//! `maple bench floor`: the least cost of an augment, for any controller.
+//! `maple bench floor`: the minimum cost of an augment, for any controller.
 //!
-//! An augment runs f, so no controller adds traces faster than f runs. On filter sets f searches for the first filter
+//! An augment runs f, so no controller adds traces faster than f runs. On filter sets, f searches for the first filter
 //! that a header matches. Here that is a plain loop over the filters without tracing. For `mt-route` the rule is built
 //! as well, and entered into two hash tables, because a controller must find the rule and the leaf again. There is no
 //! tree, no compiler and no trace. So these rates are upper bounds for every design.
@@ -40,7 +40,7 @@ pub struct FloorArgs {
     pub json: bool,
 }
 
-/// The least cost of augments of one policy.
+/// The minimum cost of augments of one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Floor {
     /// `mt-route`, or the set's name.
@@ -73,7 +73,7 @@ pub fn main(args: &FloorArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures what the options ask for.
+/// Measures the policies that the options select.
 ///
 /// # Errors
 /// [`BenchError`] for invalid input.
@@ -96,7 +96,7 @@ fn of_set(filters: &Path, trace: &Path) -> Result<Floor, BenchError> {
     Ok(Floor::new(set.name, new.len(), f_us, f_us, rate))
 }
 
-/// The headers that add a trace to Maple's tree.
+/// Returns the headers that add a trace to Maple's tree.
 fn new_headers(set: &FilterSet, headers: &[FiveTuple]) -> Result<Vec<FiveTuple>, BenchError> {
     let (mut table, mut policy) = (table(Strategy::Maple), Interpreter::new(set, Ranges::Auto));
     let mut new = Vec::new();

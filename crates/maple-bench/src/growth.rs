@@ -2,7 +2,7 @@
 //!
 //! f reads the /24 of the destination, and then makes eight tests that overlap, like an access list for each subnet. At
 //! each size, half of the traces of all subnets are known. So every trace has the same length and affects the same
-//! number of rules at any size. A compiler whose cost depends only on the change has the same cost at each size.
+//! number of rules at any size. The cost of a compiler that depends only on the change is the same at each size.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,10 +51,10 @@ pub struct Cost {
     pub mods_per_removal: f64,
 }
 
-/// The number of f's tests in a subnet. Each one matches some packets that no other test matches.
+/// The number of f's tests in a subnet. Each one matches packets that no other test matches.
 const TESTS: usize = 8;
 
-/// The most edits of each kind that are timed, the number of traces for each, and the time limit.
+/// The maximum number of timed edits of each kind, the number of traces for each, and the time limit.
 const SAMPLES: usize = 500;
 const TRACES_A_SAMPLE: usize = 10;
 const TIME: Duration = Duration::from_secs(3);
@@ -68,7 +68,7 @@ pub fn main(args: &GrowthArgs) -> Result<(), BenchError> {
     args.output.print(&costs, || text(&costs), || vec![chart(args.compiler, &costs)])
 }
 
-/// Measures what the options ask for, by increasing size.
+/// Measures the sizes that the options select, in ascending order.
 ///
 /// # Errors
 /// [`BenchError`] if the tree refuses a trace.
@@ -92,7 +92,7 @@ struct Subject {
     tests: Vec<Arc<Cond>>,
     /// The number of headers; each has its own trace.
     headers: usize,
-    /// How many of them have been used.
+    /// The number of headers that have been used.
     used: usize,
 }
 
@@ -149,11 +149,11 @@ impl Subject {
         }
     }
 
-    /// The trace of the next header, and its number.
+    /// Returns the trace of the next header, and the header's number.
     fn next(&mut self) -> (Vec<Item>, usize) {
         let number = self.used;
         self.used += 1;
-        // The step is a prime greater than the number of headers, so it visits all of them.
+        // The step is a prime greater than the number of headers, so it visits each of them once.
         let at = number.wrapping_mul(2_654_435_761) % self.headers;
         let (subnet, test) = (at / (TESTS + 1), at % (TESTS + 1));
         let mut header =
@@ -183,7 +183,7 @@ impl Samples {
         self.changes += changes;
     }
 
-    /// The median time in microseconds, and the mean number of changes.
+    /// Returns the median time in microseconds, and the mean number of changes.
     fn median_and_mean(mut self) -> (f64, f64) {
         self.times.sort_unstable();
         let median = self.times.get(self.times.len() / 2).copied().unwrap_or_default();

@@ -42,12 +42,12 @@ impl TracedHeader {
     /// Reads a trace. Decompresses it if the file's name ends in `.gz`.
     ///
     /// # Errors
-    /// [`InputError`] if the file can't be read or a line is no header.
+    /// [`InputError`] if the file can't be read, or if a line is not a header.
     pub fn read(path: &Path) -> Result<Vec<TracedHeader>, InputError> {
         read_lines(path, str::parse)
     }
 
-    /// The line of a trace. `flags` are the value and mask of the flags of the filter that the header was generated
+    /// Writes the line of a trace. `flags`: the value and mask of the flags of the filter that the header was generated
     /// from.
     pub fn line(&self, flags: (u16, u16)) -> String {
         let FiveTuple { src, dst, src_port, dst_port, proto } = self.header;

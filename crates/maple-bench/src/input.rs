@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-/// Why an input file is invalid.
+/// The reason why an input file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// It can't be read, or is not text.

@@ -1,9 +1,9 @@
-//! Benchmarks of Maple as commands: what `maple bench …` runs (`docs/benchmarks.md`).
+//! Benchmarks of Maple as commands: the implementation of `maple bench …` (`docs/benchmarks.md`).
 //!
 //! Filter sets and header traces have the formats of ClassBench. Policies read the abstract 5-tuple, without the
 //! prerequisites that OpenFlow requires for ports, so filters need no frames.
 //!
-//! The modules stand in the order of their layers, the lowest first.
+//! Modules are listed in the order of their layers, the lowest first.
 
 mod input;
 pub mod report;

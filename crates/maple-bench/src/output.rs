@@ -39,7 +39,7 @@ impl Output {
         }
         if let Some(folder) = &self.plot {
             for chart in charts() {
-                // Not on standard output, which can be JSON.
+                // Standard output can be JSON.
                 eprintln!("maple: wrote {}", chart.write(folder)?.display());
             }
         }
@@ -47,7 +47,7 @@ impl Output {
     }
 }
 
-/// A table with a line below it.
+/// Puts a line below a table.
 pub(crate) fn with_note(table: &TextTable, note: &str) -> String {
     format!("{table}\n{note}")
 }

@@ -1,7 +1,7 @@
 //! Passes: repeated timings of the same work.
 //!
 //! Other programs on a machine can only increase a time. So the fastest pass is closest to the time of the work itself.
-//! The median shows the usual time on this machine.
+//! The median shows the usual time on the machine.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::error::BenchError;
 /// The number of passes for a median.
 const PASSES: usize = 7;
 
-/// The most passes within a budget.
+/// The maximum number of passes within a budget.
 const MAX_PASSES: usize = 30;
 
 /// The timings of a pass.
@@ -28,9 +28,9 @@ impl Timed for Duration {
 /// The times of augments for new headers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Augments {
-    /// Runs of f.
+    /// The time of the runs of f.
     pub(crate) in_f: Duration,
-    /// From the traces to the changes.
+    /// The time from the traces to the changes.
     pub(crate) in_augment: Duration,
 }
 
@@ -68,7 +68,8 @@ impl<T: Timed> Passes<T> {
         all[all.len() / 2]
     }
 
-    /// The rate of an operation that each pass repeats `times` times: of the fastest pass, and of the median one.
+    /// Returns the rate of an operation that each pass repeats `times` times: that of the fastest pass, and of the
+    /// median one.
     pub(crate) fn per_second(&self, times: usize) -> Rate {
         let rate = |pass: T| times as f64 / pass.time().as_secs_f64();
         Rate { fastest: rate(self.fastest()), median: rate(self.median()) }
@@ -90,8 +91,8 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Makes passes until the budget is spent, but at most [`MAX_PASSES`]. The first pass is always made. A further one
-    /// is made only if it ends within the budget when it takes as long as the longest so far.
+    /// Makes passes until the budget is spent, but at most [`MAX_PASSES`]. The first pass is always made. Another one
+    /// is made only if it would end within the budget, taking as long as the longest so far.
     pub(crate) fn spend(
         &mut self,
         budget: Duration,

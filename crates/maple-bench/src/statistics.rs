@@ -40,7 +40,7 @@ pub struct Statistics {
     pub triggered: Option<f64>,
 }
 
-/// Classes of prefix lengths, inclusive.
+/// Classes of prefix lengths in bits, both ends included.
 pub const LENGTHS: [(u8, u8); 5] = [(0, 0), (1, 15), (16, 23), (24, 30), (31, 32)];
 
 impl Statistics {
@@ -69,13 +69,13 @@ impl Statistics {
         }
     }
 
-    /// The share of pairs of filters that overlap, in percent.
+    /// Returns the percentage of pairs of filters that overlap.
     pub fn overlap_share(&self) -> f64 {
         percent(self.overlap_pairs, self.filters * self.filters.saturating_sub(1) / 2)
     }
 }
 
-/// A table of several sets.
+/// Returns a table of several sets.
 pub fn table(sets: &[Statistics]) -> TextTable {
     let lengths = |side: &str| {
         LENGTHS.map(|(lo, hi)| if lo == hi { format!("{side} {lo}") } else { format!("{side} {lo}-{hi}") })
@@ -92,8 +92,8 @@ pub fn table(sets: &[Statistics]) -> TextTable {
     table
 }
 
-/// The distribution of prefix lengths of several sets: the share of filters whose two prefixes have at most so many
-/// bits together.
+/// Returns the distribution of prefix lengths of several sets: the percentage of filters whose two prefixes together
+/// have at most a number of bits.
 pub fn chart(sets: &[FilterSet]) -> Chart {
     let line = |set: &FilterSet| {
         let share = |bits: u8| {
@@ -131,7 +131,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// The number of overlapping pairs, and of filters in the longest chain.
+/// Returns the number of overlapping pairs, and of filters in the longest chain.
 fn overlaps(filters: &[Filter]) -> (usize, usize) {
     let mut pairs = 0;
     let mut chains: Vec<usize> = Vec::with_capacity(filters.len());
@@ -148,7 +148,7 @@ fn overlaps(filters: &[Filter]) -> (usize, usize) {
     (pairs, chains.into_iter().max().unwrap_or(0))
 }
 
-/// Whether some header matches both.
+/// Reports whether some header matches both filters.
 fn overlap(a: &Filter, b: &Filter) -> bool {
     let prefixes = |a: Prefix, b: Prefix| {
         let mask = if a.length < b.length { a.mask() } else { b.mask() };
@@ -166,7 +166,7 @@ fn triggered(set: &FilterSet, trace: &[TracedHeader]) -> f64 {
     percent(distinct(trace.iter().filter_map(|traced| set.first_match(&traced.header))), set.filters.len())
 }
 
-/// A filter's five fields, to sort by.
+/// Returns a filter's five fields, to sort by.
 fn key(filter: Filter) -> impl Ord {
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
     let ports = [src_ports.lo, src_ports.hi, dst_ports.lo, dst_ports.hi];

@@ -22,14 +22,14 @@ struct Entry {
     verdict: Verdict,
 }
 
-/// What a switch does with a header.
+/// The treatment of a header by a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Sends it out of this port.
     Output(u32),
-    /// It is dropped.
+    /// Drops it.
     Drop,
-    /// Sends it to the controller, by a rule or because there is none.
+    /// Sends it to the controller, by a rule or because no rule matches.
     Controller,
 }
 
@@ -41,8 +41,8 @@ impl Switch {
     /// Applies a change.
     ///
     /// # Errors
-    /// An invalid change: a rule that is added twice, a change or deletion of a missing rule, or a rule that 5-tuples
-    /// cannot match.
+    /// If the change is invalid: a rule that is added twice, a change or deletion of a missing rule, or a rule that
+    /// 5-tuples cannot match.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), String> {
         let rule = change.rule();
         let first = self.rules.partition_point(|entry| entry.rule.priority > rule.priority);
@@ -58,10 +58,10 @@ impl Switch {
         Ok(())
     }
 
-    /// The verdict on a header. All matching rules of the highest priority must agree.
+    /// Returns the verdict on a header. All matching rules of the highest priority must agree.
     ///
     /// # Errors
-    /// If they do not.
+    /// If they do not agree.
     pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Verdict, String> {
         let bits = bits(header);
         let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Verdict::Controller) };

@@ -11,21 +11,21 @@ pub struct PairKey {
     pub src: String,
     /// The receiver's name.
     pub dst: String,
-    /// Its kind.
+    /// The kind of the frames.
     pub kind: Kind,
 }
 
 /// The deliveries of frames from one host to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCounters {
-    /// Frames that the first sent to the second.
+    /// Frames that the first host sent to the second.
     pub sent: u64,
-    /// Frames that arrived there. Each copy counts.
+    /// Frames that arrived at the second host. Each copy counts.
     pub delivered: u64,
 }
 
-/// The sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts, and
-/// for those that only find out addresses. `name` knows the hosts by their hardware addresses.
+/// Returns the sender, the receiver and the kind of a frame; `None` for frames that are not unicast between two hosts,
+/// and for address resolution. `name` finds hosts by their hardware addresses.
 pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -> Option<PairKey> {
     let packet = Packet::new(frame, 0);
     let get = |field| packet.get(field).map(|value| value as u16);

@@ -2,13 +2,13 @@
 
 use crate::time::{MICROSECOND, MILLISECOND, SECOND, Time};
 
-/// The longest time: a day.
+/// The maximum time in nanoseconds: a day.
 const LONGEST: f64 = 86_400.0 * SECOND as f64;
 
-/// A time such as `10ms`, `250us`, `1.5s`, `2m`; at most a day.
+/// Parses a time such as `10ms`, `250us`, `1.5s`, `2m`; at most a day.
 ///
 /// # Errors
-/// The problem of the text.
+/// A text that describes the valid form.
 pub fn time(text: &str) -> Result<Time, String> {
     let units = [
         ("ms", MILLISECOND as f64),
@@ -22,26 +22,26 @@ pub fn time(text: &str) -> Result<Time, String> {
     if value <= LONGEST { Ok(value as Time) } else { Err(format!("{text:?} is longer than a day")) }
 }
 
-/// A share such as `5%` or `0.5%`, from 0 to 1.
+/// Parses a share such as `5%` or `0.5%`, from 0 to 1.
 ///
 /// # Errors
-/// The problem of the text.
+/// A text that describes the valid form.
 pub fn share(text: &str) -> Result<f64, String> {
     let value = with_unit(text, &[("%", 0.01)]);
     value.filter(|share| *share <= 1.0).ok_or_else(|| format!("{text:?} is not a share such as 5%, from 0% to 100%"))
 }
 
-/// A rate such as `500kbit`, `10mbit`, `1gbit`, in bits a second.
+/// Parses a rate such as `500kbit`, `10mbit`, `1gbit`, in bits a second.
 ///
 /// # Errors
-/// The problem of the text.
+/// A text that describes the valid form.
 pub fn rate(text: &str) -> Result<u64, String> {
     let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
     let value = with_unit(text, &units).filter(|rate| (1.0..=1e15).contains(rate));
     value.map(|rate| rate as u64).ok_or_else(|| format!("{text:?} is not a rate such as 500kbit, 10mbit or 1gbit"))
 }
 
-/// A rate in bits a second as [`rate`] reads it.
+/// Writes a rate in bits a second in the form that [`rate`] parses.
 pub fn rate_text(rate: u64) -> String {
     let units = [(1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
     let (size, unit) = units.into_iter().find(|(size, _)| rate as f64 >= *size).unwrap_or((1.0, "bit"));
@@ -49,7 +49,7 @@ pub fn rate_text(rate: u64) -> String {
     format!("{}{unit}", value.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A time as [`time`] reads it, to three digits or so.
+/// Writes a time in the form that [`time`] parses, to about three digits.
 pub fn time_text(time: Time) -> String {
     let units = [(SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "us")];
     let (size, unit) = units.into_iter().find(|(size, _)| time >= *size).unwrap_or((1, "ns"));
@@ -57,7 +57,7 @@ pub fn time_text(time: Time) -> String {
     format!("{}{unit}", value.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A number that is not negative, in one of these units; the first that fits is the unit.
+/// Parses a number that is not negative, in the first of these units that fits.
 fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let lower = text.to_ascii_lowercase();
     let (digits, size) = units.iter().find_map(|(unit, size)| Some((lower.strip_suffix(unit)?, size)))?;

@@ -7,12 +7,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates the stream of this seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// The next number, uniform over all of `u64`.
+    /// Returns the next number, uniform over all of `u64`.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -21,15 +21,15 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, which must not be 0. The bias is below 2⁻³² for bounds under 2³².
+    /// Returns a number below `bound`, which must not be 0. The bias is below 2⁻³² for bounds under 2³².
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "an empty range has no numbers");
         ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Whether an event of this probability (0.0 to 1.0) happens.
+    /// Decides whether an event of this probability (0.0 to 1.0) happens.
     pub fn chance(&mut self, probability: f64) -> bool {
-        // The top 53 bits make every double in [0, 1) that has a step of 2⁻⁵³.
+        // The top 53 bits represent every double in [0, 1) that is a multiple of 2⁻⁵³.
         ((self.number() >> 11) as f64) < probability * (1u64 << 53) as f64
     }
 }

@@ -13,13 +13,13 @@ use crate::time::{SECOND, Time};
 pub struct FlowCounters {
     /// Flows opened.
     pub opened: u64,
-    /// Flows of these that are expected to succeed.
+    /// Opened flows that are expected to succeed.
     pub expected: u64,
     /// Flows whose dialogue ended as it should.
     pub done: u64,
     /// Flows that were given up.
     pub failed: u64,
-    /// Flows that ended otherwise than expected.
+    /// Flows whose end was not the expected one.
     pub unexpected: u64,
 }
 
@@ -28,18 +28,18 @@ pub struct FlowCounters {
 pub struct TrafficOptions {
     /// Flows opened per second, in the whole network.
     pub flows_per_second: u32,
-    /// The time in which flows are opened.
+    /// The time in which flows are opened, in nanoseconds.
     pub duration: Time,
     /// The kinds of flows. One of these is drawn for each flow.
     pub kinds: Vec<Kind>,
     /// The share of flows over IPv6, 0.0 to 1.0.
     pub ipv6: f64,
-    /// Chooses the hosts of each flow.
+    /// The seed that chooses the hosts of each flow.
     pub seed: u64,
 }
 
 impl Default for TrafficOptions {
-    /// Twenty flows a second for twenty seconds: pings, ssh, web, DNS; one in ten over IPv6.
+    /// Returns twenty flows a second for twenty seconds: pings, ssh, web, DNS; one in ten over IPv6.
     fn default() -> TrafficOptions {
         TrafficOptions {
             flows_per_second: 20,
@@ -51,7 +51,7 @@ impl Default for TrafficOptions {
     }
 }
 
-/// The expectation of a flow, by source, destination and kind: true if it must succeed.
+/// The expectation of a flow, by source, destination and kind: `true` if it must succeed.
 pub type Expectation = Box<dyn Fn(&str, &str, Kind) -> bool + Send>;
 
 /// Opens flows at random between the hosts of a network, and counts their results.
@@ -67,9 +67,9 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// A generator that starts now. Every flow is expected to succeed unless `expectation` says otherwise.
+    /// Creates a generator that starts now. Every flow is expected to succeed unless `expectation` says otherwise.
     ///
-    /// It does nothing in a network of fewer than two hosts, or where no kinds are given.
+    /// It does nothing in a network of fewer than two hosts, or without kinds of flows.
     pub fn new(network: &Network, options: TrafficOptions, expectation: Option<Expectation>) -> Traffic {
         Traffic {
             random: Random::new(options.seed),
@@ -83,7 +83,7 @@ impl Traffic {
         }
     }
 
-    /// When to open the next flow. `None` once all are open.
+    /// The time to open the next flow; `None` once all are open.
     pub fn next_flow(&self) -> Option<Time> {
         let rate = Time::from(self.options.flows_per_second);
         if self.hosts.len() < 2 || self.options.kinds.is_empty() || rate == 0 {
@@ -93,10 +93,10 @@ impl Traffic {
         (after < self.options.duration).then_some(self.started + after)
     }
 
-    /// Opens due flows, and checks those under way. Call it whenever time has passed.
+    /// Opens due flows, and checks open ones. Call it whenever time has passed.
     ///
     /// # Errors
-    /// [`NetworkError`] if the network is not the one that the generator was made for.
+    /// [`NetworkError`] if the generator was made for another network.
     pub fn poll(&mut self, network: &mut Network) -> Result<(), NetworkError> {
         while self.next_flow().is_some_and(|at| at <= network.now()) {
             self.open(network)?;
@@ -123,10 +123,10 @@ impl Traffic {
         Ok(())
     }
 
-    /// Lets the network run, with this traffic, until a time.
+    /// Runs the network, with this traffic, until a time.
     ///
     /// # Errors
-    /// [`NetworkError`] as [`Traffic::poll`].
+    /// [`NetworkError`] if the generator was made for another network.
     pub fn run_until(&mut self, network: &mut Network, until: Time) -> Result<(), NetworkError> {
         while let Some(at) = self.next_flow().filter(|at| *at <= until) {
             network.run_until(at);
@@ -136,7 +136,7 @@ impl Traffic {
         self.poll(network)
     }
 
-    /// Whether all flows have been opened and have ended.
+    /// Reports whether all flows have been opened and have ended.
     pub fn is_over(&self) -> bool {
         self.next_flow().is_none() && self.running.is_empty()
     }

@@ -20,17 +20,17 @@ use memmap2::MmapMut;
 /// One cache line: four rows of eight numbers, aligned to its length.
 pub(crate) type Line = [[u16; 8]; 4];
 
-/// The most lines of a chunk: 64 KiB.
+/// The maximum number of lines of a chunk: 64 KiB.
 pub(crate) const MAX_LINES: usize = 1 << (SIZE_CLASSES - 1);
 
-/// How many chunk sizes there are: 1, 2, 4, … [`MAX_LINES`] lines.
+/// The number of chunk sizes: 1, 2, 4, … [`MAX_LINES`] lines.
 const SIZE_CLASSES: usize = 11;
-/// Bytes of a large page.
+/// The size of a large page in bytes.
 const PAGE: usize = 2 << 20;
-/// Bytes in one request to the system. Pages that are never touched take no memory.
+/// The size in bytes of one request to the system. Pages that are never touched take no memory.
 const BLOCK: usize = 16 * PAGE;
 
-/// A chunk of lines with one owner. They go back to the pool when it is dropped.
+/// A chunk of lines with one owner, which returns to the pool when dropped.
 #[derive(Debug)]
 pub(crate) struct Lines(&'static mut [Line]);
 

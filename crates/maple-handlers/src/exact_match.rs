@@ -32,18 +32,18 @@ const FORWARD10: [u8; 80] = {
     [bytes[68], bytes[69], bytes[75]] = [0xff, 0xff, 8];
     bytes
 };
-/// The same without actions.
+/// A 1.0 flow-mod without actions, before its fields are filled in.
 const DROP10: [u8; 72] = {
     let mut bytes = [0; 72];
     [bytes[0], bytes[1], bytes[3]] = [1, 14, 72];
     [bytes[68], bytes[69]] = [0xff, 0xff];
     bytes
 };
-/// The offset after the match of a 1.0 flow-mod.
+/// The offset in bytes after the match of a 1.0 flow-mod.
 const MATCH_END10: usize = 48;
-/// More than the longest flow-mod here: 48 bytes, a match of at most 112, and 24 for the action.
+/// An upper bound in bytes of the flow-mods here: 48 bytes, a match of at most 112, and 24 for the action.
 const MAX_LENGTH13: usize = 192;
-/// The offset of the match in a 1.3 flow-mod.
+/// The offset in bytes of the match in a 1.3 flow-mod.
 const MATCH13: usize = 48;
 
 const IPV4: u128 = 0x0800;
@@ -64,7 +64,7 @@ const NO_VLAN: u16 = 0xffff;
 mod any {
     pub const DL_TYPE: u32 = 1 << 4;
     pub const VLAN_PCP: u32 = 1 << 20;
-    /// Type of service, protocol, both addresses.
+    /// Type of service, protocol and both addresses.
     pub const NETWORK: u32 = TOS | PROTO | SRC | DST;
     pub const SRC: u32 = 32 << 8;
     pub const DST: u32 = 32 << 14;
@@ -74,7 +74,7 @@ mod any {
     pub const TP_DST: u32 = 1 << 7;
 }
 
-/// A 1.3 flow-mod for table 0, add, without cookie and flags.
+/// A 1.3 flow-mod that adds a rule to table 0, without cookie and flags.
 pub(crate) struct FlowMod13 {
     bytes: [u8; MAX_LENGTH13],
     length: usize,
@@ -118,7 +118,7 @@ fn common_match10(frame: &[u8], in_port: u16, out: &mut [u8; 40]) -> bool {
     }
     let ports = match (ip[9], rest) {
         (PROTO_UDP, [a, b, c, d, ..]) if total >= 20 + 8 => Some([*a, *b, *c, *d]),
-        // The TCP header has at least its least length, and fits the packet.
+        // The TCP header has at least its minimum length, and fits the packet.
         (PROTO_TCP, [a, b, c, d, _, _, _, _, _, _, _, _, words, ..])
             if (5..=(total - 20) / 4).contains(&usize::from(words >> 4)) =>
         {
@@ -206,7 +206,7 @@ fn transport10(packet: &Packet<'_>) -> (Option<u128>, Option<u128>) {
 }
 
 impl FlowMod13 {
-    /// The flow-mod that matches all headers of this packet.
+    /// Creates the flow-mod that matches all headers of this packet.
     #[inline]
     pub fn new(packet: &Packet<'_>, in_port: PortNo, rule: Rule) -> FlowMod13 {
         let mut flow_mod = FlowMod13 { bytes: [0; MAX_LENGTH13], length: MATCH13 + 4 };
@@ -357,7 +357,7 @@ mod tests {
             ethernet().raw(0x9999, &[1, 2, 3]),
             snap([2; 6], [4; 6], 0x0800, &[1, 2, 3]),
         ];
-        // The same, truncated in every header.
+        // The frames, truncated in every header.
         let cut: Vec<Vec<u8>> = frames.iter().flat_map(|f| (14..f.len()).step_by(3).map(|n| f[..n].to_vec())).collect();
         frames.extend(cut);
         frames
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// Whether 1.0 can match the field.
+    /// Reports whether 1.0 can match the field.
     fn matchable10(field: Field) -> bool {
         use Field::*;
         !matches!(field, Ipv6Src | Ipv6Dst | SctpSrc | SctpDst | Icmpv6Type | Icmpv6Code)

@@ -6,8 +6,8 @@ use maple_wire::msg::{NO_BUFFER, PacketInView};
 use maple_wire::packet::ethernet;
 use maple_wire::{PortNo, Version};
 
-/// Sends every packet out of all ports except its ingress port, but none that bridges never forward. It forwards by
-/// packet-outs and installs no rules for them.
+/// Sends every packet out of all ports except its ingress port. It uses packet-outs and installs no rules. It drops
+/// packets to addresses that bridges never forward.
 #[derive(Debug, Default)]
 pub struct Hub;
 
@@ -24,7 +24,7 @@ impl Handler for Hub {
 }
 
 /// Answers a packet with a packet-out to all ports: by its buffer id if the switch buffered it, otherwise with its
-/// bytes. Nothing answers a packet that bridges never forward.
+/// bytes. Ignores a packet that bridges never forward.
 pub(crate) fn flood(packet: &PacketInView<'_>, in_port: PortNo, out: &mut Replies) {
     if packet.data().first_chunk().is_some_and(|to| ethernet::is_reserved(*to)) {
         return;
@@ -65,7 +65,7 @@ pub(crate) fn write_at<const N: usize>(message: &mut [u8], at: usize, bytes: [u8
 /// A packet-out with one output action in 1.0 (§5.3.6). To fill in: xid 4, buffer 8, in port 12, port 20.
 const PACKET_OUT10: [u8; 24] = [1, 13, 0, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0];
 
-/// The same in 1.3 (§7.3.7). To fill in: xid 4, buffer 8, in port 12, port 28.
+/// A packet-out with one output action in 1.3 (§7.3.7). To fill in: xid 4, buffer 8, in port 12, port 28.
 const PACKET_OUT13: [u8; 40] = [
     4, 13, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, // up to the actions
     0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // output

@@ -21,7 +21,7 @@ use crate::mac_table::{Key, Learned, MacTable};
 pub const IDLE_TIMEOUT: u16 = 5;
 /// The priority of all rules. They match exactly, so no two overlap.
 const PRIORITY: u16 = 0x8000;
-/// Bytes to reserve for each packet of a batch. A longer answer reallocates the buffer.
+/// Bytes to reserve for the answer to each packet of a batch. A longer answer reallocates the buffer.
 const RESERVED: usize = 160;
 /// Bytes of a frame's two MAC addresses.
 const ADDRESS_BYTES: usize = 12;
@@ -42,7 +42,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// The port's 16 bits. `None` for port 0, and for more than 256 large ports.
+    /// Returns the port's 16 bits. `None` for port 0, and for the large ports after the first 256.
     #[inline]
     fn pack(&mut self, port: PortNo) -> Option<u16> {
         if port.0 < FIRST_LISTED { Some(port.0 as u16).filter(|n| *n != 0) } else { self.pack_large(port.0) }
@@ -76,7 +76,7 @@ struct Addresses {
 }
 
 impl LearningSwitch {
-    /// A switch that has learned nothing yet.
+    /// Creates a switch that has learned nothing.
     pub fn new() -> LearningSwitch {
         LearningSwitch { table: MacTable::new(), ports: Ports::default() }
     }
@@ -86,7 +86,7 @@ impl LearningSwitch {
         self.table.len()
     }
 
-    /// The memory of its table in bytes.
+    /// The size of the switch's table in bytes.
     pub fn memory(&self) -> usize {
         self.table.memory()
     }
@@ -142,7 +142,7 @@ impl Handler for LearningSwitch {
         install_table_miss(out);
     }
 
-    /// Prefetches the table's lines of all addresses first, so that the memory accesses overlap.
+    /// Prefetches the table's lines for all addresses first, so that the memory accesses overlap.
     fn packet_ins(&mut self, batch: &[PacketInView<'_>], out: &mut Replies) {
         for batch in batch.chunks(BATCH) {
             out.reserve(batch.len() * RESERVED);

@@ -28,19 +28,19 @@ use crate::cache_lines::{Line, Lines, MAX_LINES};
 const SLOTS: usize = 8;
 /// The row of a line that holds the ports.
 const PORTS: usize = 3;
-/// The most segments of a table.
+/// The maximum number of segments of a table.
 const SEGMENTS: usize = 64;
 /// The bit of an address's first byte that marks multicast.
 const MULTICAST: u64 = 1;
 
-/// Ports by MAC address. A port is not 0.
+/// Ports by MAC address. A port is never 0.
 #[derive(Debug)]
 pub(crate) struct MacTable {
-    /// A power of two; none while the table is empty.
+    /// The segments, a power of two in number; none while the table is empty.
     segments: Vec<Segment>,
     secret: Secret,
     len: usize,
-    /// The most addresses that it holds.
+    /// The maximum number of addresses that the table holds.
     limit: usize,
 }
 
@@ -56,7 +56,7 @@ struct Segment {
 #[derive(Clone, Copy, Debug)]
 struct Secret {
     sum: u64,
-    /// Odd.
+    /// The multiplier, an odd number.
     factor: u64,
 }
 
@@ -108,7 +108,7 @@ impl Key {
         [self.mac as u16, (self.mac >> 16) as u16, (self.mac >> 32) as u16]
     }
 
-    /// Whether this is a multicast or broadcast address.
+    /// Reports whether this is a multicast or broadcast address.
     #[inline]
     pub fn is_group(self) -> bool {
         self.mac & MULTICAST != 0
@@ -121,7 +121,7 @@ impl Key {
     }
 }
 
-/// The port of an address in this line; 0 if it is not there.
+/// Returns the port of an address in this line; 0 if the address is not in it.
 #[inline]
 fn port_in(line: &Line, mac: [u16; 3]) -> u16 {
     let mut hits = [0u16; SLOTS];
@@ -133,7 +133,7 @@ fn port_in(line: &Line, mac: [u16; 3]) -> u16 {
     hits.iter().fold(0, |port, hit| port | hit)
 }
 
-/// Whether the line has no empty slot.
+/// Reports whether the line has no empty slot.
 #[inline]
 fn is_full(line: &Line) -> bool {
     line[PORTS][SLOTS - 1] != 0
@@ -150,12 +150,12 @@ impl Segment {
         Segment { lines: Lines::zeroed(lines), len: 0 }
     }
 
-    /// Whether one more address would make look-ups long.
+    /// Reports whether one more address would make look-ups long.
     fn is_crowded(&self) -> bool {
         (self.len + 1) * 8 > self.lines.len() * SLOTS * 7
     }
 
-    /// The line of the address and its port; for an unknown address the first line with an empty slot, and 0.
+    /// Returns the line of the address and its port; for an unknown address the first line with an empty slot, and 0.
     #[inline(always)]
     fn find(&self, key: Key) -> (usize, u16) {
         let at = key.line(self.lines.len());
@@ -177,7 +177,7 @@ impl Segment {
         }
     }
 
-    /// Adds an unknown address. The segment has an empty slot.
+    /// Adds an unknown address to a segment that has an empty slot.
     fn add(&mut self, key: Key, port: u16) {
         let (at, _) = self.find(key);
         let line = &mut self.lines[at];
@@ -216,10 +216,10 @@ impl Segment {
 }
 
 impl MacTable {
-    /// The most addresses of a table.
+    /// The maximum number of addresses of a table.
     pub const MAX_ADDRESSES: usize = 1 << 18;
 
-    /// Makes an empty table, which takes no memory.
+    /// Creates an empty table, which takes no memory.
     pub fn new() -> MacTable {
         // A new state of the standard library has random keys, so its hash of anything is random.
         let random = || RandomState::new().hash_one(());
@@ -292,7 +292,7 @@ impl MacTable {
         }
     }
 
-    /// The index of an address's segment. Meaningless while there is none.
+    /// The index of an address's segment; meaningless while the table has none.
     #[inline]
     fn home(&self, key: Key) -> usize {
         key.hash as usize & self.segments.len().wrapping_sub(1)
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        // Few addresses, so that they repeat; some at the ends of the range.
+        // There are few addresses, so that they repeat; some are at the ends of the range.
         let mac = prop_oneof![4 => 0u64..200, 1 => (1u64 << 48) - 100..1 << 48];
         prop_oneof![30 => (mac, 1u16..6).prop_map(|(mac, port)| Step::Learn(mac, port)), 1 => (1u16..6).prop_map(Step::Forget)]
     }

@@ -1,4 +1,5 @@
-//! The allocator of Maple's programs: [mimalloc](https://github.com/microsoft/mimalloc), and how many bytes they hold.
+//! The allocator of Maple's programs, [mimalloc](https://github.com/microsoft/mimalloc), and counters of the bytes they
+//! hold.
 //!
 //! Trees and tables consist of many small pieces, which come and go with every trace. mimalloc keeps pieces of one size
 //! next to each other and without headers. It finds a free piece in a few instructions, and takes back what another
@@ -28,20 +29,20 @@ pub struct Heap;
 /// The number of calls of [`bytes_kept`] under way, plus one for [`count_all`]. While it is 0, nothing is counted.
 static ASKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether [`count_all`] was called, and what all threads have allocated since, less what they freed.
+/// Whether [`count_all`] was called. `ALL`: the bytes that all threads allocated since, less what they freed.
 static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static ALL: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    /// What this thread allocated, less what it freed, while a caller measured.
+    /// The bytes that this thread allocated, less what it freed, while a caller measured.
     static BYTES: Cell<isize> = const { Cell::new(0) };
-    /// Whether this thread has allocated or freed something by [`Heap`], so that it is the program's allocator.
+    /// Whether this thread has used [`Heap`], which shows that it is the program's allocator.
     static IS_USED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns what `make` makes, and by how many bytes this thread's share of the heap grew meanwhile, as the allocator
-/// rounds them; 0 if it shrank. What other threads allocate and free is not counted, even on behalf of this one. The
-/// number is `None` if [`Heap`] is not the program's allocator.
+/// Returns the result of `make`, and the number of bytes by which this thread's share of the heap grew meanwhile, as
+/// the allocator rounds them; 0 if it shrank. Allocations and frees of other threads are not counted, even on behalf of
+/// this one. The number is `None` if [`Heap`] is not the program's allocator.
 pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     struct Asks;
     impl Drop for Asks {
@@ -58,22 +59,22 @@ pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     (made, IS_USED.get().then(|| usize::try_from(more).unwrap_or(0)))
 }
 
-/// Counts from now on what all threads hold, for [`held`]. This makes each allocation a little slower.
+/// Starts counting the bytes that all threads hold, for [`held`]. This makes each allocation a little slower.
 pub fn count_all() {
     if !COUNTS_ALL.swap(true, Ordering::Relaxed) {
         ASKERS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// How many bytes more all threads hold on the heap than when [`count_all`] was called, as the allocator rounds them.
-/// `None` if it was not called, or if [`Heap`] is not the program's allocator.
+/// Returns by how many bytes the heap of all threads has grown since [`count_all`], as the allocator rounds them.
+/// `None` if that was not called, or if [`Heap`] is not the program's allocator.
 pub fn held() -> Option<usize> {
     drop(black_box(Box::new(0u8)));
     let counts = COUNTS_ALL.load(Ordering::Relaxed) && IS_USED.get();
     counts.then(|| usize::try_from(ALL.load(Ordering::Relaxed)).unwrap_or(0))
 }
 
-/// Counts bytes that this thread allocates, or frees (negative).
+/// Counts bytes that this thread allocates (positive) or frees (negative).
 #[cold]
 fn count(bytes: isize) {
     if COUNTS_ALL.load(Ordering::Relaxed) {
@@ -83,16 +84,17 @@ fn count(bytes: isize) {
     BYTES.set(BYTES.get() + bytes);
 }
 
-/// The alignment that mimalloc gives to pieces of at least this size without being asked (`MI_MAX_ALIGN_SIZE`).
+/// The alignment in bytes that mimalloc gives to pieces of at least this size without being asked
+/// (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
-/// Whether a piece gets its alignment without being asked for it. Asking takes longer.
+/// Reports whether a piece gets its alignment without being asked for it. Asking takes longer.
 #[inline]
 fn is_aligned_anyway(size: usize, align: usize) -> bool {
     align <= ALIGNED && align <= size
 }
 
-/// Counts a piece that was allocated.
+/// Counts an allocated piece, and returns it.
 #[inline]
 #[allow(unsafe_code)]
 fn came(piece: *mut u8) -> *mut u8 {

@@ -1,4 +1,4 @@
-//! The costs of a topology's links, from their attributes.
+//! Link costs, from the attributes of a topology.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use maple_core::network::{LinkName, Location};
 use maple_core::state::{Snapshot, Write};
 use maple_emulator::Topology;
 
-/// The costs in a topology's link attributes, rounded up to whole numbers, if the state has none yet.
+/// Returns the writes that set link costs from a topology's link attributes, rounded up to whole numbers. Leaves out
+/// costs whose name the state has already.
 pub fn costs_of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
     let (mut names, mut writes) = (BTreeSet::new(), Vec::new());
     for link in &topology.links {

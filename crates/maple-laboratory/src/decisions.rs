@@ -1,4 +1,4 @@
-//! What a policy asked and answered in a laboratory, line by line.
+//! Counts of a policy's tests and answers in a laboratory, line by line.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, Step};
 use maple_wire::{Constraint, Field};
 
-/// The maximum number of questions, and of lines, that are told apart.
+/// The maximum number of tests, and of lines, that are counted separately.
 const MOST: usize = 10_000;
 
 /// A file and a line of it.
 type Place = (Arc<str>, u32);
 
-/// A test: its file and line, and what it asks, without the fields that only say what kind of packet has the others.
+/// A test: its file and line, and its condition without the fields that only say what kind of packet has the others.
 pub type TestKey = (Arc<str>, u32, String);
 
 /// The decisions of a policy, counted.
@@ -25,22 +25,22 @@ pub type TestKey = (Arc<str>, u32, String);
 pub struct Decisions {
     /// The number of runs.
     pub runs: u64,
-    /// How often each test was asked, by file, line and test.
+    /// Outcomes of each test, by file, line and test.
     pub tests: BTreeMap<TestKey, Asked>,
-    /// How often each line asked a question, or made the route.
+    /// The number of times that each line asked a test or made the route.
     pub lines: BTreeMap<(Arc<str>, u32), u64>,
 }
 
-/// How often a test failed and held.
+/// The numbers of packets that failed and passed a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// The packet did not fit.
+    /// Packets that did not fit.
     pub no: u64,
-    /// It did.
+    /// Packets that fitted.
     pub yes: u64,
 }
 
-/// What a test asks: its condition without the prerequisites of its fields.
+/// Returns the condition of a test without the prerequisites of its fields.
 fn subject(cond: &Cond) -> String {
     let is_kind = |field: Field| matches!(field, Field::EthType | Field::IpProto);
     let own: Vec<_> = cond.all.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();
@@ -50,8 +50,8 @@ fn subject(cond: &Cond) -> String {
     Cond { all: own, ranges: cond.ranges.clone() }.to_string()
 }
 
-/// Whether each flood asks this by itself, because bridges never forward these addresses: it is nothing that tests of a
-/// policy must answer both ways.
+/// Reports whether floods ask this test by themselves, because bridges never forward these addresses. Tests of a policy
+/// need not answer such a test both ways.
 fn is_of_floods(cond: &Cond) -> bool {
     let is_reserved = |one: &Constraint| one.field == Field::EthDst && RESERVED.contains(&(one.value, one.mask));
     cond.ranges.is_empty() && cond.all.len() == 1 && cond.all.iter().all(is_reserved)
@@ -93,7 +93,7 @@ impl Decisions {
             };
             step.source().into_iter().for_each(|source| self.line(source));
             match (&mut open, test) {
-                // The same question about IPv4 and then about IPv6, or about two places of a list.
+                // Such a repeated test is about IPv4 and then about IPv6, or about two places of a list.
                 (Some((key, fits)), Some((same, outcome))) if *key == same && !*fits => *fits = outcome,
                 (_, test) => {
                     self.answered(open.take());
@@ -121,7 +121,7 @@ impl Counted {
         *self.decisions.lock().unwrap_or_else(PoisonError::into_inner) = Decisions::default();
     }
 
-    /// The policy itself, whose decisions are not counted.
+    /// The policy itself; runs through it are not counted.
     pub fn inner(&self) -> &Arc<dyn Policy> {
         &self.policy
     }

@@ -32,7 +32,7 @@ pub use costs::costs_of;
 pub use decisions::{Asked, Decisions, TestKey};
 pub use world::{Copy, Journey, LaboratoryOptions, World, is_known, with_names_of};
 
-/// A policy and a network. Dropping it ends both.
+/// A policy and a network under it. Dropping the laboratory ends both.
 pub struct Laboratory {
     jobs: Mutex<Sender<Job>>,
     store: Arc<Store>,
@@ -44,11 +44,11 @@ pub struct Laboratory {
 type Job = Box<dyn FnOnce(&mut World) + Send>;
 
 impl Laboratory {
-    /// A network under a policy, once the policy knows its links and ports. The state is that of the store. The costs
-    /// of the topology's links are written into it.
+    /// Starts a network under a policy, and returns when the policy knows its links and ports. The state is that of
+    /// `store`, into which the costs of the topology's links are written.
     ///
     /// # Errors
-    /// [`LabError`] if the system refuses a thread, or the network can't become known.
+    /// [`LabError`] if the system refuses a thread, the snooping is invalid, or the controller does not come to rest.
     pub fn start(
         options: LaboratoryOptions,
         policy: Arc<dyn Policy>,
@@ -76,33 +76,33 @@ impl Laboratory {
         Ok(Laboratory { jobs: Mutex::new(jobs), store, topology, policy: counted, track_hosts })
     }
 
-    /// Its topology, as it was at the beginning.
+    /// The topology as it was at the beginning.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The state that the policy works on. Give commits on it to [`Laboratory::committed`].
+    /// The state that the policy works on. Pass commits on it to [`Laboratory::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// What the policy decided since the beginning, or since [`Laboratory::forget_decisions`].
+    /// The policy's decisions since the beginning, or since [`Laboratory::forget_decisions`].
     pub fn decisions(&self) -> Decisions {
         self.policy.decisions()
     }
 
-    /// Forgets what the policy decided so far.
+    /// Clears the counts of the policy's decisions.
     pub fn forget_decisions(&self) {
         self.policy.forget();
     }
 
-    /// What the policy would decide of a frame that enters there now. The run changes nothing, but counts as a decision.
+    /// Runs the policy on a frame as if it entered at `at`. The run changes nothing, but counts as a decision.
     pub fn observe(&self, at: Location, frame: &[u8]) -> Observation {
         let run = Run::new(frame.into(), frame.len(), at, self.store.begin(), self.track_hosts);
         Observation::of(&*self.policy, &run)
     }
 
-    /// The hosts where they are now, by name, with the addresses that the network knows of them.
+    /// Returns the hosts by name, with their present locations and the addresses that the network knows of them.
     ///
     /// # Errors
     /// [`LabError`] if the laboratory has ended.
@@ -118,10 +118,10 @@ impl Laboratory {
         })
     }
 
-    /// Looks for a packet that contradicts a claim, in a copy of the state as it is now.
+    /// Searches for a packet that contradicts a claim, in a copy of the present state.
     ///
-    /// If the policy is compared with another one, `other` is the state that loading that one left. Trying packets takes
-    /// the caller's thread, and no simulated time.
+    /// If the policy is compared with another one, `other` is the state that loading the other one left. Trying packets
+    /// takes the caller's thread, and no simulated time.
     ///
     /// # Errors
     /// [`LabError`] if the laboratory has ended, or no state fits both policies.
@@ -135,12 +135,13 @@ impl Laboratory {
         Ok(check::examine(self.policy.inner(), &store, (hosts, self.track_hosts), question, packets))
     }
 
-    /// Whether hosts are tracked.
+    /// Reports whether hosts are tracked.
     pub fn tracks_hosts(&self) -> bool {
         self.track_hosts
     }
 
-    /// Asks for something. The channel delivers the answer when it is done.
+    /// Runs `f` in the laboratory's thread. The channel delivers the result when `f` is done; the channel closes if the
+    /// laboratory has ended.
     pub fn ask<R: Send + 'static>(
         &self,
         f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
@@ -151,15 +152,15 @@ impl Laboratory {
             // The asker may have stopped waiting.
             let _ = answer.send(f(&Lab::new((*topology).clone()), world));
         });
-        // If no thread takes the job, its answer's channel closes, which tells the asker.
+        // If no thread takes the job, the result's channel closes, which the caller sees.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
         answered
     }
 
-    /// Asks for something and waits for the answer.
+    /// Runs `f` in the laboratory's thread, and waits for its result.
     ///
     /// # Errors
-    /// [`LabError`].
+    /// The error of `f`, or [`LabError::Failed`] if the laboratory has ended.
     pub fn call<R: Send + 'static>(
         &self,
         f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
@@ -174,7 +175,7 @@ impl Laboratory {
     }
 }
 
-/// The thread's work: does jobs until no one can ask any more.
+/// Runs the laboratory's thread: does jobs until the laboratory is dropped.
 fn work(
     options: LaboratoryOptions,
     policy: Arc<dyn Policy>,
@@ -195,10 +196,10 @@ fn work(
     }
 }
 
-/// A time span from seconds.
+/// Converts seconds to a time span in nanoseconds.
 ///
 /// # Errors
-/// [`LabError::Wrong`] unless it is a number from 0 to a day.
+/// [`LabError::Wrong`] unless `seconds` is a number from 0 to 86400 (a day).
 pub fn seconds(seconds: f64) -> Result<Time, LabError> {
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| span.as_secs() <= 86_400);
     let wrong = || LabError::Wrong(format!("{seconds} is not a number of seconds from 0 to 86400"));

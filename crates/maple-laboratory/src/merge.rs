@@ -1,4 +1,4 @@
-//! One state for two policies that are compared: what the second one needs besides the network's state.
+//! One state for two compared policies: the network's state, and what the second policy needs besides.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::costs_of;
 /// The costs of links, by name, as text.
 type Costs<'a> = BTreeMap<&'a str, Vec<String>>;
 
-/// What loading another policy wrote, as far as the network's state has nothing of that name. A table, a variable or a
-/// cost that both policies name is as in the network.
+/// Returns what loading another policy wrote, except what the network's state has under the same name. A table, a
+/// variable or a cost that both policies name stays as it is in the network.
 ///
 /// # Errors
-/// [`LabError::Failed`] where the policies declare or set the same name differently when they are loaded, so that no
-/// state fits both.
+/// [`LabError::Failed`] if the policies declare or set one name differently when they are loaded, because then no state
+/// fits both.
 pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Result<Vec<Write>, LabError> {
     let (ours, mut theirs) = (network.of_users(), other.of_users());
     theirs.extend(costs_of(topology, other));
@@ -44,7 +44,7 @@ pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Res
     Ok(also)
 }
 
-/// Whether a declaration is new to the network.
+/// Reports whether a declaration is new to the network. Fails if the network has a different declaration of that name.
 fn declared<T: PartialEq>(
     known: Option<&std::sync::Arc<T>>,
     wanted: &std::sync::Arc<T>,

@@ -17,10 +17,10 @@ pub struct Snoop {
 }
 
 impl Snoop {
-    /// Makes a snooper and its subscription, if there is something to snoop on.
+    /// Creates a snooper and its subscription; neither if there is nothing to snoop on.
     ///
     /// # Errors
-    /// [`LabError`] if it needs too many conditions.
+    /// [`LabError::Failed`] if it needs too many conditions.
     pub fn new(snooping: &Snooping, store: &Arc<Store>) -> Result<(Vec<Subscription>, Option<Snoop>), LabError> {
         if !snooping.is_on() {
             return Ok((Vec::new(), None));
@@ -36,7 +36,7 @@ impl Snoop {
         self.snooper.deadline()
     }
 
-    /// Passes waiting events to the snooper. Returns the events that follow for the engine.
+    /// Passes waiting events to the snooper. Returns the resulting events for the engine.
     pub fn turn(&mut self, now: Time) -> Vec<Event> {
         let (mut effects, mut events, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         while let Ok(event) = self.listener.next(Duration::ZERO) {

@@ -23,36 +23,36 @@ use serde_json::Value;
 
 use crate::snoop::Snoop;
 
-/// The maximum number of turns that follow each other while no time passes.
+/// The maximum number of turns while no time passes. A controller that takes more never comes to rest.
 const MAX_TURNS: u32 = 100_000;
-/// How long discovery may take until links and hosts' ports are known.
+/// The maximum time that discovery may take until links and hosts' ports are known.
 const KNOWN: Time = 10 * SECOND;
-/// How long rules take to follow a change of state.
+/// The time in which rules follow a change of state.
 const FOLLOWED: Time = 2 * MILLISECOND;
-/// How long a frame may take to come out everywhere.
+/// The time in which a frame comes out everywhere.
 const SETTLED: Time = SECOND;
-/// How long a frame takes through a small network whose rules answer it.
+/// The time that a frame takes through a small network if rules match it everywhere.
 const CROSSED: Time = 100 * MICROSECOND;
-/// The time from one host's announcement to the next one's, so that a port has no more than it may have at once.
+/// The time between two hosts' announcements, so that no port exceeds the packets that it may send at once.
 const INTRODUCED: Time = MILLISECOND;
 
-/// How a laboratory behaves.
+/// The options of a laboratory.
 pub struct LaboratoryOptions {
     /// The network.
     pub topology: Topology,
-    /// The OpenFlow version of its switches.
+    /// The OpenFlow version of the switches.
     pub version: Version,
-    /// The number of their tables in 1.3.
+    /// The number of tables of each switch in OpenFlow 1.3.
     pub tables: u8,
-    /// Decides which packets links lose.
+    /// The seed that decides which packets links lose.
     pub seed: u64,
     /// Whether hosts are tracked.
     pub track_hosts: bool,
-    /// What to snoop on.
+    /// The packets to snoop on.
     pub snooping: Snooping,
 }
 
-/// What happened to one frame.
+/// The fate of one frame.
 #[derive(Clone, Debug, Default)]
 pub struct Journey {
     /// The frame, as it entered.
@@ -61,14 +61,14 @@ pub struct Journey {
     pub copies: Vec<Copy>,
 }
 
-/// What happened to a copy of a frame.
+/// The fate of one copy of a frame.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// The switches that it went through.
+    /// The switches that the copy passed.
     pub path: Vec<Hop>,
-    /// The host that got it, or why none did.
+    /// The host that got the copy, or the reason why none did.
     pub end: Result<String, String>,
-    /// Its bytes at the end of its path.
+    /// The bytes of the copy at the end of its path.
     pub frame: Vec<u8>,
 }
 
@@ -112,7 +112,7 @@ impl World {
         Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop, names })
     }
 
-    /// Rules follow a commit.
+    /// Makes the rules follow a commit.
     pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), LabError> {
         self.simulation.send_event(0, Event::Committed(commit));
         self.pass(FOLLOWED)
@@ -133,10 +133,10 @@ impl World {
         self.simulation.tree(0, dpid)
     }
 
-    /// Why a packet goes where it goes. Nothing changes by asking, and no time passes.
+    /// Explains why a packet goes where it goes. This changes nothing and takes no time.
     ///
     /// # Errors
-    /// [`LabError::Wrong`] if the question means no packet.
+    /// [`LabError::Wrong`] if the question does not describe a packet.
     pub fn explain(&self, question: &Explain) -> Result<Value, LabError> {
         let engines = self.simulation.engines();
         let Some(first) = engines.first() else { return Err(ended()) };
@@ -155,19 +155,19 @@ impl World {
         &self.names
     }
 
-    /// What the network knows of a host, whether or not the policy does.
+    /// Returns the network's own description of a host, whether or not the policy knows the host.
     fn host_info(&self, mac: Mac) -> Option<HostInfo> {
         let host = self.network.hosts().find(|host| host.spec().mac == mac.0)?.spec();
         let location = Location::new(host.switch, host.port);
         Some(HostInfo { location, ipv4: [host.ipv4].into(), ipv6: [host.ipv6].into() })
     }
 
-    /// The errors of f, each with its number of packets.
+    /// The errors of f, each with the number of packets.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.simulation.failures(0)
     }
 
-    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    /// The routes that constraints refused, by constraint and line, each with its number of occurrences.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
         self.simulation.violations(0)
     }
@@ -203,7 +203,7 @@ impl World {
         }
     }
 
-    /// The shard takes a turn, and its messages go to the switches.
+    /// Lets the shard take a turn, and delivers its messages to the switches.
     fn turn(&mut self) -> Result<(), LabError> {
         let now = EngineTime(self.network.now());
         for batch in self.simulation.turn(now, 0) {
@@ -232,7 +232,7 @@ impl World {
         Ok(())
     }
 
-    /// Hands the switches' messages to the shard. Returns whether there were any.
+    /// Hands the switches' messages to the shard. Reports whether there were any.
     fn take(&mut self) -> Result<bool, LabError> {
         let now = EngineTime(self.network.now());
         let mut came_in = false;
@@ -257,13 +257,13 @@ impl World {
         Ok(came_in)
     }
 
-    /// Runs until the state has the network's links, and has hosts' ports as edge ports. Links that lose much may stay
-    /// unknown.
+    /// Runs until the state has the network's links, and has the hosts' ports as edge ports. Links that lose many
+    /// packets may stay unknown.
     pub(crate) fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
         while self.now() < KNOWN && !is_known(&store.snapshot(), topology) {
             self.run_until(self.now() + 50 * MILLISECOND)?;
         }
-        // Rules for what was found are still on their way.
+        // Rules for the discovered links and ports are still on their way.
         self.run_until(self.now() + 50 * MILLISECOND)
     }
 
@@ -279,7 +279,7 @@ impl World {
 
     /// Sends a frame as a host would, and waits until all its copies have come out.
     ///
-    /// A frame that the switches' rules answer takes only as long as its path. One that comes to the controller takes a
+    /// A frame that rules match everywhere takes only as long as its path. A frame that comes to the controller takes a
     /// second, since the controller may hold it.
     ///
     /// # Errors
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Whether nothing more becomes of a frame: rules have answered all its copies, and none is under way.
+    /// Reports whether a frame has ended: rules have handled all its copies, and none is in flight.
     fn is_through(&self, id: FrameId) -> bool {
         let mut fates = self.network.log().of(id).peekable();
         fates.peek().is_some()
@@ -306,10 +306,10 @@ impl World {
             && !self.network.is_in_flight(id)
     }
 
-    /// Has a host open a flow to another, and waits until it has ended, for so long at most.
+    /// Opens a flow from one host to another, and waits until it has ended, at most for `within`.
     ///
     /// # Errors
-    /// [`LabError`] if one of them is not there.
+    /// [`LabError`] if one of the hosts does not exist.
     pub fn flow(
         &mut self,
         (src, dst): (&str, &str),
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// Takes a switch down, with its links, its hosts' ports and its connection, or up again with empty tables.
+    /// Turns a switch off, with its links, its hosts' ports and its connection, or on again with empty tables.
     ///
     /// # Errors
     /// [`LabError`] if there is no such switch.
@@ -350,7 +350,7 @@ impl World {
         self.run_until(self.network.now())
     }
 
-    /// Has all hosts announce themselves, so that the controller knows where they are, with their IPv4 addresses.
+    /// Makes all hosts announce themselves, so that the controller knows where they are, with their IPv4 addresses.
     ///
     /// # Errors
     /// [`LabError`] if the controller never comes to rest.
@@ -363,7 +363,7 @@ impl World {
         self.run_until(self.now() + SETTLED)
     }
 
-    /// The last frame since a time that one host sent to another's hardware address, and what happened to it.
+    /// Returns the last frame since `since` that one host sent to another's hardware address, with its fate.
     pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
@@ -382,7 +382,7 @@ impl World {
                     Err(format!("left by port {port} of {dpid}: nobody is there"))
                 }
                 Outcome::Dropped(dpid, why) => Err(format!("ended at {dpid}: {why}")),
-                // The frame goes on from the controller.
+                // The frame continues from the controller.
                 Outcome::Controller(_) => return None,
             };
             Some(Copy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
@@ -403,7 +403,7 @@ impl Ground for World {
     }
 }
 
-/// Whether the state has all links of a network, and its hosts' ports as edge ports.
+/// Reports whether the state has all links of a network, and has its hosts' ports as edge ports.
 pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
     let kind = |(dpid, port)| state.port(Location::new(dpid, port)).map(|port| port.kind);
     topology.hosts.iter().all(|host| kind((host.switch, host.port)) == Some(PortKind::Edge))
@@ -414,7 +414,7 @@ pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
             .all(|end| matches!(kind(end), Some(PortKind::Link(_))))
 }
 
-/// These names, and those of an emulated network for what has none among them.
+/// Returns these names, extended by those of an emulated network for switches and hosts without a name.
 pub fn with_names_of(topology: &Topology, mut names: Names) -> Names {
     let hosts = topology.hosts.iter().map(|host| (&host.name, Named::Host(Mac(host.mac))));
     let switches = topology.switches.iter().map(|switch| (&switch.name, Named::Switch(switch.dpid)));
@@ -425,7 +425,7 @@ pub fn with_names_of(topology: &Topology, mut names: Names) -> Names {
     names
 }
 
-/// That the laboratory is no more.
+/// The error for a laboratory whose thread has ended.
 pub(crate) fn ended() -> LabError {
     LabError::Failed("the laboratory has ended".into())
 }

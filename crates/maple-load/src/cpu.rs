@@ -1,18 +1,18 @@
-//! The use of its core by this thread, its waits for it, and the use by another process.
+//! Processor time of this thread, its waits for its core, and the resources of another process.
 
 use std::io;
 
 /// The scheduler's counters of this thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
-    /// On a core.
+    /// Time on a core.
     pub ran: u64,
-    /// Ready to run, while other threads used the core.
+    /// Time ready to run, while other threads used the core.
     pub waited: u64,
 }
 
 impl Cpu {
-    /// So far, of the calling thread.
+    /// Reads the counters of the calling thread.
     ///
     /// # Errors
     /// If the system does not provide it (`/proc/thread-self/schedstat` is part of Linux).
@@ -25,7 +25,7 @@ impl Cpu {
         }
     }
 
-    /// Since `before`.
+    /// Returns the differences from `before`.
     pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
@@ -41,7 +41,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// So far.
+    /// Reads the use of resources so far.
     ///
     /// # Errors
     /// If there is no such process, or the system does not provide it (`/proc` is part of Linux).

@@ -1,11 +1,11 @@
-//! Why there is no report.
+//! Errors of a load.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why there is no report.
+/// The reason why a load has no report.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// An option that makes no sense.
@@ -22,14 +22,14 @@ pub enum LoadError {
     /// The controller cannot be reached.
     #[error("switch {switch} can't connect to {address}: {error}")]
     Connect {
-        /// Which switch, from 1.
+        /// The switch's number, from 1.
         switch: u32,
         /// The controller.
         address: SocketAddr,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// Some switches never finished their handshake.
+    /// Some switches did not finish their handshake in time.
     #[error("{missing} of {switches} switches were not asked for their features within {within:?}")]
     Handshake {
         /// The number of them.
@@ -42,15 +42,15 @@ pub enum LoadError {
     /// The controller closed a connection.
     #[error("the controller closed the connection of switch {switch}: {why}")]
     Closed {
-        /// Which switch, from 1.
+        /// The switch's number, from 1.
         switch: u64,
         /// The bytes of it.
         why: String,
     },
-    /// The controller sent bytes that are no OpenFlow.
+    /// The controller sent bytes that are not OpenFlow.
     #[error("switch {switch} got a message that does not hold together: {error}")]
     Malformed {
-        /// Which switch, from 1.
+        /// The switch's number, from 1.
         switch: u64,
         /// The problem.
         error: maple_wire::Error,

@@ -1,6 +1,6 @@
 //! A histogram of times: exact below 64 ns, within 1/64 above.
 
-/// Sub-buckets of each power of two, as a power of two.
+/// The binary logarithm of the number of sub-buckets of each power of two.
 const BITS: u32 = 6;
 /// Enough buckets for any 64-bit number.
 const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
@@ -38,7 +38,8 @@ impl Histogram {
         self.max
     }
 
-    /// The time that this share of all (0 to 1) does not exceed, in nanoseconds: the lower end of its bucket.
+    /// Returns the time in nanoseconds that this share of all times (0 to 1) does not exceed: the lower end of its
+    /// bucket.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;

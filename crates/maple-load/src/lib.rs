@@ -18,8 +18,8 @@
 //!
 //! [`flows`] is another kind of load: switches with tables that obey, and flows that are followed from host to host.
 //!
-//! A number is only a result if the controller made it so. The generator watches itself, and [`Report::doubts`] says
-//! why a figure is none: its own core was full, it had to wait for it, or it fell behind its own schedule.
+//! A figure is a result only if the controller determined it. The generator watches itself, and [`Report::doubts`]
+//! lists why a figure is not valid: its core was full, it had to wait for its core, or it fell behind its schedule.
 
 mod error;
 mod options;

@@ -9,12 +9,12 @@ use crate::error::LoadError;
 use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
-/// Unanswered packet-ins of a switch that floods.
+/// The number of unanswered packet-ins that a flooding switch keeps open.
 pub const FLOOD: u32 = 512;
-/// Most bursts a second that [`burst`] makes of a rate.
+/// The maximum number of bursts a second that [`burst`] chooses.
 const BURSTS: f64 = 40_000.0;
 
-/// How packet-ins are sent.
+/// The way in which packet-ins are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// Each switch has at most this many packet-ins without an answer.
@@ -33,7 +33,7 @@ pub enum Mode {
     },
 }
 
-/// The smallest bursts in which one thread can send this many packet-ins a second: each is a write.
+/// Returns the smallest bursts in which one thread can send this many packet-ins a second, since each burst is a write.
 pub fn burst(per_second: f64) -> u32 {
     (per_second / BURSTS).ceil().max(1.0) as u32
 }
@@ -43,20 +43,21 @@ pub fn burst(per_second: f64) -> u32 {
 pub struct LoadOptions {
     /// The controller.
     pub connect: SocketAddr,
-    /// With TLS, the files for it.
+    /// The files for TLS; `None`: plain TCP.
     pub tls: Option<TlsFiles>,
-    /// How often all switches disconnect and connect again before the first packet. Sessions of TLS are resumed then.
+    /// The number of times that all switches disconnect and connect again before the first packet, which resumes TLS
+    /// sessions.
     pub reconnects: u32,
     /// The packets of the switches.
     pub workload: Workload,
-    /// The number of switches. A network has its own number.
+    /// The number of switches. [`Workload::Network`] has its own number.
     pub switches: u32,
-    /// How many source addresses each switch has, where the workload is [`Workload::Addresses`]; they come in turn.
+    /// The number of source addresses of each switch with [`Workload::Addresses`]; they come in turn.
     pub macs: u32,
-    /// How packet-ins are sent.
+    /// The way in which packet-ins are sent.
     pub mode: Mode,
-    /// This many of the switches, the last ones, send nothing at first, and then keep [`FLOOD`] packet-ins under way,
-    /// to see what that does to the others' latency.
+    /// The number of switches, the last ones, that send nothing at first, and then keep [`FLOOD`] packet-ins open,
+    /// which shows the effect on the others' latency.
     pub flooding: u32,
     /// The version that the switches speak.
     pub version: Version,
@@ -71,8 +72,8 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// 16 switches with 100,000 addresses each that speak OpenFlow 1.0 and have 512 packet-ins under way, for 5 seconds
-    /// after 2 of warm-up.
+    /// Creates options for 16 switches with 100,000 addresses each that speak OpenFlow 1.0 and keep 512 packet-ins
+    /// open, for 5 seconds after 2 of warm-up.
     pub fn new(connect: SocketAddr) -> LoadOptions {
         LoadOptions {
             connect,
@@ -91,7 +92,7 @@ impl LoadOptions {
         }
     }
 
-    /// Whether the switch at this place is one that floods.
+    /// Reports whether the switch at this index is one that floods.
     pub(crate) fn floods(&self, place: usize) -> bool {
         place >= self.switches.saturating_sub(self.flooding) as usize
     }

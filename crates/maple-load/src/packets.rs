@@ -4,11 +4,12 @@ use maple_wire::msg::{PacketIn, PacketInReason};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Field, Match, Message, Version};
 
-/// The port that packets come in by.
+/// The ingress port of packets.
 pub(crate) const NEAR: u32 = 1;
 /// The port of their destination.
 pub(crate) const FAR: u32 = 2;
-/// Bytes of a frame: the shortest of Ethernet, so that a packet-in has 82 bytes in 1.0 like those of `cbench`.
+/// The length of a frame in bytes: the shortest of Ethernet, so that a packet-in has 82 bytes in 1.0 like those of
+/// `cbench`.
 const FRAME: usize = 64;
 const XID: usize = 4;
 const BUFFER_ID: usize = 8;
@@ -19,7 +20,7 @@ const SOURCE: usize = 6;
 #[derive(Debug)]
 pub(crate) struct Template {
     bytes: Vec<u8>,
-    /// Where the frame starts.
+    /// The offset of the frame in bytes.
     frame: usize,
 }
 
@@ -37,7 +38,7 @@ fn source(switch: u64, number: u32) -> [u8; 6] {
 }
 
 impl Template {
-    /// The packet-ins of this switch (its datapath id, below 2^24).
+    /// Creates the template of a switch's packet-ins (its datapath id is below 2^24).
     pub fn new(version: Version, switch: u64) -> Template {
         let [.., high, low] = switch.to_be_bytes();
         let ethernet = Frame::ethernet(destination(switch), source(switch, 0));
@@ -62,31 +63,31 @@ impl Template {
         message[at..at + 6].copy_from_slice(&source(switch, number));
     }
 
-    /// Bytes of one packet-in.
+    /// The length of one packet-in in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// Writes the number of a packet-in: as buffer id and as transaction id.
+/// Writes the number of a packet-in as its buffer id and transaction id.
 #[inline]
 pub(crate) fn stamp(message: &mut [u8], buffer_id: u32) {
     message[XID..XID + 4].copy_from_slice(&buffer_id.to_be_bytes());
     message[BUFFER_ID..BUFFER_ID + 4].copy_from_slice(&buffer_id.to_be_bytes());
 }
 
-/// The packet-in that teaches a controller where the switch's destination is: a broadcast from its far port.
+/// Builds the packet-in that teaches a controller where the switch's destination is: a broadcast from its far port.
 pub(crate) fn teaching(version: Version, switch: u64) -> Vec<u8> {
     let [.., high, low] = switch.to_be_bytes();
     announcement(version, FAR, destination(switch), [10, 2, high, low])
 }
 
-/// The packet-in that teaches a controller where an address is: a broadcast from it.
+/// Builds the packet-in that teaches a controller where an address is: a broadcast from it.
 pub(crate) fn announcement(version: Version, in_port: u32, mac: [u8; 6], ip: [u8; 4]) -> Vec<u8> {
     packet_in(version, in_port, &Frame::ethernet([0xff; 6], mac).arp_request(ip, ip))
 }
 
-/// An encoded packet-in, with a buffer id whose answer does not count.
+/// Encodes a packet-in, with a buffer id whose answer does not count.
 pub(crate) fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id: 0x8000_0000,

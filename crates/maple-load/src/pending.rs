@@ -3,10 +3,10 @@
 /// A time that means "answered".
 const ANSWERED: u64 = u64::MAX;
 
-/// A ring of the packet-ins under way. Buffer ids count up; an id's place is its remainder by the ring's length.
+/// A ring of the unanswered packet-ins. Buffer ids count up; an id's index is its remainder by the ring's length.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// When the packet-in with the id of this place was sent (or was due), in nanoseconds.
+    /// The times in nanoseconds when the packet-ins were sent (or were due), by index.
     sent: Vec<u64>,
     /// The oldest id that may have no answer.
     oldest: u32,
@@ -16,17 +16,17 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Room for this many packet-ins, and no more.
+    /// Creates a ring for exactly this many packet-ins.
     pub fn new(window: u32) -> Pending {
         Pending { sent: vec![ANSWERED; window.next_power_of_two() as usize], oldest: 0, next: 0, open: 0 }
     }
 
-    /// The number of unanswered ones.
+    /// The number of unanswered packet-ins.
     pub fn open(&self) -> u32 {
         self.open
     }
 
-    /// Whether one more has a place.
+    /// Reports whether one more packet-in fits.
     pub fn has_room(&self) -> bool {
         (self.next.wrapping_sub(self.oldest) as usize) < self.sent.len()
     }
@@ -36,7 +36,7 @@ impl Pending {
         self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
     }
 
-    /// Adds one, and returns its buffer id. There must be a free place.
+    /// Adds a packet-in, and returns its buffer id. There must be a free place.
     pub fn push(&mut self, time: u64) -> u32 {
         debug_assert!(self.has_room());
         let id = self.next;
@@ -51,12 +51,12 @@ impl Pending {
         id
     }
 
-    /// Whether this id was used since ids last began again.
+    /// Reports whether this id was used since the ids last wrapped around.
     pub fn was_sent(&self, id: u32) -> bool {
         id < self.next
     }
 
-    /// Handles the answer to this one. Returns when it was sent. `None` if it is not under way.
+    /// Handles the answer to a packet-in. Returns when it was sent, in nanoseconds; `None` if it is not open.
     pub fn answer(&mut self, id: u32) -> Option<u64> {
         if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
             return None;
@@ -71,7 +71,7 @@ impl Pending {
         Some(sent)
     }
 
-    /// Handles the answer to the oldest one. Returns when it was sent.
+    /// Handles the answer to the oldest packet-in. Returns when it was sent, in nanoseconds.
     pub fn answer_oldest(&mut self) -> Option<u64> {
         if self.open == 0 { None } else { self.answer(self.oldest) }
     }
@@ -86,7 +86,7 @@ impl Pending {
         }
     }
 
-    /// Forgets the unanswered ones. Their answers will not be known.
+    /// Forgets the unanswered packet-ins. Their answers will not be recognised.
     fn wrapped(&mut self) {
         self.sent.fill(ANSWERED);
         (self.oldest, self.open) = (0, 0);

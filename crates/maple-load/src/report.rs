@@ -11,19 +11,19 @@ use crate::options::{LoadOptions, Mode};
 use crate::switch::Tally;
 use crate::workload::Workload;
 
-/// The generator was the bottleneck if it used more of its core.
+/// The percentage of its core above which the generator was the bottleneck.
 const BUSY: f64 = 90.0;
-/// The generator was kept from working if it waited for its core for more.
+/// The percentage of time above which waits for its core kept the generator from working.
 const STARVED: f64 = 10.0;
 /// The share of an offered rate that must have been sent.
 const OFFERED: f64 = 0.99;
 /// The lateness of 99 of 100 packet-ins that is always accepted in rate mode.
 const LATE: Duration = Duration::from_millis(1);
-/// The part of the delay of 99 of 100 that their lateness may be: the delay counts from when a packet-in was due, so
-/// what is late only adds to it.
+/// The maximum part (1 / 4) of the 99th percentile of delays that lateness may be. The delay counts from when a
+/// packet-in was due, so lateness only adds to it.
 const PART: u64 = 4;
 
-/// Where the curve of a report has its points.
+/// The shares at which the curve of a report has points.
 const SHARES: [f64; 15] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 /// The counters of the loop during the measurement.
@@ -31,13 +31,13 @@ pub(crate) struct Measured {
     pub elapsed: Duration,
     pub cpu: Cpu,
     pub tallies: Vec<Tally>,
-    /// For each time that all switches connected, how long it took.
+    /// The time that it took for each time that all switches connected.
     pub connected: Vec<Duration>,
-    /// The number of sessions of TLS that were resumed when all connected for the last time.
+    /// The number of TLS sessions that were resumed when all connected for the last time.
     pub resumed: usize,
-    /// Of the switches that do not flood.
+    /// The latency of the switches that do not flood.
     pub latency: Histogram,
-    /// The same before the flood, if some switches flood.
+    /// The latency of the same switches before the flood, if some switches flood.
     pub calm: Option<Histogram>,
     pub lateness: Histogram,
     pub held_back: u64,
@@ -66,15 +66,15 @@ pub struct Report {
     /// Seconds from the first connection until every switch was asked for its features, for each time that all
     /// connected.
     pub connected: Vec<f64>,
-    /// Whether they speak TLS.
+    /// Whether the switches speak TLS.
     pub tls: bool,
-    /// The number of switches that resumed a session of TLS when all connected for the last time.
+    /// The number of switches that resumed a TLS session when all connected for the last time.
     pub resumed: usize,
     /// The packets of the switches, as text.
     pub packets: String,
     /// Source addresses a switch, where packets came from addresses in turn.
     pub macs: Option<u32>,
-    /// Most packet-ins of one switch without an answer.
+    /// Maximum number of unanswered packet-ins of one switch.
     pub window: u32,
     /// Packet-ins a second that were to be sent, in rate mode.
     pub offered: Option<f64>,
@@ -84,29 +84,29 @@ pub struct Report {
     pub seconds: f64,
     /// Packet-ins sent a second.
     pub packet_ins: f64,
-    /// Of these, answered a second.
+    /// Answered packet-ins a second.
     pub answers: f64,
     /// Flow-mods a second.
     pub flow_mods: f64,
     /// Packet-outs a second.
     pub packet_outs: f64,
-    /// Answers to nothing that was asked.
+    /// Answers that belong to no packet-in.
     pub strange: u64,
     /// Packet-outs of answered requests: further copies of flooded ones.
     pub copies: u64,
     /// From packet-in to answer, of the switches that do not flood.
     pub latency: Latency,
-    /// The same of the same switches before the flood.
+    /// The latency of the same switches before the flood.
     pub latency_before_flood: Option<Latency>,
     /// The number of switches that flood.
     pub flooding: u32,
-    /// Answers a second to these.
+    /// Answers a second to the flooding switches.
     pub flood_answers: f64,
-    /// The same in full: the share of answers (0 to 1) and the time that this share did not exceed, in microseconds.
+    /// The latency in full: shares of answers (0 to 1), each with the time in microseconds that it did not exceed.
     pub curve: Vec<(f64, f64)>,
-    /// Answers a second of the slowest switch of those that do not flood. So are the next three.
+    /// Answers a second of the slowest switch. This figure and the next three leave out the switches that flood.
     pub slowest_switch: f64,
-    /// Answers a second of the switch that got most.
+    /// Answers a second of the fastest switch.
     pub fastest_switch: f64,
     /// The fairness among switches, from 1 / switches (one got all) to 1 (all got the same): Jain's index of answers.
     pub fairness: f64,
@@ -116,11 +116,11 @@ pub struct Report {
     pub generator_cpu: f64,
     /// Percent of the time that the generator waited for its core.
     pub generator_waited: f64,
-    /// Percent of a core that the controller used, where its process was watched.
+    /// Percent of a core that the controller used, if its process was watched.
     pub controller_cpu: Option<f64>,
-    /// Its resident memory at the end, in MiB.
+    /// The controller's resident memory at the end, in MiB.
     pub controller_mib: Option<f64>,
-    /// Why the figures are limited by the generator. Empty if they are valid.
+    /// The reasons why the generator limits the figures. Empty if they are valid.
     pub doubts: Vec<String>,
 }
 
@@ -179,7 +179,7 @@ impl Report {
         report
     }
 
-    /// Whether the figures are the controller's.
+    /// Reports whether the figures are the controller's.
     pub fn is_result(&self) -> bool {
         self.doubts.is_empty()
     }
@@ -301,7 +301,7 @@ mod tests {
         LoadOptions { mode, switches: 2, ..LoadOptions::new(SocketAddr::from(([127, 0, 0, 1], 1))) }
     }
 
-    /// Two seconds in which both switches sent 2000 packet-ins. One got all answers, the other half of them.
+    /// Two seconds in which both switches sent 2000 packet-ins. One got all answers, the other got half.
     fn measured(cpu_percent: u64, waited_percent: u64) -> Measured {
         let tally = |answers| Tally { sent: 2000, answers, flow_mods: answers, ..Tally::default() };
         let mut latency = Histogram::default();

@@ -18,21 +18,21 @@ use crate::workload::Workload;
 
 /// Maximum time for all handshakes together.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between teaching and the first packet-in.
+/// The pause between teaching and the first packet-in.
 const LEARNING: Duration = Duration::from_millis(300);
-/// All sockets are read into a buffer of this size. A message must fit into it.
+/// The size in bytes of the buffer into which all sockets are read. A message must fit into it.
 const BUFFER: usize = 1 << 20;
 /// Maximum number of packet-ins that one switch sends in one write.
 const VOLLEY: u32 = 4096;
-/// Packet-ins under way of each switch of a network while a controller that will be offered a rate gets to know its
-/// hosts.
+/// The number of packet-ins that each switch of a network keeps open while the controller learns the hosts, before it
+/// is offered a rate.
 const ACQUAINTANCE: u32 = 8;
-/// Windows from here on are filled up by quarters, so that writes stay large.
+/// The size from which windows are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
-/// Most sockets that are read before packet-ins that are due are sent, and most that are written to before answers are
-/// read.
+/// The maximum number of sockets that are read before due packet-ins are sent, and that are written to before answers
+/// are read.
 const STRIDE: usize = 32;
-/// Where random numbers start.
+/// The seed of the random numbers.
 const SEED: u64 = 0x6d61_706c_6500_0001;
 /// Maximum time that the poll waits.
 const NAP: Duration = Duration::from_millis(10);
@@ -40,8 +40,8 @@ const NAP: Duration = Duration::from_millis(10);
 /// Makes the load and reports the result.
 ///
 /// # Errors
-/// If an option is invalid, the controller cannot be reached, closes a connection, breaks the protocol, or leaves
-/// handshakes undone.
+/// [`LoadError`] if an option is invalid, or if the controller cannot be reached, closes a connection, breaks the
+/// protocol, or leaves handshakes undone.
 pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
     options.check()?;
     let began = Instant::now();
@@ -65,22 +65,21 @@ struct Load<'a> {
     poll: Poll,
     switches: Vec<Switch>,
     clock: Instant,
-    /// How long it took until each switch was asked for its features, for each time that all connected.
+    /// The time until each switch was asked for its features, for each time that all connected.
     connected: Vec<Duration>,
-    /// The number of packet-ins that each switch keeps under way, except those that flood. None if they are sent when
-    /// due.
+    /// The number of packet-ins that each switch keeps open, except those that flood; `None` if they are sent when due.
     window: Option<u32>,
-    /// When packet-ins are due in rate mode.
+    /// The due times of packet-ins in rate mode.
     schedule: Schedule,
-    /// Switches with packet-ins that are staged and not written yet.
+    /// Switches with packet-ins that are staged but not written.
     staged: Vec<usize>,
     /// The result of the last poll.
     events: Events,
-    /// Which switch sends next in rate mode.
+    /// The switch that sends next in rate mode.
     turn: usize,
     /// The state of the random numbers, which are the same in every run.
     random: u64,
-    /// The number of requests at the switches up to each one, if hosts send them.
+    /// The cumulative numbers of requests at the switches, if hosts send them.
     requests: Vec<u64>,
     /// The other end of each link: switch and port.
     links: HashMap<(usize, u32), (usize, u32)>,
@@ -89,11 +88,11 @@ struct Load<'a> {
     /// Switches with more to read.
     unread: Vec<usize>,
     latency: Histogram,
-    /// How late packet-ins were sent in rate mode.
+    /// The delays of packet-ins after their due times in rate mode.
     lateness: Histogram,
     /// Packet-ins that were due in rate mode and found the window full.
     held_back: u64,
-    /// Whether the switches that are to flood do.
+    /// Whether the flood has begun.
     is_flooding: bool,
 }
 
@@ -149,7 +148,7 @@ impl<'a> Load<'a> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// All switches disconnect and connect again.
+    /// Disconnects all switches, and connects them again.
     fn reconnect(&mut self) -> Result<(), LoadError> {
         let began = Instant::now();
         self.unread.clear();
@@ -160,7 +159,8 @@ impl<'a> Load<'a> {
         self.until_known(began)
     }
 
-    /// Answers questions until every switch was asked for its features. The first of them began to connect at `began`.
+    /// Serves the controller until it has asked every switch for its features. The first of them began to connect at
+    /// `began`.
     fn until_known(&mut self, began: Instant) -> Result<(), LoadError> {
         let deadline = began + PATIENCE;
         loop {
@@ -176,7 +176,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Answers questions for this long.
+    /// Serves the controller for this long.
     fn pause(&mut self, time: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + time;
         while Instant::now() < deadline {
@@ -185,9 +185,8 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Sends before the measurement. What a rate offers to a network comes after a time with a window: a controller
-    /// that must first find a route for each pair of hosts would else begin with a queue of all that it was offered
-    /// meanwhile.
+    /// Sends before the measurement. For a network, a time with a window precedes the offered rate: a controller that
+    /// must first find a route for each pair of hosts would otherwise start with a long queue.
     fn warm_up(&mut self) -> Result<(), LoadError> {
         if let Mode::Rate { per_second, burst, window } = self.options.mode {
             if let Workload::Network(_) = self.options.workload {
@@ -214,7 +213,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// The latency before the flood, if some switches flood. After it they do.
+    /// Measures the latency before the flood, and starts the flood, if some switches flood.
     fn before_the_flood(&mut self) -> Result<Option<Histogram>, LoadError> {
         if self.options.flooding == 0 {
             return Ok(None);
@@ -264,7 +263,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Waits for the controller, and reads each socket that is ready once.
+    /// Waits for the controller, and reads each ready socket once.
     fn turn(&mut self, wait: Duration, sending: bool) -> Result<(), LoadError> {
         let wait = if self.unread.is_empty() { wait } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
@@ -338,8 +337,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The switch that sends the next packet-in in rate mode: each in turn, or the one whose host has a request to
-    /// another host, where all pairs are equally likely.
+    /// Returns the switch that sends the next packet-in in rate mode. Switches take turns; if hosts send requests, all
+    /// pairs are equally likely.
     fn next_switch(&mut self) -> usize {
         match self.requests.last() {
             Some(all @ 1..) => {
@@ -378,7 +377,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Has the poll watch a switch's socket.
+/// Registers a switch's socket with the poll.
 fn register(poll: &Poll, switch: &mut Switch, place: usize) -> io::Result<()> {
     poll.registry().register(switch.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
 }

@@ -1,34 +1,34 @@
 //! The due times of packet-ins at an offered rate, whatever the controller does.
 //!
-//! Packet-ins are due in bursts of one switch at equal distances. Nothing that comes back, and no delay of the
-//! generator, changes a due time: a packet-in that is sent late was due before, and its time counts from then. With
-//! bursts of one packet-in the rate is uniform. A thread can't make more than some ten thousand writes a second, so
-//! higher rates need bursts, as real switches have them: Open vSwitch hands over up to 64 packets at a time.
+//! Packet-ins are due in bursts of one switch at equal distances. Neither answers nor delays of the generator change a
+//! due time: a packet-in that is sent late was due before, and its time counts from then. With bursts of one packet-in
+//! the rate is uniform. A thread can't make more than some ten thousand writes a second, so higher rates need bursts,
+//! as real switches have them: Open vSwitch hands over up to 64 packets at a time.
 
 /// The bursts of a rate, in their order.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// When the first one is due, in nanoseconds.
+    /// The due time of the first burst, in nanoseconds.
     start: u64,
-    /// Nanoseconds from one to the next.
+    /// Nanoseconds between two bursts.
     distance: f64,
-    /// The number of those taken.
+    /// The number of bursts that were taken.
     taken: u64,
 }
 
 impl Schedule {
-    /// This many packet-ins a second, in bursts of that many, from `start` on.
+    /// Creates a schedule of `per_second` packet-ins a second in bursts of `burst`, from `start` on (in nanoseconds).
     pub fn new(start: u64, per_second: f64, burst: u32) -> Schedule {
         Schedule { start, distance: 1e9 / per_second * f64::from(burst), taken: 0 }
     }
 
-    /// When the next burst is due, in nanoseconds.
+    /// The due time of the next burst, in nanoseconds.
     pub fn next(&self) -> u64 {
-        // A product, as a sum would add up the rounding of each distance.
+        // A product, since a sum would accumulate the rounding errors of the distances.
         self.start + (self.taken as f64 * self.distance) as u64
     }
 
-    /// Takes the next burst if it is due by now. Returns its due time.
+    /// Takes the next burst if it is due at `now`. Returns its due time in nanoseconds.
     pub fn take(&mut self, now: u64) -> Option<u64> {
         let due = self.next();
         (due <= now).then(|| self.taken += 1).map(|()| due)

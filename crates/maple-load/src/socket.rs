@@ -9,14 +9,17 @@ use rustls::{ClientConfig, ClientConnection};
 
 use crate::tls;
 
-/// See the module's documentation.
+/// A connected socket, with a TLS session if it is configured.
 pub(crate) struct Socket {
     stream: TcpStream,
     session: Option<ClientConnection>,
 }
 
 impl Socket {
-    /// Connects, and begins a session of TLS if there is a configuration.
+    /// Connects, and begins a TLS session if there is a configuration.
+    ///
+    /// # Errors
+    /// The system's error, or that of an invalid TLS configuration.
     pub fn connect(address: SocketAddr, config: Option<&Arc<ClientConfig>>) -> io::Result<Socket> {
         let stream = std::net::TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -25,17 +28,17 @@ impl Socket {
         Ok(Socket { stream: TcpStream::from_std(stream), session })
     }
 
-    /// What the system watches.
+    /// The TCP stream, for registration with the poll.
     pub fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// Whether it has taken bytes that the system has not.
+    /// Reports whether it holds bytes that the system has not accepted.
     pub fn is_behind(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.wants_write())
     }
 
-    /// Whether the last session was resumed.
+    /// Reports whether the last TLS session was resumed.
     pub fn is_resumed(&self) -> bool {
         let kind = self.session.as_ref().and_then(|session| session.handshake_kind());
         kind == Some(rustls::HandshakeKind::Resumed)
@@ -43,7 +46,7 @@ impl Socket {
 }
 
 impl Read for Socket {
-    /// Fills the buffer, as far as there is something.
+    /// Fills the buffer, as far as bytes have arrived.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else { return self.stream.read(buffer) };
         let mut filled = 0;
@@ -63,7 +66,7 @@ impl Read for Socket {
                 Ok(0) => return Ok(filled),
                 Ok(_) => {
                     let processed = session.process_new_packets();
-                    // A part of the handshake, or why there is none.
+                    // The bytes are a part of the handshake, or an alert that says why it failed.
                     while session.wants_write() && session.write_tls(&mut self.stream).is_ok() {}
                     processed.map_err(io::Error::other)?;
                 }
@@ -76,7 +79,7 @@ impl Read for Socket {
 }
 
 impl Write for Socket {
-    /// Takes as much as the system does, and one buffer more.
+    /// Accepts as much as the system does, and one buffer more.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.flush()?;
         let Some(session) = &mut self.session else { return self.stream.write(bytes) };
@@ -88,7 +91,7 @@ impl Write for Socket {
         Ok(taken)
     }
 
-    /// Writes what was encrypted, as far as the system takes it.
+    /// Writes encrypted bytes, as far as the system accepts them.
     fn flush(&mut self) -> io::Result<()> {
         let Some(session) = &mut self.session else { return Ok(()) };
         while session.wants_write() {

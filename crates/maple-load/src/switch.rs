@@ -1,4 +1,4 @@
-//! One switch: its connection, its packet-ins, their answers.
+//! A switch: its connection, its packet-ins, and their answers.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -22,12 +22,12 @@ const BUFFER10: usize = 64;
 const COMMAND13: usize = 25;
 const BUFFER13: usize = 32;
 const BUFFER_OUT: usize = 8;
-/// `OFPFC_DELETE`: commands from here on delete.
+/// `OFPFC_DELETE`, the lowest command that deletes.
 const DELETE: u8 = 3;
 
 /// The Ethernet type of link discovery.
 const LLDP: [u8; 2] = [0x88, 0xcc];
-/// From the switch's place in a request to the end of its frame.
+/// The number of bytes from the switch's index in a request to the end of its frame.
 const REQUEST_TAIL: usize = 18;
 
 /// The counters of a switch.
@@ -37,7 +37,7 @@ pub(crate) struct Tally {
     pub answers: u64,
     pub flow_mods: u64,
     pub packet_outs: u64,
-    /// Answers to packet-ins that are not under way.
+    /// Answers to packet-ins that are not open.
     pub strange: u64,
     /// Packet-outs of answered requests: further copies of a flooded one.
     pub copies: u64,
@@ -59,7 +59,7 @@ impl std::ops::Sub for Tally {
 }
 
 impl Tally {
-    /// Counts an answer to nothing under way: a further copy of a request, or an error.
+    /// Counts an answer to a packet-in that is not open: a further copy of a request, or an error.
     fn count_late(&mut self, is_copy: bool) {
         if is_copy { self.copies += 1 } else { self.strange += 1 }
     }
@@ -70,15 +70,15 @@ pub(crate) struct Switch {
     pub id: u64,
     pub socket: Socket,
     pub tally: Tally,
-    /// Whether the controller asked for the features.
+    /// Whether the controller has requested the features.
     pub is_known: bool,
     /// Whether the socket can have more to read.
     pub readable: bool,
     /// Frames to send out of ports, if it has links.
     pub carried: Vec<(u32, Vec<u8>)>,
-    /// Requests that were answered here and came from elsewhere: the switch's place, and the buffer id there.
+    /// Answered requests of other switches: the switch's index, and the buffer id there.
     pub strayed: Vec<(u32, u32)>,
-    /// With TLS, its sessions.
+    /// The TLS configuration that keeps the switch's sessions.
     sessions: Option<Arc<ClientConfig>>,
     identity: Identity,
     version: Version,
@@ -87,7 +87,7 @@ pub(crate) struct Switch {
     has_links: bool,
     pending: Pending,
     next_mac: u32,
-    /// The start of a message that has not come in whole.
+    /// The start of a message that has not arrived completely.
     partial: Vec<u8>,
     /// Bytes that the socket did not accept.
     waiting: Vec<u8>,
@@ -95,25 +95,28 @@ pub(crate) struct Switch {
 
 /// The kinds of messages to a switch.
 enum Said {
-    /// It lets the packet with this buffer id go.
+    /// It releases the packet with this buffer id.
     Answer(u32),
-    /// It lets a packet go that it carries.
+    /// It releases a packet whose bytes it carries.
     Oldest,
-    /// It lets a request go that it carries.
+    /// It releases a request whose bytes it carries.
     Request {
-        /// The place of the switch that it came from.
+        /// The index of the request's switch.
         switch: u32,
-        /// Its buffer id there.
+        /// The request's buffer id at that switch.
         id: u32,
     },
     /// It answers nothing.
     Nothing,
-    /// It is a question, or part of the handshake.
+    /// It is a request, or part of the handshake.
     Other,
 }
 
 impl Switch {
-    /// Connects a switch with this number (from 1) and says hello.
+    /// Connects a switch with this number (from 1), and sends its hello.
+    ///
+    /// # Errors
+    /// [`LoadError::Connect`] if the controller can't be reached, or [`LoadError::Closed`] if it closes the connection.
     pub fn connect(
         address: SocketAddr,
         tls: Option<&ClientConfig>,
@@ -149,7 +152,10 @@ impl Switch {
         Ok(switch)
     }
 
-    /// Disconnects and connects again, before it has sent a packet.
+    /// Disconnects and connects again, before the switch has sent a packet.
+    ///
+    /// # Errors
+    /// [`LoadError::Connect`] if the controller can't be reached, or [`LoadError::Closed`] if it closes the connection.
     pub fn reconnect(&mut self, address: SocketAddr) -> Result<(), LoadError> {
         self.socket = connect(address, self.id as u32, self.sessions.as_ref())?;
         self.partial.clear();
@@ -159,7 +165,7 @@ impl Switch {
         self.flush()
     }
 
-    /// Packet-ins without an answer.
+    /// The number of unanswered packet-ins.
     pub fn open(&self) -> u32 {
         self.pending.open()
     }
@@ -169,18 +175,21 @@ impl Switch {
         self.pending.room()
     }
 
-    /// Whether the socket has not taken everything yet.
+    /// Reports whether the socket has not accepted all bytes.
     pub fn is_behind(&self) -> bool {
         !self.waiting.is_empty() || self.socket.is_behind()
     }
 
     /// Teaches the controller where the destinations are.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn teach(&mut self) -> Result<(), LoadError> {
         self.waiting.append(&mut self.teaching);
         self.flush()
     }
 
-    /// Whether it has nothing to send.
+    /// Reports whether the switch has nothing to send.
     pub fn is_mute(&self) -> bool {
         matches!(&self.source, Source::Requests(requests) if requests.is_empty())
     }
@@ -190,8 +199,11 @@ impl Switch {
         if let Source::Requests(requests) = &self.source { requests.len() } else { 0 }
     }
 
-    /// Sends this many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests,
-    /// and `scratch` is empty before and after.
+    /// Sends this many packet-ins, which count as sent at `time` (in nanoseconds); there must be room. `random` chooses
+    /// among requests, and `scratch` is empty before and after.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn send(
         &mut self,
         count: u32,
@@ -206,14 +218,15 @@ impl Switch {
         Ok(())
     }
 
-    /// Queues this many packet-ins, which count as sent at `time`, after what waits; there must be room.
+    /// Queues this many packet-ins after the waiting bytes; they count as sent at `time` (in nanoseconds). There must
+    /// be room.
     pub fn stage(&mut self, count: u32, time: u64, random: impl FnMut() -> u64) {
         let mut waiting = std::mem::take(&mut self.waiting);
         self.make(count, time, random, &mut waiting);
         self.waiting = waiting;
     }
 
-    /// Makes this many packet-ins and notes them as sent at `time`.
+    /// Builds this many packet-ins, and records them as sent at `time`.
     fn make(&mut self, count: u32, time: u64, mut random: impl FnMut() -> u64, scratch: &mut Vec<u8>) {
         if let Source::Addresses(template, _) = &self.source {
             scratch.reserve(count as usize * template.len());
@@ -245,13 +258,16 @@ impl Switch {
         self.tally.sent += u64::from(count);
     }
 
-    /// A packet comes in by a link.
+    /// Sends the packet-in for a packet that arrives by a link.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn deliver(&mut self, port: u32, frame: &[u8]) -> Result<(), LoadError> {
         self.waiting.extend(packets::packet_in(self.version, port, frame));
         self.flush()
     }
 
-    /// A request of this switch was answered at another one: when it was sent, if it is under way.
+    /// Handles the answer to a request that another switch received. Returns when the request was sent, if it is open.
     pub fn answered_elsewhere(&mut self, id: u32) -> Option<u64> {
         let sent = self.pending.answer(id);
         match sent {
@@ -262,6 +278,9 @@ impl Switch {
     }
 
     /// Writes queued bytes, as far as the socket accepts them.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection.
     pub fn flush(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         let taken = self.write(&waiting)?;
@@ -270,7 +289,11 @@ impl Switch {
         self.socket.flush().map_err(|error| self.closed(&error.to_string()))
     }
 
-    /// Reads once, and gives the sending time of each packet-in that was answered to `answered`.
+    /// Reads once, and passes the sending time of each answered packet-in to `answered`.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection, or [`LoadError::Malformed`] if a message is
+    /// wrong.
     pub fn receive(&mut self, buffer: &mut [u8], mut answered: impl FnMut(u64)) -> Result<(), LoadError> {
         let held = self.partial.len();
         buffer[..held].copy_from_slice(&self.partial);
@@ -279,7 +302,7 @@ impl Switch {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
-                // The end of a handshake, after which it may write.
+                // This may be the end of a handshake, after which bytes can be written.
                 return if self.is_behind() { self.flush() } else { Ok(()) };
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
@@ -323,7 +346,7 @@ impl Switch {
         Ok(())
     }
 
-    /// The kind of a message. Counts it.
+    /// Classifies a message, and counts it.
     fn said(&mut self, header: Header, message: &[u8]) -> Result<Said, LoadError> {
         let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
         let (command, buffer_id) = match (header.kind, self.version) {
@@ -344,7 +367,7 @@ impl Switch {
         Ok(if *command >= DELETE || id == NO_BUFFER { Said::Nothing } else { Said::Answer(id) })
     }
 
-    /// A packet-out with a frame, at a switch with links: a request that is answered, or a frame for the other ends.
+    /// Handles a packet-out with a frame at a switch with links: it answers a request, or its frame crosses the links.
     fn carry(&mut self, message: &[u8]) -> Result<Said, LoadError> {
         let (_, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
         let Message::PacketOut(out) = message else { return Ok(Said::Nothing) };
@@ -363,7 +386,7 @@ impl Switch {
         Ok(Said::Nothing)
     }
 
-    /// Answers a question.
+    /// Answers a request.
     fn converse(&mut self, message: &[u8]) -> Result<(), LoadError> {
         let (header, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
         self.is_known |= message == Message::FeaturesRequest;

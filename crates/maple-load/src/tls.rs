@@ -1,4 +1,4 @@
-//! TLS of the switches: their certificate, and what they accept of the controller's.
+//! TLS of the switches: their certificate, and the authorities that they trust.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,16 +27,16 @@ pub enum TlsVersion {
 /// The files of switches that connect with TLS. All certificates and keys are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The authorities that sign the controller's certificate. As for Open vSwitch, the name in it means nothing.
+    /// The authorities that sign the controller's certificate. As in Open vSwitch, the name in it is ignored.
     pub authorities: PathBuf,
-    /// The certificate of all switches, and its private key; the controller may do without.
+    /// The certificate of all switches and its private key, unless the controller requires none.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// `None`: the newest that the controller speaks.
+    /// The TLS version; `None`: the newest that the controller speaks.
     pub version: Option<TlsVersion>,
 }
 
 impl TlsFiles {
-    /// What the sessions have in common.
+    /// Reads the files into the configuration that all switches share.
     pub(crate) fn read(&self) -> Result<ClientConfig, LoadError> {
         let provider = Arc::new(ring::default_provider());
         let authorities = Arc::new(Authorities::read(&self.authorities, &provider)?);
@@ -57,13 +57,13 @@ impl TlsFiles {
     }
 }
 
-/// A session of one switch, which resumes the last one with the same configuration if it can.
+/// Creates a TLS session of one switch, which resumes the last one with the same configuration if possible.
 pub(crate) fn session(config: &Arc<ClientConfig>) -> Result<ClientConnection, rustls::Error> {
-    // No name is sent, and none is looked at.
+    // No name is sent or checked.
     ClientConnection::new(Arc::clone(config), ServerName::from(IpAddr::from(Ipv4Addr::LOCALHOST)))
 }
 
-/// The configuration of one switch: it remembers its own sessions.
+/// Returns the configuration of one switch, which remembers its own sessions.
 pub(crate) fn of_one_switch(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.resumption = Resumption::in_memory_sessions(1);
@@ -80,7 +80,7 @@ fn unfit(file: &Path, error: impl Display) -> LoadError {
     LoadError::Tls { file: file.to_owned(), why: error.to_string() }
 }
 
-/// Accepts what these authorities have signed, whatever the name in it.
+/// Accepts certificates that these authorities have signed, whatever the name in them.
 #[derive(Debug)]
 struct Authorities {
     roots: RootCertStore,

@@ -13,12 +13,12 @@ use crate::packets::{FAR, NEAR, Template, announcement, packet_in, teaching};
 /// The packets of switches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Workload {
-    /// Each switch teaches the controller one destination and then sends packets to it from many source addresses in
+    /// Each switch teaches the controller one destination, and then sends packets to it from many source addresses in
     /// turn.
     #[default]
     Addresses,
-    /// Each switch sends these frames over and over, each one beginning elsewhere. They come in by the port that their
-    /// source address has (1 to 4); the destinations are taught before.
+    /// Each switch sends these frames repeatedly, each switch from another position. Frames enter by the port that
+    /// their source address has (1 to 4); the destinations are taught before.
     Frames(Arc<Vec<Vec<u8>>>),
     /// The switches are those of a network, and hosts send requests to other hosts, pair by pair at random.
     Network(Arc<Network>),
@@ -38,26 +38,26 @@ pub struct Network {
 /// A host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkHost {
-    /// Its switch's place in the list.
+    /// The index of its switch.
     pub switch: usize,
     /// Its port.
     pub port: u32,
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// Its address.
+    /// Its IPv4 address.
     pub ip: Ipv4Addr,
 }
 
-/// Maximum number of hosts of a network: the packets of all pairs are made beforehand.
+/// Maximum number of hosts of a network, since the packets of all pairs are built in advance.
 const MOST_HOSTS: usize = 512;
-/// Ports of a switch that is no network's.
+/// The number of ports of a switch outside a [`Network`].
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
 /// The group bit of an address's first byte.
 const GROUP: u8 = 1;
 /// The beginning of a request's payload. The switch and the buffer id of the request follow it.
 pub(crate) const MARK: [u8; 4] = *b"mpld";
-/// Where the payload of a request begins in its frame.
+/// The offset in bytes of a request's payload in its frame.
 pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
 
 /// One switch and its packets.
@@ -68,25 +68,25 @@ pub(crate) struct Plan {
     pub source: Source,
     /// The packet-ins that teach the controller where destinations are.
     pub teaching: Vec<u8>,
-    /// Whether its output matters.
+    /// Whether frames that it puts out cross links.
     pub has_links: bool,
 }
 
-/// Where packet-ins come from. All have the same xid and buffer id places.
+/// The source of packet-ins. All have the same positions of transaction id and buffer id.
 pub(crate) enum Source {
-    /// A template, and the number of addresses that take turns.
+    /// A template, and the number of source addresses, which take turns.
     Addresses(Template, u32),
     /// Whole packet-ins, in turn.
     List { packet_ins: Arc<Vec<Vec<u8>>>, next: usize },
-    /// Whole packet-ins of requests, one named at a time.
+    /// Whole packet-ins of requests, chosen one at a time.
     Requests(Vec<Vec<u8>>),
 }
 
 impl Workload {
-    /// The plans of all switches. `switches` and `macs` count where the workload does not say how many there are.
+    /// Makes the plans of all switches. `switches` and `macs` apply where the workload does not determine the numbers.
     ///
     /// # Errors
-    /// If the workload has nothing to send.
+    /// [`LoadError::Wrong`] if the workload has nothing to send.
     pub(crate) fn plans(&self, version: Version, switches: u32, macs: u32) -> Result<Vec<Plan>, LoadError> {
         match self {
             Workload::Addresses => Ok((1..=switches).map(|id| by_address(version, id.into(), macs)).collect()),
@@ -105,7 +105,7 @@ fn by_address(version: Version, id: u64, macs: u32) -> Plan {
     plan(id, (1..=PORTS).collect(), source, teaching(version, id))
 }
 
-/// The port of an address.
+/// Returns the port of an address.
 fn port_of(mac: [u8; 6]) -> u32 {
     let sum: u32 = mac.iter().map(|byte| u32::from(*byte)).sum();
     1 + sum % PORTS
@@ -189,7 +189,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A frame with this header. Hardware addresses are 02:00 followed by the four bytes of an address.
+    /// Builds a frame with this header. Hardware addresses are 02:00 followed by the four bytes of an address.
     pub fn frame(&self) -> Vec<u8> {
         let mac = |ip: Ipv4Addr| {
             let [a, b, c, d] = ip.octets();

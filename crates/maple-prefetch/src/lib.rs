@@ -20,7 +20,7 @@ pub fn prefetch<T: ?Sized>(place: &T) {
     start_reading(core::ptr::from_ref(place).cast());
 }
 
-/// The same for every cache line that `place` may occupy.
+/// Prefetches every cache line that `place` may occupy, as [`prefetch`] does for its first one.
 #[inline(always)]
 pub fn prefetch_all<T: ?Sized>(place: &T) {
     let (start, size) = (core::ptr::from_ref(place).cast::<i8>(), size_of_val(place));

@@ -17,8 +17,8 @@ use pyo3::types::{PyInt, PyString, PyTuple};
 
 use crate::told::described;
 
-/// How a packet's field takes the place of an address. Fields lie above addresses, so these functions are given at the
-/// start. Each returns nothing for an object that is no field.
+/// The functions that let a packet's field take the place of an address. Fields lie above addresses, so these functions
+/// are given at the start. Each returns `None` for an object that is not a field.
 pub struct FieldFunctions {
     /// Reads the field.
     pub value: for<'py> fn(&Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>,
@@ -28,21 +28,23 @@ pub struct FieldFunctions {
 
 static FIELDS: OnceLock<FieldFunctions> = OnceLock::new();
 
-/// Sets how addresses are made from fields, and how prefixes find fields. The first call counts.
+/// Sets the functions that treat fields as addresses. Only the first call has an effect.
 pub fn accept_fields(functions: FieldFunctions) {
     FIELDS.get_or_init(|| functions);
 }
 
-/// The value of `object` if it is a field of a packet, which is a read. Otherwise `object`.
+/// Reads `object` if it is a field of a packet, and returns its value; returns any other object unchanged.
 fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let value = FIELDS.get().map_or(Ok(None), |fields| (fields.value)(object))?;
     Ok(value.unwrap_or_else(|| object.clone()))
 }
 
-/// Maximum number of cached addresses of each kind, a power of two. Beyond it the cache of IP addresses is cleared.
+/// Maximum number of cached addresses of each kind, a power of two for [`place`]. Beyond it the cache of IP addresses
+/// is cleared.
 const CACHED: usize = 1 << 14;
 
-/// Each address has one place, so that a network with more of them than places never empties the cache.
+/// The cache of MAC addresses. Each address has one place, so a network with more addresses than places never empties
+/// the cache.
 static MACS: LazyLock<Mutex<Vec<Option<Py<Mac>>>>> = LazyLock::new(|| Mutex::new((0..CACHED).map(|_| None).collect()));
 static IPS: Cache<IpAddr, Ip> = Cache::new();
 
@@ -78,7 +80,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Width of an address in bits.
+    /// Returns the width of an address in bits.
     pub const fn bits(self) -> u32 {
         match self {
             Family::Mac => 48,
@@ -88,7 +90,7 @@ impl Family {
     }
 }
 
-/// One Python object a key. Its lock is never held while Python code can run.
+/// A cache of one Python object for each key. Its lock is never held while Python code can run.
 struct Cache<K, T>(LazyLock<Mutex<HashMap<K, Py<T>>>>);
 
 impl<K: Eq + Hash + 'static, T: 'static> Cache<K, T> {
@@ -116,7 +118,7 @@ impl<K: Eq + Hash + 'static, T: 'static> Cache<K, T> {
     }
 }
 
-/// The hash that Python gives this text.
+/// Returns the hash that Python gives this text.
 fn text_hash(py: Python<'_>, text: &str) -> PyResult<isize> {
     PyString::new(py, text).hash()
 }
@@ -134,7 +136,7 @@ fn mac_text(value: u64) -> String {
     text
 }
 
-/// The place of an address in the cache.
+/// Returns the place of an address in the cache.
 fn place(value: u64) -> usize {
     // Fibonacci hashing: consecutive addresses are spread over all places.
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CACHED.ilog2())) as usize
@@ -155,7 +157,10 @@ fn parse_mac(text: &str) -> Option<u64> {
 }
 
 impl Mac {
-    /// The one object for this address.
+    /// Returns the one object for this address.
+    ///
+    /// # Errors
+    /// The error of Python if it can't make the object.
     pub fn cached(py: Python<'_>, value: u64) -> PyResult<Bound<'_, Mac>> {
         let macs = || MACS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(mac) = &macs()[place(value)]
@@ -170,7 +175,10 @@ impl Mac {
         Ok(mac)
     }
 
-    /// The address of `object`: a [`Mac`], its text, or a number.
+    /// Returns the address of `object`: a [`Mac`], its text, or a number.
+    ///
+    /// # Errors
+    /// `ValueError` for a text or a number that is not a MAC address, `TypeError` for any other object.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Mac> {
         let value = if let Ok(mac) = object.cast::<Mac>() {
             return Ok(Mac(mac.get().0, mac.get().1));
@@ -250,17 +258,20 @@ impl Mac {
 }
 
 impl Ip {
-    /// An IPv4 address; the hash is computed by [`Ip::cached`].
+    /// Returns an IPv4 address; [`Ip::cached`] computes the hash.
     pub fn v4(value: u32) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from(value))
     }
 
-    /// An IPv6 address.
+    /// Returns an IPv6 address.
     pub fn v6(value: u128) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from(value))
     }
 
-    /// The one object for this address.
+    /// Returns the one object for this address.
+    ///
+    /// # Errors
+    /// The error of Python if it can't make the object.
     pub fn cached(py: Python<'_>, address: IpAddr) -> PyResult<Bound<'_, Ip>> {
         if let Some(ip) = IPS.get(py, &address) {
             return Ok(ip);
@@ -270,7 +281,10 @@ impl Ip {
         Ok(ip)
     }
 
-    /// The address of `object`: an [`Ip`], its text, or an object of `ipaddress`.
+    /// Returns the address of `object`: an [`Ip`], its text, or an object of `ipaddress`.
+    ///
+    /// # Errors
+    /// `ValueError` for a text that is not an IP address, `TypeError` for any other object.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Ip> {
         let py = object.py();
         let address = if let Ok(ip) = object.cast::<Ip>() {
@@ -291,12 +305,12 @@ impl Ip {
         Ok(Ip(address, text_hash(py, &address.to_string())?))
     }
 
-    /// Whether it is an IPv4 address.
+    /// Whether the address is an IPv4 address.
     pub fn is_v4(&self) -> bool {
         self.0.is_ipv4()
     }
 
-    /// The address as a number.
+    /// Returns the address as a number.
     pub fn number(&self) -> u128 {
         match self.0 {
             IpAddr::V4(ip) => u128::from(u32::from(ip)),
@@ -347,7 +361,7 @@ impl Ip {
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
-        // As for MAC addresses.
+        // Fields compare themselves, as with MAC addresses.
         if !(other.is_instance_of::<Ip>() || other.is_instance_of::<PyString>() || other.hasattr("packed")?) {
             return Ok(py.NotImplemented());
         }
@@ -385,7 +399,10 @@ impl Ip {
 }
 
 impl Prefix {
-    /// The first `length` bits of `value`.
+    /// Creates the prefix of the first `length` bits of `value`.
+    ///
+    /// # Errors
+    /// `ValueError` if addresses of this family have fewer bits.
     pub fn of(py: Python<'_>, family: Family, value: u128, length: u32) -> PyResult<Prefix> {
         let bits = family.bits();
         if length > bits {
@@ -398,12 +415,15 @@ impl Prefix {
         Ok(Prefix { family, value, length, hash })
     }
 
-    /// The mask that selects the bits of the prefix.
+    /// Returns the mask that selects the bits of the prefix.
     pub fn mask(&self) -> u128 {
         leading(self.family.bits(), self.length)
     }
 
-    /// The prefix of `object`: a [`Prefix`], its text, or a network of `ipaddress`.
+    /// Returns the prefix of `object`: a [`Prefix`], its text, or a network of `ipaddress`.
+    ///
+    /// # Errors
+    /// `ValueError` for a text that is not a prefix, `TypeError` for any other object.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Prefix> {
         if let Ok(prefix) = object.cast::<Prefix>() {
             let p = prefix.get();
@@ -522,7 +542,10 @@ impl Prefix {
     }
 }
 
-/// The answer of `==` or `!=`. Other comparisons do not exist.
+/// Returns the answer of `==` or `!=`, or `NotImplemented` for other comparisons.
+///
+/// # Errors
+/// The error of Python if it can't make the object.
 pub fn equality(py: Python<'_>, equal: bool, op: CompareOp) -> PyResult<Py<PyAny>> {
     let answer = match op {
         CompareOp::Eq => equal,

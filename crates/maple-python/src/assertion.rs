@@ -16,16 +16,16 @@ use crate::told::described;
 enum Part {
     Constraint(Constraint),
     Range(Range),
-    /// Of a range without numbers.
+    /// No value: a range without numbers.
     Nothing,
 }
 
-/// The conjunction that keyword arguments such as `ipv4_src="10.0.0.0/8", tcp_dst=range(1024, 2048)` mean; `None` where
-/// no packet can fit one of them.
+/// Returns the conjunction that keyword arguments such as `ipv4_src="10.0.0.0/8", tcp_dst=range(1024, 2048)` mean.
+/// `None` if no packet can fit one of them.
 ///
 /// # Errors
-/// `TypeError` for what is no field, or no such value; `ValueError` for values that a field can't have. Both name the
-/// field.
+/// `TypeError` without arguments, for an unknown field, or for a value of a wrong type; `ValueError` for a value that
+/// the field can't have. Errors about a value name the field.
 pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>> {
     let fields = fields.filter(|fields| !fields.is_empty());
     let fields = fields.ok_or_else(|| PyTypeError::new_err("pkt.matches() needs a condition, such as tcp_dst=22"))?;
@@ -40,10 +40,10 @@ pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>>
     Ok(possible.then_some(cond))
 }
 
-/// The condition of a dictionary of fields, as in `@on(packet_in={…})`: an empty one is all packets.
+/// Returns the condition of a dictionary of fields, as in `@on(packet_in={…})`. An empty dictionary means all packets.
 ///
 /// # Errors
-/// As [`conjunction`], and `ValueError` if no packet can match.
+/// The errors of [`conjunction`], and `ValueError` if no packet can match.
 pub fn condition(fields: &Bound<'_, PyDict>) -> PyResult<Cond> {
     if fields.is_empty() {
         return Ok(Cond::default());
@@ -75,7 +75,7 @@ fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
     }
 }
 
-/// The prefix of a value, if it is one.
+/// Returns the prefix that a value is, or `None` if it is not one.
 fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     let is_text = |text: &Bound<'_, PyString>| text.to_cow().is_ok_and(|text| text.contains('/'));
     let is_prefix = value.is_instance_of::<Prefix>()
@@ -99,7 +99,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     Ok(Some(prefix))
 }
 
-/// `range(first, last + 1)`. Numbers that the field cannot have do not count.
+/// Returns the condition of `range(first, last + 1)`. Numbers that the field cannot have are cut off.
 fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
     if Kind::of(field) != Kind::Number {
         return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
@@ -120,13 +120,13 @@ fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
         _ if (first, last) != (0, largest(field)) => {
             Part::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
         }
-        // All values: whether the field is present.
+        // A range of all values tests whether the field is present.
         Field::VlanVid => Part::Constraint(Constraint::masked(field, TAGGED, TAGGED)),
         _ => Part::Constraint(Constraint { field, value: 0, mask: 0 }),
     })
 }
 
-/// A hint for several values.
+/// Replaces the error by a hint if the user gave several values.
 fn hint(field: Field, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if value.try_iter().is_err() || value.is_instance_of::<PyString>() {
         return error;

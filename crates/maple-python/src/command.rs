@@ -123,7 +123,7 @@ fn program(module: &str, arguments: &[OsString]) -> anyhow::Result<u8> {
     let main = |py: Python<'_>| -> PyResult<u8> {
         match py.import(module)?.call_method1("main", (arguments,)) {
             Ok(status) => status.extract(),
-            // argparse ends the program for `--help` and bad options.
+            // For `--help` and bad options, argparse ends the program.
             Err(error) if error.is_instance_of::<PySystemExit>(py) => error.value(py).getattr("code")?.extract(),
             Err(error) => Err(error),
         }
@@ -131,7 +131,7 @@ fn program(module: &str, arguments: &[OsString]) -> anyhow::Result<u8> {
     Python::attach(main).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
-/// What a function of a module of this package loads.
+/// Loads a policy or a handler class by a function of a module of this package.
 fn loaded(
     py: Python<'_>,
     (module, function): (&str, &str),
@@ -163,7 +163,7 @@ fn loaded(
     Ok(Loaded::Policy(options))
 }
 
-/// Tells `maple._reload` what became of the file that it loaded again.
+/// Calls the function `what` of `maple._reload`, to report how the reload of a file ended.
 fn told(what: &str) {
     let tell = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
     if let Err(error) = Python::attach(tell) {
@@ -171,10 +171,10 @@ fn told(what: &str) {
     }
 }
 
-/// The end of a listener for the `@on` functions of the policy's file, until the controller runs.
+/// The listener for the `@on` functions of the policy's file, kept here until the controller runs.
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 
-/// The listener for the file's `@on` functions. None if it has no such functions.
+/// Subscribes to the events of the file's `@on` functions. Returns `None` if it has no such functions.
 fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     let wanted = || -> PyResult<Option<Vec<Cond>>> {
         let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("get_ready")?.extract()?;

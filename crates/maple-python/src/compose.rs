@@ -126,7 +126,7 @@ impl PyComposition {
     }
 }
 
-/// What `choose` goes by.
+/// Returns the cell by which `choose` chooses: a variable, or a key of a table.
 fn choice(by: &Bound<'_, PyAny>) -> PyResult<Choice> {
     if let Ok(var) = by.cast::<Var>() {
         let (cell, unset) = var.get().cell_and_default();

@@ -1,7 +1,7 @@
-//! The run that this thread is in the middle of.
+//! The run that is current in this thread.
 //!
 //! Objects that a policy holds (packet, fields, net) carry only a [`Ticket`], and find their run here. So a policy can
-//! keep them, or pass them to another thread, and the worst that comes of it is a clear error.
+//! keep them or pass them to another thread, and at worst gets a clear error.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,18 +13,18 @@ use pyo3::prelude::*;
 use crate::source;
 
 thread_local! {
-    /// A query has no packet.
+    /// The packet and the network of the current run. The run of a query has no packet.
     static CURRENT: RefCell<Option<(Option<PacketHandle>, Net)>> = const { RefCell::new(None) };
     static TICKET: Cell<u64> = const { Cell::new(0) };
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// Names one run in this process.
+/// The identity of one run in this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket(u64);
 
-/// While this lives its run is the current one of the thread.
+/// A guard: while it lives, its run is the current one of the thread.
 pub struct Entered {
     ticket: Ticket,
     outer: (u64, Option<(Option<PacketHandle>, Net)>),
@@ -36,7 +36,7 @@ impl Entered {
         Entered::with(Some(pkt), net)
     }
 
-    /// The same for the run of a query.
+    /// Makes the run of a query the current one of this thread. It has no packet.
     pub fn of_query(net: Net) -> Entered {
         Entered::with(None, net)
     }
@@ -46,7 +46,7 @@ impl Entered {
         Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some((pkt, net)))) }
     }
 
-    /// The ticket of this run's objects.
+    /// Returns the ticket of this run's objects.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -60,7 +60,7 @@ impl Drop for Entered {
 }
 
 impl Ticket {
-    /// Whether its run is the current one of this thread.
+    /// Whether the ticket's run is the current one of this thread.
     pub fn is_valid(self) -> bool {
         TICKET.get() == self.0
     }
@@ -75,17 +75,20 @@ impl Ticket {
     }
 }
 
-/// The state of the current run of this thread, if there is one.
+/// Returns the state of the current run of this thread, if there is one.
 pub fn net() -> Option<Net> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone())).map(located)
 }
 
-/// The packet of the run that this thread is in, if it has one.
+/// Returns the packet of the current run of this thread, if the run has one.
 pub fn packet() -> Option<PacketHandle> {
     CURRENT.with_borrow(|current| current.as_ref().and_then(|(packet, _)| packet.clone()))
 }
 
 /// Asks the packet of the run of `ticket`. The error mentions `what`.
+///
+/// # Errors
+/// `RuntimeError` if the run is not the current one of this thread, or is the run of a query.
 pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
     let handles = ticket.handles(what)?;
     match handles.0 {
@@ -98,11 +101,14 @@ pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle
 }
 
 /// Asks the network in the run of `ticket`.
+///
+/// # Errors
+/// `RuntimeError` if the run is not the current one of this thread.
 pub fn with_net<T>(ticket: Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
     Ok(ask(&located(ticket.handles("net")?.1)))
 }
 
-/// A run that keeps an account learns which line of Python asks.
+/// Gives a run that keeps an account the line of Python that asks.
 fn located(net: Net) -> Net {
     if net.keeps_account() {
         net.at_line(Python::attach(source::here));

@@ -1,10 +1,10 @@
 //! Field objects: the values of attributes such as `pkt.tcp_dst`.
 //!
-//! Getting the attribute records nothing. The use of the object is recorded: comparing is a
-//! *test*, which needs one rule for all packets with the same answer; hashing, `int()`, `str()`, formatting and
-//! arithmetic are *reads*, which learn the value. Every operation answers as it would on the plain value (`int`,
-//! [`Mac`](crate::address::Mac), [`Ip`](crate::address::Ip), or `None` where the packet has no such field), but that
-//! an order comparison with an absent field is false where `None` would raise.
+//! Getting the attribute records nothing. The use of the object is recorded: comparing is a *test*, which needs one
+//! rule for all packets with the same answer; hashing, `int()`, `str()`, formatting and arithmetic are *reads*, which
+//! learn the value. Every operation answers as it would on the plain value (`int`, [`Mac`](crate::address::Mac),
+//! [`Ip`](crate::address::Ip), or `None` where the packet has no such field). One differs: an order comparison with an
+//! absent field is false, where `None` would raise.
 
 use std::sync::OnceLock;
 
@@ -31,26 +31,29 @@ pub struct FieldRef {
     known: OnceLock<Option<u128>>,
 }
 
-/// Fields in the place of addresses.
+/// The functions by which fields take the place of addresses.
 pub const AS_ADDRESSES: FieldFunctions = FieldFunctions { value: FieldRef::value_of, is_under };
 
-/// Whether `object`, if that is a field, lies under `prefix`. A test.
+/// Whether `object` is a field that lies under `prefix`. `None` if it is not a field. A test.
 fn is_under(object: &Bound<'_, PyAny>, prefix: &Prefix) -> PyResult<Option<bool>> {
     object.cast::<FieldRef>().ok().map(|field| field.get().in_prefix(object.py(), prefix)).transpose()
 }
 
 impl FieldRef {
-    /// The object for `field` in the run of `ticket`.
+    /// Creates the object for `field` in the run of `ticket`.
     pub fn new(field: Field, ticket: Ticket) -> FieldRef {
         FieldRef { field, ticket, known: OnceLock::new() }
     }
 
-    /// Which field it is.
+    /// Returns which field this is.
     pub fn field(&self) -> Field {
         self.field
     }
 
-    /// The plain value of `object`, if that is a field. A read.
+    /// Returns the plain value of `object` if it is a field, else `None`. A read.
+    ///
+    /// # Errors
+    /// `RuntimeError` if the field's run is over and the field was not read in it.
     pub fn value_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match object.cast::<FieldRef>() {
             Ok(field) => Ok(Some(field.get().plain(object.py())?)),
@@ -153,7 +156,7 @@ impl FieldRef {
         }
     }
 
-    /// `field < other` and the like: one range test.
+    /// Compares by `<`, `<=`, `>` or `>=`: one range test.
     fn compare_order(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<bool> {
         let py = other.py();
         let top = largest(self.field);
@@ -171,7 +174,7 @@ impl FieldRef {
         self.in_range(py, lo, hi)
     }
 
-    /// The plain value for arithmetic. If the field is absent, an error that names it.
+    /// Returns the plain value for arithmetic, or an error that names the field if it is absent.
     fn number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
             Some(value) => Kind::of(self.field).to_python(py, value),
@@ -179,7 +182,7 @@ impl FieldRef {
         }
     }
 
-    /// `field op other` or `other op field` on the plain values, by a function of the module `operator`.
+    /// Computes `field op other` or `other op field` on the plain values, by a function of the module `operator`.
     fn arithmetic<'py>(&self, name: &str, other: &Bound<'py, PyAny>, swapped: bool) -> PyResult<Bound<'py, PyAny>> {
         let py = other.py();
         let mine = self.number(py)?;

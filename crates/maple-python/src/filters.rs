@@ -1,7 +1,7 @@
 //! `maple bench rules --lang python`: filter sets interpreted by a Python function (`maple._filters`).
 //!
-//! The function asks an ordinary `pkt`; only that this packet is an abstract header, which has ports whatever its
-//! protocol.
+//! The function asks an ordinary `pkt`, with one difference: this packet is an abstract header, which has ports
+//! whatever its protocol.
 
 use std::error::Error;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::packet::PyPacket;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Makes such policies.
+/// Makes policies that interpret a filter set by a Python function.
 pub struct PythonFilters;
 
 /// A function that interprets a filter set.
@@ -67,7 +67,7 @@ impl PythonPolicy {
 /// A port field, and the range that the policy compares its value with.
 type PortRead = (&'static str, u16, u16);
 
-/// A filter as arguments of `pkt.matches`, and the ports to read and compare where these hold.
+/// Returns a filter as arguments of `pkt.matches`, and the ports to read and compare where these hold.
 fn conditions<'py>(
     py: Python<'py>,
     filter: &maple_bench::Filter,

@@ -12,14 +12,15 @@ use crate::kind::{named, operand, to_raw};
 
 /// The default content after an Ethernet header.
 const NOTHING: &[u8] = b"maple";
-/// The longest payload: that of a jumbo frame.
+/// Maximum length of a payload in bytes: that of a jumbo frame.
 const LONGEST: usize = 9000;
 
 const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];
 const ICMPV6: [Field; 5] =
     [Field::Icmpv6Type, Field::Icmpv6Code, Field::Ipv6NdTarget, Field::Ipv6NdSll, Field::Ipv6NdTll];
 
-/// Fields that a frame also needs if it has one of these: a default address would be useless.
+/// For each group of fields, the fields that a frame with one of them also needs, because a default address would be
+/// useless.
 const NEEDS: [(&[Field], &[Field]); 7] = [
     (&ARP, &[Field::ArpOp, Field::ArpSpa, Field::ArpTpa]),
     (&[Field::Ipv4Src, Field::Ipv4Dst, Field::Icmpv4Type, Field::Icmpv4Code], &[Field::Ipv4Src, Field::Ipv4Dst]),
@@ -38,7 +39,7 @@ pub fn frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyRe
     need_all(&wanted)?;
     if wanted.iter().any(|(field, _)| ARP.contains(field)) {
         let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
-        // A reply goes to its target. The target of a request is not known yet.
+        // A reply goes to its target. The target of a request is unknown, so its address is 0.
         let (sha, tha) = (get(Field::EthSrc), get(Field::EthDst).filter(|_| get(Field::ArpOp) == Some(2)));
         let missing = [(Field::ArpSha, sha), (Field::ArpTha, Some(tha.unwrap_or(0)))];
         let missing = missing.into_iter().filter(|(field, _)| get(*field).is_none());
@@ -97,7 +98,7 @@ fn build(mut wanted: Vec<(Field, u128)>, payload: Option<&[u8]>) -> PyResult<Vec
     Ok(frame)
 }
 
-/// A frame with all of these fields. Those that can be set later have other values.
+/// Returns a frame with all of these fields. Fields that can be set later have other values.
 fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8>> {
     let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
     let any = |fields: &[Field]| wanted.iter().any(|(f, _)| fields.contains(f));

@@ -1,4 +1,4 @@
-//! The process that Python policies live in: its store, and the way to the running controller.
+//! The process that Python policies run in: its store, and its connection to the running controller.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,35 +15,35 @@ use pyo3::prelude::*;
 
 use crate::start::Gate;
 
-/// How often a call that waits for the laboratory looks whether the user has interrupted.
+/// The interval in which a call that waits for the laboratory checks whether the user has interrupted.
 const LOOK: Duration = Duration::from_millis(100);
 
 thread_local! {
     static ON_WORKER: Cell<bool> = const { Cell::new(false) };
-    /// Where this thread writes instead of the host's store, while it loads a policy that does not run yet.
+    /// The store that replaces the host's store in this thread while it loads a policy that does not run yet.
     static ASIDE: RefCell<Option<Arc<Store>>> = const { RefCell::new(None) };
-    /// The places that this thread has entered; the last one counts.
+    /// The places that this thread has entered; the last one is in use.
     static ENTERED: RefCell<Vec<Arc<Place>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A store, and the network in simulated time that follows what is written to it, while that exists.
+/// A store, and the network in simulated time that follows writes to the store, while that exists.
 pub struct Place {
     store: Arc<Store>,
     laboratory: RwLock<Weak<Laboratory>>,
 }
 
 impl Place {
-    /// A place for this store, without a network.
+    /// Creates a place for this store, without a network.
     pub fn of(store: Arc<Store>) -> Arc<Place> {
         Arc::new(Place { store, laboratory: RwLock::default() })
     }
 
-    /// Its store.
+    /// Returns the place's store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// Has this laboratory, which has the store, follow what is written to it from now on.
+    /// Makes this laboratory, which uses the same store, follow writes to the store.
     pub fn use_laboratory(&self, laboratory: &Arc<Laboratory>) {
         *self.laboratory.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(laboratory);
     }
@@ -56,7 +56,7 @@ impl Place {
 struct Host {
     place: Arc<Place>,
     controller: Option<Handle>,
-    /// What workers committed before the controller that they belong to was told here.
+    /// The commits of workers from before [`started`] reported their controller.
     early: Vec<Commit>,
 }
 
@@ -69,15 +69,15 @@ impl Host {
 static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Place::of(Store::new()))));
 static GATE: Gate = Gate::new();
 
-/// A controller is about to start: until it runs, only this thread uses the state.
+/// Reports that a controller is about to start: until it runs, only this thread uses the state.
 pub fn starting() {
     GATE.close();
 }
 
-/// The controller runs. It follows all commits from now on.
+/// Reports that the controller runs, and makes it follow all further commits.
 pub fn started(controller: Handle) {
     let mut host = HOST.write().unwrap_or_else(PoisonError::into_inner);
-    // A controller that has stopped already answers nothing from anything.
+    // A stopped controller answers no packets, so it needs no commits.
     for commit in host.early.drain(..) {
         controller.committed(commit);
     }
@@ -86,13 +86,13 @@ pub fn started(controller: Handle) {
     GATE.open();
 }
 
-/// No controller runs any more, or none has started.
+/// Reports that no controller runs: it has ended, or failed to start.
 pub fn ended() {
     GATE.open();
 }
 
-/// The store that tables and variables live in. Waits while a controller starts, but on the thread that starts it and
-/// on the controller's workers.
+/// Returns the store that holds tables and variables. Waits while a controller starts, except on the thread that starts
+/// it and on the controller's workers.
 pub fn store() -> Arc<Store> {
     if let Some(aside) = ASIDE.with_borrow(Clone::clone) {
         return aside;
@@ -106,27 +106,27 @@ pub fn store() -> Arc<Store> {
     Arc::clone(HOST.read().unwrap_or_else(PoisonError::into_inner).place.store())
 }
 
-/// Lets tables and variables live in `store` from now on.
+/// Makes `store` hold the tables and variables.
 pub fn use_store(store: Arc<Store>) {
     use_place(Place::of(store));
 }
 
-/// Lets tables and variables live in this place from now on, for all threads that have entered no other.
+/// Makes this place hold the tables and variables of all threads that have not entered another place.
 pub fn use_place(place: Arc<Place>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(place);
 }
 
-/// The place that threads use that have entered no other.
+/// Returns the place of threads that have not entered another place.
 pub fn current_place() -> Arc<Place> {
     Arc::clone(&HOST.read().unwrap_or_else(PoisonError::into_inner).place)
 }
 
-/// Lets this thread's tables and variables live in this place, whatever other threads use, until it leaves.
+/// Makes this place hold this thread's tables and variables until it leaves, whatever other threads use.
 pub fn enter(place: Arc<Place>) {
     ENTERED.with_borrow_mut(|entered| entered.push(place));
 }
 
-/// Ends what the last [`enter`] of this thread began.
+/// Leaves the place of this thread's last [`enter`].
 pub fn leave() {
     ENTERED.with_borrow_mut(|entered| drop(entered.pop()));
 }
@@ -135,7 +135,7 @@ fn entered() -> Option<Arc<Place>> {
     ENTERED.with_borrow(|entered| entered.last().cloned())
 }
 
-/// From now on, what this thread reads and writes is in `store`, and no controller follows that. `None` ends this.
+/// Makes this thread read and write in `store`, which no controller follows. `None` ends this.
 pub fn write_to(store: Option<Arc<Store>>) {
     ASIDE.set(store);
 }
@@ -144,7 +144,8 @@ fn is_aside() -> bool {
     ASIDE.with_borrow(Option::is_some)
 }
 
-/// Has the table and the variable of this name survive restarts. `false` if a controller runs that keeps no state.
+/// Makes the table and the variable of this name survive restarts. Returns `false` if a controller runs that keeps no
+/// state.
 pub fn keep(name: &str) -> bool {
     let keeps = controller().is_none_or(|controller| controller.keeps_state());
     if keeps {
@@ -153,13 +154,16 @@ pub fn keep(name: &str) -> bool {
     keeps
 }
 
-/// Writes in a transaction of its own; returns when no packet is answered from the old values any more.
+/// Writes in a transaction of its own, and returns once no packet is answered from the old values.
+///
+/// # Errors
+/// `TypeError` for a value of a wrong type, and the errors of [`acknowledge`].
 pub fn publish(writes: Vec<Write>, written: Written) -> PyResult<()> {
     let commit = store().change_as(writes, written).map_err(|mismatch| PyTypeError::new_err(mismatch.to_string()))?;
     acknowledge(commit)
 }
 
-/// Runs the work of a controller's worker, in which nothing may wait for the workers.
+/// Runs the work of a controller's worker. Nothing in it may wait for the workers.
 pub fn on_worker(py: Python<'_>, work: &mut (dyn FnMut() + Send)) {
     py.detach(|| {
         ON_WORKER.set(true);
@@ -168,13 +172,16 @@ pub fn on_worker(py: Python<'_>, work: &mut (dyn FnMut() + Send)) {
     });
 }
 
-/// Whether this thread is a worker: a handler runs here.
+/// Whether this thread is a worker, which runs handlers.
 pub fn is_worker() -> bool {
     ON_WORKER.get()
 }
 
-/// Has the running controller, if there is one, follow a commit; returns when no packet is answered from the old values
-/// any more. A handler does not wait for that, as its own worker would have to answer.
+/// Makes the running controller, if there is one, follow a commit, and returns once no packet is answered from the old
+/// values. A handler does not wait, because its own worker would have to confirm.
+///
+/// # Errors
+/// `RuntimeError` if the running controller could not keep the commit or confirm it.
 pub fn acknowledge(commit: Commit) -> PyResult<()> {
     if is_worker() {
         follow(commit);
@@ -185,7 +192,8 @@ pub fn acknowledge(commit: Commit) -> PyResult<()> {
     }
     let Some(controller) = controller() else { return Ok(()) };
     match controller.acknowledge(commit) {
-        // A controller that has stopped takes no writes, and answers nothing from anything; but it does not keep them.
+        // A stopped controller takes no writes and answers no packets, so its refusal is ignored; but `NotKept` is an
+        // error.
         Err(error) if matches!(error, ChangeError::NotKept) || controller.write(Vec::new()) => {
             Err(PyRuntimeError::new_err(error.to_string()))
         }
@@ -193,10 +201,10 @@ pub fn acknowledge(commit: Commit) -> PyResult<()> {
     }
 }
 
-/// Has the controller follow a commit of one of its workers, now or when it is told here.
+/// Makes the controller follow a commit of one of its workers, at once or when [`started`] reports the controller.
 fn follow(commit: Commit) {
     if let Some(laboratory) = laboratory() {
-        // A worker can't wait: it is the laboratory's own thread.
+        // A worker can't wait for the laboratory, because it is the laboratory's own thread.
         drop(laboratory.committed(commit));
         return;
     }
@@ -212,8 +220,10 @@ fn follow(commit: Commit) {
     }
 }
 
-/// Waits until all switches have confirmed that rules that were being removed are gone. If they do not in time, says what
-/// is waited for.
+/// Waits until all switches have confirmed the removal of outdated rules.
+///
+/// # Errors
+/// What is still unconfirmed after `within`, one text for each.
 pub fn settled(within: Duration) -> Result<(), Vec<String>> {
     match controller().filter(|controller| !controller.settled(within)) {
         Some(controller) => Err(controller.unsettled()),
@@ -221,7 +231,10 @@ pub fn settled(within: Duration) -> Result<(), Vec<String>> {
     }
 }
 
-/// Waits for an answer of the laboratory's thread, which can need the interpreter before that.
+/// Waits for an answer of the laboratory's thread, which can need the interpreter first.
+///
+/// # Errors
+/// The error of the laboratory, or the user's interrupt.
 pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> PyResult<R> {
     let mut answer = answer;
     loop {
@@ -238,7 +251,7 @@ pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> P
     }
 }
 
-/// The laboratory's error, as Python knows it.
+/// Converts the laboratory's error to one of Python.
 pub fn laboratory_error(error: LabError) -> PyErr {
     match error {
         LabError::Wrong(_) | LabError::Network(_) => PyValueError::new_err(error.to_string()),
@@ -255,7 +268,7 @@ fn laboratory() -> Option<Arc<Laboratory>> {
     entered().unwrap_or_else(current_place).laboratory()
 }
 
-/// The running controller, if there is one.
+/// Returns the running controller, if there is one.
 pub fn controller() -> Option<Handle> {
     if is_aside() || entered().is_some() {
         return None;

@@ -1,8 +1,8 @@
 //! The time limit of policy runs: a watchdog thread that raises an exception in a thread whose run takes too long.
 //!
 //! Each thread that runs policies has a slot with the deadline of its run. The watchdog sleeps until the earliest
-//! deadline, and without an end while there is none. It raises and a thread ends its run both while holding the
-//! interpreter's lock, so an exception cannot hit a later run: a pending one is cleared when its run ends.
+//! deadline, and without limit while there is none. Both raising the exception and ending a run happen under the
+//! interpreter's lock. So an exception cannot hit a later run: a pending one is cleared when its run ends.
 //!
 //! Python delivers such an exception between two bytecodes. A policy that catches it is interrupted again and again;
 //! one that blocks inside a single call of foreign code (`time.sleep`, a socket) is interrupted when that returns.
@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 create_exception!(maple, PolicyTimeout, PyBaseException, "Raised in a policy whose run takes longer than it may.");
 
-/// The time after which a run that continues after the exception gets the next one.
+/// The time after which a run that continues after the exception gets another one.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// The time without a run after which the next run must wake the watchdog.
@@ -40,22 +40,25 @@ struct Watchdog {
 
 /// One thread that runs policies.
 struct Slot {
-    /// The thread, as Python calls it.
+    /// The thread's identity in Python.
     ident: AtomicU64,
-    /// Nanoseconds after the watchdog's start. 0 while there is no run.
+    /// The end of the run, in nanoseconds after the watchdog's start. 0 while there is no run.
     deadline: AtomicU64,
     /// Whether an exception was raised in this run.
     fired: AtomicBool,
 }
 
-/// While this lives the thread's run is watched. Made and dropped while attached to the interpreter.
+/// A guard: while it lives, the thread's run is watched. It is made and dropped while attached to the interpreter.
 pub struct Watched<'py> {
     py: Python<'py>,
     slot: Arc<Slot>,
 }
 
 impl<'py> Watched<'py> {
-    /// Watches this thread's run from now on.
+    /// Starts to watch this thread's run, which may take `limit`.
+    ///
+    /// # Errors
+    /// The error of Python if it does not know this thread.
     pub fn new(py: Python<'py>, limit: Duration) -> PyResult<Watched<'py>> {
         let slot = SLOT.with(Arc::clone);
         if slot.ident.load(Ordering::Relaxed) == 0 {
@@ -72,7 +75,10 @@ impl<'py> Watched<'py> {
 }
 
 impl<'py> Watched<'py> {
-    /// The same, unless this is a part of a run that is watched.
+    /// Starts to watch this thread's run, unless it is watched already. Then the result is `None`.
+    ///
+    /// # Errors
+    /// The errors of [`Watched::new`].
     pub fn unless_it_is(py: Python<'py>, limit: Duration) -> PyResult<Option<Watched<'py>>> {
         let is_watched = SLOT.with(|slot| slot.deadline.load(Ordering::SeqCst) != 0);
         if is_watched { Ok(None) } else { Watched::new(py, limit).map(Some) }
@@ -119,7 +125,7 @@ impl Watchdog {
 fn watch(began: Instant, slots: &Mutex<Vec<Arc<Slot>>>, asleep: &AtomicBool) {
     let mut idle = false;
     loop {
-        // Set before the check, so that a run that begins after it wakes us.
+        // Set before the check, so that a run that begins after the check wakes the watchdog.
         asleep.store(idle, Ordering::SeqCst);
         let running: Vec<Arc<Slot>> = {
             let slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,9 +155,9 @@ fn watch(began: Instant, slots: &Mutex<Vec<Arc<Slot>>>, asleep: &AtomicBool) {
     }
 }
 
-/// Raises the exception in a run that still is the one with this deadline.
+/// Raises the exception in the slot's run, if that still has this deadline.
 fn interrupt(slot: &Slot, deadline: u64) {
-    // There is nothing to interrupt when the interpreter shuts down.
+    // While the interpreter shuts down there is nothing to interrupt.
     let _ = Python::try_attach(|py| {
         if slot.deadline.load(Ordering::SeqCst) == deadline {
             slot.fired.store(true, Ordering::SeqCst);
@@ -160,12 +166,12 @@ fn interrupt(slot: &Slot, deadline: u64) {
     });
 }
 
-/// Makes `exception` pending in the slot's thread, or takes a pending one back.
+/// Makes `exception` pending in the slot's thread. `None` clears a pending one.
 #[allow(unsafe_code, reason = "there is no other way to stop an endless loop")]
 fn raise_in(_attached: Python<'_>, slot: &Slot, exception: Option<&Bound<'_, PyAny>>) {
     let ident = slot.ident.load(Ordering::Relaxed) as c_long;
     let exception = exception.map_or(std::ptr::null_mut(), |e| e.as_ptr());
-    // SAFETY: this thread is attached to the interpreter, as the token shows; `exception` is null or a type that the
-    // caller holds a reference to, and the call takes one of its own. A thread id that is unknown is ignored.
+    // SAFETY: this thread is attached to the interpreter, as the token shows; `exception` is null or a type to which
+    // the caller holds a reference, and the call takes one of its own. An unknown thread id is ignored.
     unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(ident, exception) };
 }

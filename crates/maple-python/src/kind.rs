@@ -1,8 +1,8 @@
 //! The Python form of field values: numbers, MAC addresses and IP addresses.
 //!
 //! The core knows a field's value as a `u128`. A policy sees an `int`, a [`Mac`] or an [`Ip`], and `None` where the
-//! packet has no such field. [`Kind::operand`] is the other direction: the values that a policy may compare a field
-//! with.
+//! packet has no such field. [`operand`] is the other direction: it accepts the values that a policy may compare a
+//! field with.
 
 use maple_wire::Field;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyInt, PyString};
 use crate::address::{Ip, Mac};
 use crate::told::described;
 
-/// How a field's value is shown.
+/// The Python type of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// An `int`.
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How values of `field` are shown.
+    /// Returns the kind of the values of `field`.
     pub const fn of(field: Field) -> Kind {
         match field {
             Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The name of such a value in messages.
+    /// Returns the name of such a value in messages.
     const fn noun(self) -> &'static str {
         match self {
             Kind::Number => "a number",
@@ -49,7 +49,10 @@ impl Kind {
         }
     }
 
-    /// The Python object for `value`.
+    /// Returns the Python object for `value`.
+    ///
+    /// # Errors
+    /// The error of Python if it can't make the object.
     pub fn to_python<'py>(self, py: Python<'py>, value: u128) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self {
             Kind::Number => value.into_pyobject(py)?.into_any(),
@@ -60,7 +63,7 @@ impl Kind {
     }
 }
 
-/// Largest value that a policy can see in `field`. The presence bit of `vlan_vid` is not shown.
+/// Returns the largest value that a policy can see in `field`. The presence bit of `vlan_vid` is not shown.
 pub const fn largest(field: Field) -> u128 {
     match field {
         Field::VlanVid => 0xfff,
@@ -68,10 +71,10 @@ pub const fn largest(field: Field) -> u128 {
     }
 }
 
-/// Set in the raw `vlan_vid` of a packet that has a tag.
+/// The bit that is set in the raw `vlan_vid` of a packet that has a tag.
 pub const TAGGED: u128 = 0x1000;
 
-/// The core's form of a policy's value: `vlan_vid` gets its presence bit.
+/// Returns the core's form of a policy's value: `vlan_vid` gets its presence bit.
 pub const fn to_raw(field: Field, value: u128) -> u128 {
     match field {
         Field::VlanVid => value | TAGGED,
@@ -79,7 +82,7 @@ pub const fn to_raw(field: Field, value: u128) -> u128 {
     }
 }
 
-/// The policy's form of the core's value. None for the `vlan_vid` of a packet without a tag.
+/// Returns the policy's form of the core's value. `None` for the `vlan_vid` of a packet without a tag.
 pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
     match field {
         Field::VlanVid => (raw & TAGGED != 0).then_some(raw & 0xfff),
@@ -87,7 +90,10 @@ pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
     }
 }
 
-/// The field of this name. If there is none, an error of the function `what`.
+/// Returns the field of this name. The error mentions the function `what`.
+///
+/// # Errors
+/// `TypeError` if there is no such field.
 pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
     // Names in a program have a stored hash, so a dictionary costs less than comparing texts.
     static FIELDS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
@@ -109,7 +115,7 @@ pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
     Err(PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
 }
 
-/// Why a VLAN id with the bit that OpenFlow adds is none.
+/// Returns the explanation why a number with OpenFlow's presence bit is not a VLAN id. Empty for other numbers.
 fn with_tag_bit(number: i128) -> String {
     match number {
         0x1000..=0x1fff => format!(": OpenFlow's bit 0x1000 is not part of the id, which is {}", number & 0xfff),
@@ -117,11 +123,11 @@ fn with_tag_bit(number: i128) -> String {
     }
 }
 
-/// The number of `other`, which a policy compares `field` with or sets it to.
+/// Returns the number of `other`, which a policy compares `field` with or sets it to.
 ///
 /// # Errors
-/// `TypeError` where `other` is not such a value, `ValueError` where it is one that the field can't have; both name
-/// the field.
+/// `TypeError` if `other` has a wrong type, `ValueError` if it is a value that the field can't have; both name the
+/// field.
 pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
     match Kind::of(field) {
         Kind::Number => {
@@ -143,10 +149,10 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
     }
 }
 
-/// The number of `other` for an order comparison, in which it can lie outside the field's range.
+/// Returns the number of `other` for an order comparison, in which it can lie outside the field's range.
 ///
 /// # Errors
-/// As [`operand`], and `TypeError` for MAC addresses, which have no order.
+/// The errors of [`operand`], and `TypeError` for MAC addresses, which have no order.
 pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
     match Kind::of(field) {
         Kind::Number => Ok(match signed_operand(field, other)? {
@@ -162,14 +168,14 @@ pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
     }
 }
 
-/// A limit, seen from the range of values that a field can have.
+/// A limit, relative to the range of values that a field can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bounded {
-    /// Under all of them.
+    /// Below all values.
     Below,
-    /// One of them.
+    /// One of the values.
     At(u128),
-    /// Over all of them.
+    /// Above all values.
     Above,
 }
 
@@ -181,7 +187,7 @@ fn signed_operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<i128> {
             largest(field)
         )));
     };
-    // A number of more than 128 bits is outside every field on that side.
+    // A number of more than 128 bits is outside every field's range, on the side of its sign.
     number.extract().or_else(|_| Ok(if number.lt(0)? { i128::MIN } else { i128::MAX }))
 }
 

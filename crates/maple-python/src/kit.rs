@@ -1,4 +1,4 @@
-//! What the test kit asks of a laboratory. `maple.testing` makes words of it.
+//! The functions of a laboratory that the test kit uses. `maple.testing` presents their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,18 +25,19 @@ use crate::kind::{Kind as FieldKind, from_raw};
 use crate::laboratory::{Names, PyJourney, PyLaboratory, PyPlace, of_journey};
 use crate::policy::PythonPolicy;
 
-/// File, line, test, how often it failed, how often it held.
+/// A test of the policy: file, line, text, the number of times it failed, the number of times it held.
 type PyTest = (String, u32, String, u64, u64);
-/// File, line, how often it was reached.
+/// A line of the policy: file, line, the number of times it was reached.
 type PyLine = (String, u32, u64);
-/// A frame, and the switches of its path.
+/// A frame that a host got, and the switches of its path.
 type PyReceived = (Vec<u8>, Vec<String>);
-/// The frame, its switch and port, how it contradicts the claim, and what each policy did, line by line.
+/// A counterexample: the frame, its switch and port, how it contradicts the claim, and each policy's observations, line
+/// by line.
 type PyCounterexample = (Vec<u8>, String, u32, String, Vec<String>, Vec<String>);
-/// What contradicts the claim, packets tried, distinct traces, and why the runs are no proof.
+/// The result of a check: the counterexample, packets tried, distinct traces, and why the runs are not a proof.
 type PyExamined = (Option<PyCounterexample>, u64, u64, Option<String>);
-/// What the policy asked and answered, line by line; the file and line of its answer; whether it drops the packet; why
-/// it failed.
+/// The observations of a run: questions and answers, line by line; the file and line of the route; whether it drops the
+/// packet; the error if it failed.
 type PyObserved = (Vec<String>, Option<(String, u32)>, bool, Option<String>);
 
 /// Has all hosts announce themselves.
@@ -82,7 +83,7 @@ pub fn summary(frame: &[u8]) -> String {
 /// whether the host is still there, or one of the querier.
 #[pyfunction]
 pub fn is_the_controllers(frame: &[u8]) -> bool {
-    // Under another key a probe of Maple's is told from other devices' LLDP as well.
+    // Any key serves here: a probe of Maple's under another key is still distinguished from other devices' LLDP.
     let is_probe = || !matches!(Probe::parse(Key([0; 16]), frame), ParsedProbe::Foreign);
     let sender = Packet::new(frame, 0).get(Field::EthSrc);
     let is_asking = || [PROBE_MAC, Mac(QUERIER_MAC)].iter().any(|mac| sender == Some(mac.bits()));

@@ -21,15 +21,15 @@ use crate::snoop::snooping_of;
 #[pyclass(frozen, name = "Laboratory", module = "maple._maple")]
 pub struct PyLaboratory(Arc<Laboratory>);
 
-/// A switch's name, the port that a frame came in by, the port that it left by.
+/// A hop: the switch's name, the port where the frame came in, the port where it left.
 type PyHop = (String, u32, Option<u32>);
-/// The path of a copy, the host that got it, why none did, its bytes.
+/// A copy: its path, the host that got it, the reason why no host got it, its bytes.
 type PyCopy = (Vec<PyHop>, Option<String>, Option<String>, Vec<u8>);
 /// A frame and its copies.
 pub(crate) type PyJourney = (Vec<u8>, Vec<PyCopy>);
-/// Name, MAC, IPv4, IPv6, switch, port.
+/// A host: name, MAC, IPv4, IPv6, switch, port.
 type PyHost = (String, String, String, String, String, u32);
-/// Both ends, whether it is up, delay in seconds, loss, rate in bits a second.
+/// A link: both ends, whether it is up, delay in seconds, loss as a share from 0 to 1, rate in bits per second.
 type PyLink = ((String, u32), (String, u32), bool, f64, f64, Option<u64>);
 
 impl PyLaboratory {
@@ -207,7 +207,7 @@ impl PyLaboratory {
     }
 }
 
-/// A place for a new network, with the tables, variables and costs of the one before.
+/// Creates a place for a new network, with the tables, variables and costs of the network before.
 fn with_users_state() -> Arc<Place> {
     let mut users = host::store().snapshot().of_users();
     users.retain(|write| !snooped::is_learned(write));
@@ -271,12 +271,12 @@ impl Names {
 }
 
 impl PyLaboratory {
-    /// The laboratory.
+    /// Returns the laboratory.
     pub fn laboratory(&self) -> &Arc<Laboratory> {
         &self.0
     }
 
-    /// The names of its switches.
+    /// Returns the names of the laboratory's switches.
     pub fn names(&self) -> Names {
         Names(self.0.topology().switches.iter().map(|switch| (switch.dpid, switch.name.clone())).collect())
     }

@@ -1,7 +1,7 @@
 //! `maple._maple`: Python policies on Maple's engine.
 //!
-//! The only crate that knows of the interpreter and its lock. The lock is taken once a batch of packets that miss
-//! ([`policy`]), never for packets that the tables or the tree answer. For [`handler`]s it is entered once for each
+//! Only this crate knows the interpreter and its lock. The lock is taken once for a batch of packets that miss
+//! ([`policy`]), and never for packets that the tables or the tree answer. For [`handler`]s it is taken once for each
 //! read.
 
 mod policy;
@@ -47,7 +47,7 @@ mod testing;
 
 use maple_heap::Heap;
 
-/// The allocator of Rust. The interpreter keeps its own.
+/// The allocator of Rust code. The interpreter uses its own.
 #[global_allocator]
 static HEAP: Heap = Heap;
 

@@ -28,7 +28,7 @@ pub struct PyHeard(ListenerPacket);
 pub struct PyListener(Mutex<Listener>);
 
 impl PyListener {
-    /// Of this end.
+    /// Wraps this listener.
     pub fn new(listener: Listener) -> PyListener {
         PyListener(Mutex::new(listener))
     }
@@ -71,7 +71,7 @@ impl PyListener {
             Ok(NetworkEvent::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
             Ok(NetworkEvent::SwitchUnreachable(dpid)) => ("switch_unreachable", dpid.0).into_pyobject(py),
             Ok(NetworkEvent::SwitchReachable(dpid)) => ("switch_reachable", dpid.0).into_pyobject(py),
-            // Events of a newer controller.
+            // Other events are those of a newer controller.
             Ok(_) => ("nothing",).into_pyobject(py),
         }
     }
@@ -85,10 +85,10 @@ pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny
     py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// The time for switches to send their counters. After that the older ones are used.
+/// The time that switches have to send their counters. After it, older counters are used.
 const COUNT: Duration = Duration::from_secs(2);
 
-/// The counters of a port: received packets, bytes, dropped and bad ones, then the same for sent ones.
+/// The counters of a port: received packets, bytes, dropped and bad packets, then these four for sent packets.
 type Counters = [Option<u64>; 8];
 
 /// The counters of all ports, and the time of their switches' answers, in seconds.
@@ -109,7 +109,7 @@ pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>>
     Ok(counts.into_iter().map(one).collect())
 }
 
-/// A switch, a source and a destination.
+/// A switch, and the source and destination of the traffic at it.
 type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 
 /// The traffic between hosts at its ingress: packets and bytes, after the time of the switch's answer, in seconds.

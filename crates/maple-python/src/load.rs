@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 
 use crate::current::{self, Ticket};
 
-/// Bits a second in a Mbit/s.
+/// Bits per second in one Mbit/s.
 const MEGA: f64 = 1e6;
-/// By default a load stays high until it is at most this share of the threshold.
+/// The default of `until`, as a share of the threshold: a load stays high until it falls to this share.
 const UNTIL: f64 = 0.8;
 
 /// A measurement of a port, a link, or the traffic from a host to another.
@@ -17,12 +17,15 @@ const UNTIL: f64 = 0.8;
 pub struct PyLoad {
     ticket: Ticket,
     gauges: Vec<Gauge>,
-    /// The capacity that the policy gave, in bit/s.
+    /// The capacity that the policy gave, in bits per second.
     capacity: Option<u64>,
 }
 
 impl PyLoad {
-    /// The load that a run has asked for; `capacity` is in Mbit/s.
+    /// Creates the load that a run has asked for; `capacity` is in Mbit/s.
+    ///
+    /// # Errors
+    /// `ValueError` if the capacity is not a positive number.
     pub fn new(ticket: Ticket, load: &Load, capacity: Option<f64>) -> PyResult<PyLoad> {
         let capacity = capacity.map(|capacity| bits(capacity, "capacity")).transpose()?;
         if capacity == Some(0) {
@@ -41,7 +44,7 @@ impl PyLoad {
         })
     }
 
-    /// A measurement for which no switch reports a speed.
+    /// Whether the policy must give a capacity, because no switch reports a speed for the measurement.
     fn needs_capacity(&self) -> bool {
         self.capacity.is_none() && self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. }))
     }
@@ -54,7 +57,10 @@ impl PyLoad {
     }
 }
 
-/// A number of Mbit/s as bit/s.
+/// Converts Mbit/s to bits per second.
+///
+/// # Errors
+/// `ValueError`, which mentions `name`, for a negative or infinite number.
 pub fn bits(mbps: f64, name: &str) -> PyResult<u64> {
     if !mbps.is_finite() || mbps < 0.0 {
         return Err(PyValueError::new_err(format!("{name} is a number of Mbit/s, 0 or more, not {mbps}")));

@@ -29,23 +29,29 @@ pub struct PyNet {
 }
 
 impl PyNet {
-    /// The network of the run that `ticket` names.
+    /// Creates the network of the run that `ticket` names.
     pub fn new(ticket: Ticket) -> PyNet {
         PyNet { ticket }
     }
 
-    /// All links. A dependency of the run.
+    /// Returns all links. A dependency of the run.
+    ///
+    /// # Errors
+    /// `RuntimeError` if the run is over.
     pub fn all_links(&self) -> PyResult<Vec<(Location, Location)>> {
         current::with_net(self.ticket, |net| net.links())
     }
 
-    /// The path to a place that is absent; `None` if it is there. A dependency of the run.
+    /// Returns the path to an absent place; `None` if the place is there. A dependency of the run.
+    ///
+    /// # Errors
+    /// `RuntimeError` if the run is over.
     pub fn path_to_absent(&self, src: Location, dst: Location) -> PyResult<Option<Route>> {
         current::with_net(self.ticket, |net| net.path_to_absent(src, dst))
     }
 
-    /// The hardware address of a host, from that or from an IP address. `None` if there is none, or the host is not
-    /// known.
+    /// Returns the hardware address of a host, given by that or by an IP address. `None` if a field is absent or the
+    /// host is not known.
     fn host_address(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
         let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
         match Ip::from_object(&object) {
@@ -65,24 +71,27 @@ impl PyNet {
     }
 }
 
-/// A location, or `None` for a host that was not found.
+/// Returns a location, or `None` for the `None` of a host that was not found.
+///
+/// # Errors
+/// `TypeError` or `ValueError` if the object is not a location.
 pub fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
     if object.is_none() { Ok(None) } else { PyLocation::from_object(object).map(Some) }
 }
 
-/// A hardware address given as a field, `Mac` or text. `None` if the field is absent.
+/// Returns a hardware address given as a field, `Mac` or text. `None` if the field is absent.
 fn hardware_address(object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() { Ok(None) } else { Ok(Some(CoreMac::from_bits(u128::from(Mac::from_object(&object)?.0)))) }
 }
 
-/// An address of either kind.
+/// An IP or a hardware address.
 enum Address {
     Ip(IpAddr),
     Mac(CoreMac),
 }
 
-/// An address given as a field, `Mac`, `Ip` or text. `None` if the field is absent.
+/// Returns an address given as a field, `Mac`, `Ip` or text. `None` if the field is absent.
 fn address(object: &Bound<'_, PyAny>) -> PyResult<Option<Address>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() {
@@ -105,7 +114,7 @@ fn not_snooped(error: PolicyError) -> PyErr {
     PyTypeError::new_err(error.to_string())
 }
 
-/// A lease, as a named tuple.
+/// Returns a lease as a named tuple.
 fn lease_tuple(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, PyAny>> {
     static LEASE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let shape = LEASE.import(py, "maple._shapes", "Lease")?;
@@ -113,7 +122,7 @@ fn lease_tuple(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, PyAny>> {
     shape.call1((mac, Ip::cached(py, lease.ip.into())?, PyLocation::from(lease.location), lease.ends))
 }
 
-/// The condition of packets with these field values.
+/// Returns the constraints of packets with these field values.
 fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
     let constraint = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let field = named(&name, "invalidate()")?;
@@ -193,7 +202,7 @@ impl PyNet {
         let found = match address(host)? {
             Some(Address::Ip(IpAddr::V4(ip))) => current::with_net(self.ticket, |net| net.try_lease(ip))?,
             Some(Address::Mac(mac)) => current::with_net(self.ticket, |net| net.try_lease_of(mac))?,
-            // DHCP for IPv6 is not snooped on.
+            // Maple does not snoop on DHCP for IPv6.
             Some(Address::Ip(IpAddr::V6(_))) | None => Ok(None),
         };
         found.map_err(not_snooped)?.map(|lease| lease_tuple(host.py(), lease)).transpose()
@@ -330,7 +339,7 @@ impl PyNet {
     }
 }
 
-/// A host and where it is, as a named tuple.
+/// Returns a host and where it is, as a named tuple.
 fn host(py: Python<'_>, mac: CoreMac, at: Location) -> PyResult<Bound<'_, PyAny>> {
     static HOST: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let host = HOST.import(py, "maple._shapes", "Host")?;

@@ -24,19 +24,19 @@ pub struct PyPacket {
 }
 
 impl PyPacket {
-    /// The packet of the run that `ticket` names.
+    /// Creates the packet of the run that `ticket` names.
     pub fn new(ticket: Ticket) -> PyPacket {
         PyPacket { ticket }
     }
 }
 
-/// The bytes of a packet.
+/// Returns the bytes of the whole packet, or an error that mentions `what`.
 fn whole(ticket: Ticket, what: &str) -> PyResult<Arc<[u8]>> {
     let frame = current::with_packet(ticket, what, PacketHandle::frame)?;
     frame.ok_or_else(|| PyRuntimeError::new_err(format!("{what}: the switch sent only the beginning of the packet")))
 }
 
-/// Hands all fields to a macro, in the order of their OXM numbers: documentation, name, and the wire's name.
+/// Passes all fields to a macro, in the order of their OXM numbers: documentation, name, and the wire's name.
 macro_rules! for_all_fields {
     ($make:ident) => {
         $make! {

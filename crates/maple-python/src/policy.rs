@@ -25,20 +25,21 @@ use crate::route::PyRoute;
 use crate::told::{Told, described};
 use crate::transaction::Retry;
 
-/// A policy that is made of Python functions, mostly of one.
+/// A policy made of Python functions, usually of one.
 pub struct PythonPolicy {
     policy: Composition<Part>,
     limit: Duration,
     told: Told,
-    /// The object that `@policy` made, or what is composed.
+    /// The object that `@policy` made, or the composed policy.
     object: Py<PyAny>,
     untracked_reads: OnceLock<Vec<Arc<str>>>,
 }
 
 impl PythonPolicy {
-    /// The policy that calls `policy(pkt, net)`, or that `policy` is composed of. A run may take `limit`.
+    /// Creates the policy that calls `policy(pkt, net)`, or the policy that `policy` is composed of. A run may take
+    /// `limit`.
     ///
-    /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
+    /// For an object that `@policy` made, the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let py = policy.py();
         let (told, object, untracked_reads) =
@@ -66,7 +67,8 @@ impl PythonPolicy {
         })
     }
 
-    /// What a function returns. One limit is for all functions of a run, but what replaces one that failed has as long.
+    /// Calls a function and returns its route. One time limit covers all functions of a run, but the replacement of a
+    /// function that failed gets a whole limit of its own.
     fn answer<'py>(
         &self,
         function: &Bound<'py, PyAny>,
@@ -81,7 +83,7 @@ impl PythonPolicy {
         }
     }
 
-    /// Asks an own constraint about the route that the packet would take.
+    /// Asks a constraint of the user's own about the route that the packet would take.
     fn judge<'py>(
         &self,
         function: &Bound<'py, PyAny>,
@@ -125,7 +127,8 @@ impl PythonPolicy {
     }
 }
 
-/// What was returned instead of a route, and where: in the function, after the last line that observed the packet.
+/// Returns the error about an answer that is not a route: which function returned it, and after which line that
+/// observed the packet.
 fn wrong_return(function: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>, pkt: &PacketHandle) -> String {
     let place = || -> PyResult<String> {
         let code = function.getattr("__code__")?;
@@ -149,7 +152,7 @@ impl Policy for PythonPolicy {
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
         Python::attach(|py| {
             let decide = |run: &Run| {
-                // A panic in a call from Python comes through Python to here. It is the error of this packet only.
+                // A panic in a call from Python comes through Python to here. It fails this packet only.
                 let decide = AssertUnwindSafe(|| self.decide_one(py, &run.packet(), &run.net()));
                 catch_unwind(decide).unwrap_or_else(|_| Err(PolicyError::Exception("the policy panicked".into())))
             };
@@ -180,7 +183,7 @@ impl Policy for PythonPolicy {
         self.untracked_reads.get_or_init(found).clone()
     }
 
-    /// The thread stays known to the interpreter, so that a batch has only to take the lock.
+    /// Keeps the thread attached to the interpreter, so that a batch only has to take the lock.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         Python::attach(|py| host::on_worker(py, worker));
     }

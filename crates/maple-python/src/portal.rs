@@ -31,7 +31,7 @@ pub struct PyConstraint(pub Constraint<Part>);
 #[pyclass(frozen, name = "RouteView", module = "maple")]
 pub struct PyRouteView(pub Arc<RouteView>);
 
-/// A pair of switches, or one end of a link.
+/// Returns the link that an object means: a pair of switches, or one end of the link.
 fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
     if let Some(at) = PyLocation::unpaired(object)? {
         return Ok(LinkName::Port(at));
@@ -44,7 +44,7 @@ fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
     }
 }
 
-/// The group that an object means: one member, or a list of members.
+/// Returns the group that an object means: one member, or a list of members.
 fn group(object: &Bound<'_, PyAny>) -> PyResult<Group> {
     let is_one = object.is_instance_of::<PyString>() || object.is_instance_of::<PyDict>();
     let is_one = is_one || object.is_instance_of::<PyLocation>() || member(object).is_ok();
@@ -121,10 +121,10 @@ fn switches(object: &Bound<'_, PyAny>) -> PyResult<BTreeSet<Dpid>> {
     Ok(all.into_iter().map(Dpid).collect())
 }
 
-/// The verdict of an own constraint on a route.
+/// Converts the answer of a constraint of the user's own.
 ///
 /// # Errors
-/// [`PolicyError::Violates`] if it refuses the route; [`PolicyError::WrongReturn`] if it says something else.
+/// [`PolicyError::Violates`] if it refuses the route; [`PolicyError::WrongReturn`] if the answer is not a verdict.
 pub fn verdict(answer: &Bound<'_, PyAny>) -> Result<Route, PolicyError> {
     if let Ok(text) = answer.cast::<PyString>() {
         return Err(PolicyError::Violates(text.to_string().into()));

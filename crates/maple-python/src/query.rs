@@ -1,7 +1,7 @@
 //! Queries in Python: functions of the state whose answers are remembered until something that they read changes.
 //!
-//! A query can be asked again within a commit, by a thread that holds the store's lock and then waits for the
-//! interpreter's. So nothing may wait for the store while it holds the interpreter's lock.
+//! A commit can ask a query again: a thread then holds the store's lock and waits for the interpreter's. So nothing may
+//! wait for the store while it holds the interpreter's lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::transaction::Retry;
 /// The time limit of a query outside of a policy's run, in milliseconds.
 static LIMIT: AtomicU64 = AtomicU64::new(1000);
 
-/// Lets queries take so long.
+/// Sets the time limit of queries outside of a policy's run.
 pub fn limit(time: Duration) {
     LIMIT.store(time.as_millis() as u64, Ordering::Relaxed);
 }

@@ -16,12 +16,12 @@ use crate::kind::{named, operand};
 use crate::source;
 use crate::told::described;
 
-/// The last queue that a route can name: the next number means all queues (OpenFlow 1.3 §7.3.5.8).
+/// The highest queue that a route can name: the next number means all queues (OpenFlow 1.3 §7.3.5.8).
 const LAST_QUEUE: u32 = 0xffff_fffe;
-/// The last meter (OpenFlow 1.3 §7.3.4.4, `OFPM_MAX`).
+/// The highest meter that a route can name (OpenFlow 1.3 §7.3.4.4, `OFPM_MAX`).
 const LAST_METER: u32 = 0xffff_0000;
 
-/// A number that a route names something by.
+/// Returns the number by which a route names a queue or a meter. Errors mention `what`.
 fn number(what: &str, object: &Bound<'_, PyAny>, range: RangeInclusive<u32>) -> PyResult<u32> {
     let object = plain(object)?;
     if object.cast::<PyInt>().is_err() {
@@ -37,7 +37,7 @@ fn number(what: &str, object: &Bound<'_, PyAny>, range: RangeInclusive<u32>) -> 
 pub struct PyRoute(pub Route);
 
 impl PyRoute {
-    /// A route that the running line of Python made.
+    /// Creates a route whose source is the running line of Python.
     pub fn here(py: Python<'_>, route: Route) -> PyRoute {
         PyRoute(route.from_line(source::here(py)))
     }
@@ -94,12 +94,15 @@ impl From<Location> for PyLocation {
 }
 
 impl PyLocation {
-    /// The core's form.
+    /// Returns the location in the core's form.
     pub fn location(&self) -> Location {
         Location::new(Dpid(self.switch), PortNo(self.port))
     }
 
-    /// The location of `object`: a `Location`, text as it is printed, or a pair of switch and port.
+    /// Returns the location of `object`: a `Location`, text as it is printed, or a pair of switch and port.
+    ///
+    /// # Errors
+    /// `TypeError` for another object, `ValueError` for a text or a pair that is not a location.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Location> {
         if let Some(at) = PyLocation::unpaired(object)? {
             return Ok(at);
@@ -117,8 +120,11 @@ impl PyLocation {
         Ok(Location::new(Dpid(plain(&pair.get_item(0)?)?.extract()?), port(&pair.get_item(1)?)?))
     }
 
-    /// The location of a `Location` or of text as it is printed (`1:3`, `a1:LOCAL`), whose datapath id is in hex. `None`
-    /// if the object is neither, where a pair may mean something else.
+    /// Returns the location of a `Location` or of text as it is printed (`1:3`, `a1:LOCAL`), whose datapath id is in
+    /// hex. `None` for any other object, because a pair may mean something else.
+    ///
+    /// # Errors
+    /// `ValueError` for a text that is not a location.
     pub fn unpaired(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
         if let Ok(location) = object.cast::<PyLocation>() {
             return Ok(Some(location.get().location()));
@@ -128,7 +134,10 @@ impl PyLocation {
         at.map(Some).map_err(|wrong: BadLocation| PyValueError::new_err(wrong.to_string()))
     }
 
-    /// The location of two arguments: a switch and its port, or a place alone.
+    /// Returns the location of two arguments, a switch and its port, or of a place alone.
+    ///
+    /// # Errors
+    /// The errors of [`PyLocation::from_object`].
     pub fn from_arguments(switch: &Bound<'_, PyAny>, port: Option<&Bound<'_, PyAny>>) -> PyResult<Location> {
         match port {
             Some(port) => PyLocation::from_object((switch, port).into_pyobject(switch.py())?.as_any()),
@@ -179,7 +188,7 @@ impl PyRoute {
         let mut route = self.0.clone();
         for (name, value) in fields.into_iter().flatten() {
             let field = named(&name, "set()")?;
-            // A VLAN id here does not have the bit for a tag: 0 is none.
+            // A VLAN id here is without the presence bit: 0 means no tag.
             route = route.set(field, operand(field, &plain(&value)?)?);
         }
         Ok(PyRoute(route))
@@ -274,7 +283,10 @@ pub fn answer(frames: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
     Ok(PyRoute::here(frames.py(), route))
 }
 
-/// The bytes of a frame to send.
+/// Returns the bytes of a frame to send.
+///
+/// # Errors
+/// `TypeError` for an object other than bytes, `ValueError` for a frame that is too short or too long.
 pub fn frame_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let wrong = || PyTypeError::new_err(format!("a frame is bytes, as frame(…) makes them, not {}", described(object)));
     let bytes = object.cast::<PyBytes>().map_err(|_| wrong())?.as_bytes();
@@ -325,7 +337,7 @@ pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) ->
     Ok(PyRoute::here(py, Route::one_by(routes, read, &by)))
 }
 
-/// The routes in an iterable.
+/// Returns the routes in an iterable.
 fn listed(routes: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Route>> {
     let mut all = Vec::new();
     for route in routes.try_iter()? {
@@ -338,12 +350,12 @@ fn listed(routes: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<Route>> {
     Ok(all)
 }
 
-/// The plain value of a field, or the object itself.
+/// Reads `object` if it is a field, and returns its value; returns any other object unchanged.
 fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(FieldRef::value_of(object)?.unwrap_or_else(|| object.clone()))
 }
 
-/// The port of `to()`: a number, or the ingress port, by name or as the packet's field.
+/// Returns the port of `to()`: a number, or the ingress port, by name or as the packet's field.
 fn port_or_back(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {
     let is_field = object.cast::<FieldRef>().is_ok_and(|field| field.get().field() == Field::InPort);
     let is_name = || object.extract::<u32>().is_ok_and(|number| number == PortNo::IN_PORT.0);

@@ -13,7 +13,7 @@ use crate::assertion::condition;
 use crate::route::PyLocation;
 use crate::told::described;
 
-/// What `slices` says of a slice: its name and its conditions; ports, hosts and links, unless it has all of them.
+/// The description of a slice: its name and its conditions; then ports, hosts and links, or `None` for all of them.
 #[derive(FromPyObject)]
 pub struct Described<'py>(
     String,
@@ -24,10 +24,10 @@ pub struct Described<'py>(
 );
 
 impl Described<'_> {
-    /// The slice with a policy.
+    /// Creates the described slice with this policy.
     ///
     /// # Errors
-    /// `TypeError` and `ValueError`, with the name of the slice, for what is no condition, port, host or link.
+    /// `TypeError` or `ValueError`, with the name of the slice, for a wrong condition, port, host or link.
     pub fn slice<P>(&self, py: Python<'_>, policy: Composition<P>) -> PyResult<Slice<P>> {
         let Described(name, conditions, ports, hosts, links) = self;
         let conditions = conditions.iter().map(condition).collect::<PyResult<Vec<Cond>>>();
@@ -65,7 +65,7 @@ fn host(object: &Bound<'_, PyAny>) -> PyResult<CoreMac> {
     Ok(CoreMac::from_bits(Mac::from_object(object)?.0.into()))
 }
 
-/// A link: a pair of switches, which means all links between them, the place of one of its ends, or both ends.
+/// Returns a link given as a pair of switches, which means all links between them, as one of its ends, or as both ends.
 fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
     if let Some(at) = PyLocation::unpaired(object)? {
         return Ok(LinkName::Port(at));

@@ -23,9 +23,12 @@ pub fn snoop(
     })
 }
 
-/// The snooping that this policy requests.
+/// Returns the snooping that this policy requests.
+///
+/// # Errors
+/// `ValueError` if the requested snooping is not possible, and the errors of Python for wrong attributes.
 pub fn snooping_of(policy: &Bound<'_, PyAny>) -> PyResult<Snooping> {
-    // A plain function wants nothing.
+    // A plain function requests none.
     let Ok(protocols) = policy.getattr("snoop") else { return Ok(Snooping::default()) };
     let servers: Vec<Bound<'_, PyAny>> = policy.getattr("dhcp_servers")?.extract()?;
     of_parts(&protocols.extract::<Vec<String>>()?, &servers, policy.getattr("querier")?.extract()?)
@@ -37,9 +40,12 @@ fn of_parts(protocols: &[String], servers: &[Bound<'_, PyAny>], querier: bool) -
 }
 
 /// Marks the requested snooping as active in a store, so that the policy can use it.
+///
+/// # Errors
+/// The errors of [`snooping_of`], and `RuntimeError` if the store has tables of these names with other types.
 pub fn declare(policy: &Bound<'_, PyAny>, store: &maple_core::Store) -> PyResult<()> {
     let snooping = snooping_of(policy)?;
-    // Such a store has no listener for commits.
+    // No listener follows the commits of such a store.
     let declared = policy.py().detach(|| snooping.declare(store));
     declared.map(drop).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

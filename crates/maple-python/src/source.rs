@@ -1,6 +1,6 @@
 //! The source of a trace item: file and line of the innermost Python frame.
 //!
-//! Asked once for each recorded item, so only on the path of a miss.
+//! The source is determined once for each recorded item, so only on the path of a miss.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,19 +11,19 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{Py, PyAny, Python, ffi, intern};
 
-/// A file name, as Python has it and as sources have it.
+/// A file name, as Python's object and as the text of sources.
 type File = (Py<PyAny>, Arc<str>);
 
 thread_local! {
-    /// File names already seen, by their address, so that items of one file share one text. Python keeps one object for
-    /// all functions of a file.
+    /// File names already seen, by the address of their object, so that items of one file share one text. Python keeps
+    /// one object for all functions of a file.
     static FILES: RefCell<HashMap<usize, File>> = RefCell::default();
 }
 
-/// The most file names that a thread remembers.
+/// Maximum number of file names that a thread remembers.
 const MAX_NAMES: usize = 10_000;
 
-/// File and line of the Python code that is running now, if there is any.
+/// Returns the file and line of the Python code that runs, if there is any.
 pub fn here(py: Python<'_>) -> Option<Source> {
     let (line, code) = line_and_code(py)?;
     let name = code.getattr(intern!(py, "co_filename")).ok()?;
@@ -43,11 +43,11 @@ pub fn here(py: Python<'_>) -> Option<Source> {
     })
 }
 
-/// The line that runs now, and the code that it belongs to.
+/// Returns the line that runs, and the code that it belongs to.
 #[allow(unsafe_code, reason = "each observation asks for it, and as attributes of a frame it takes four times as long")]
 fn line_and_code(py: Python<'_>) -> Option<(u32, Bound<'_, PyAny>)> {
-    // SAFETY: this thread is attached, as `py` says. The frame is borrowed. It outlives this call, since it is what
-    // called. `PyFrame_GetCode` returns a new reference, never null.
+    // SAFETY: this thread is attached, as `py` shows. The frame is borrowed, and outlives this call because it made the
+    // call. `PyFrame_GetCode` returns a new reference, never null.
     let (line, code) = unsafe {
         let frame = ffi::PyEval_GetFrame();
         if frame.is_null() {
@@ -59,7 +59,7 @@ fn line_and_code(py: Python<'_>) -> Option<(u32, Bound<'_, PyAny>)> {
     Some((u32::try_from(line).ok()?, code))
 }
 
-/// The innermost Python frame of this thread.
+/// Returns the innermost Python frame of this thread.
 pub fn frame(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     static GETFRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     GETFRAME.import(py, "sys", "_getframe").ok()?.call0().ok()

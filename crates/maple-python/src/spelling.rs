@@ -1,7 +1,7 @@
-//! Refuses `pkt.tcp_dst in range(…)`, which Python would turn into one comparison a number.
+//! Refuses `pkt.tcp_dst in range(…)`, which Python would turn into one comparison for each number.
 //!
-//! A field sees only that it is compared with some number. So the first time that this happens at an instruction,
-//! `maple._spelling` looks at the source there; what it found out is kept for the instruction.
+//! A field only sees that it is compared with some number. So when this first happens at an instruction,
+//! `maple._spelling` looks at the source there, and its result is kept for the instruction.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,16 +15,19 @@ use pyo3::sync::PyOnceLock;
 use crate::kind::largest;
 use crate::source;
 
-/// Instructions remembered at most, a thread.
+/// Maximum number of instructions that a thread remembers.
 const REMEMBERED: usize = 4096;
 
 thread_local! {
-    /// Instructions (address of the code object, offset) that don't ask a range, with the code object, which so
-    /// keeps its address.
+    /// Instructions (address of the code object, offset) that don't ask for a range, with the code object, so that its
+    /// address stays in use.
     static INNOCENT: RefCell<HashMap<(usize, i64), Py<PyAny>>> = RefCell::default();
 }
 
-/// An error where the running instruction is `field in range(…)`.
+/// Refuses the running instruction if it is `field in range(…)`.
+///
+/// # Errors
+/// `TypeError` that shows the better spelling, and the errors of the check itself.
 pub fn refuse_range(py: Python<'_>, field: Field) -> PyResult<()> {
     static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let Some(frame) = source::frame(py) else { return Ok(()) };

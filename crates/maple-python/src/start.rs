@@ -1,8 +1,8 @@
 //! The start of `maple run`: until its controller runs, only the thread that loads the policy uses the state.
 //!
 //! A thread that the policy's file starts runs immediately, long before the controller. Its writes would be
-//! acknowledged, and lost when a state file is loaded afterwards. Its reads would not see the kept state. And no
-//! controller would follow its commits. So its first use of state waits.
+//! acknowledged, and then lost when a state file is loaded. Its reads would miss the kept state, and no controller
+//! would follow its commits. So its first use of state waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,31 +11,30 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-/// The time after which a waiting thread reports that: a policy that waits for its own thread while it is loaded never
-/// ends.
+/// The time after which a waiting thread warns: a policy that waits for its own thread while it is loaded never ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Holds back all threads but one.
+/// A gate that holds back all threads but one.
 pub struct Gate {
-    /// Read by each use of state outside of runs, so without a lock.
+    /// Atomic, because each use of state outside of runs reads it without a lock.
     is_closed: AtomicBool,
     passes: Mutex<Option<ThreadId>>,
     opened: Condvar,
 }
 
 impl Gate {
-    /// Open for all.
+    /// Creates a gate that is open for all.
     pub const fn new() -> Gate {
         Gate { is_closed: AtomicBool::new(false), passes: Mutex::new(None), opened: Condvar::new() }
     }
 
-    /// Lets only this thread pass from now on.
+    /// Closes the gate for all threads but this one.
     pub fn close(&self) {
         *self.lock() = Some(std::thread::current().id());
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Lets all pass.
+    /// Opens the gate for all.
     pub fn open(&self) {
         *self.lock() = None;
         self.is_closed.store(false, Ordering::Release);

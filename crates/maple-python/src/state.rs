@@ -24,7 +24,7 @@ use crate::{current, host, source, thread, transaction};
 #[pyclass(frozen, generic, module = "maple")]
 pub struct Table {
     name: Name,
-    /// As it was declared here.
+    /// The types that this object declared.
     types: Option<Arc<Types>>,
 }
 
@@ -33,12 +33,12 @@ pub struct Table {
 pub struct Var {
     name: Name,
     default: Value,
-    /// As it was declared here.
+    /// The type that this object declared.
     kind: Option<Arc<Kind>>,
 }
 
 impl Var {
-    /// The cell that it is, and its value while that is not set.
+    /// Returns the variable's cell, and its value while the cell is not set.
     pub fn cell_and_default(&self) -> (Cell, Value) {
         (Cell::Var(self.name.clone()), self.default.clone())
     }
@@ -50,7 +50,7 @@ pub struct Counter {
     name: Name,
 }
 
-/// Reads in the current run or transaction of this thread, otherwise the newest state.
+/// Reads in the current run or transaction of this thread, or else the newest state.
 pub fn read(cell: Cell) -> CellValue {
     match current::net() {
         Some(net) => net.read(cell),
@@ -75,11 +75,11 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     }
 }
 
-/// The effect of a declaration on the store.
+/// A declaration: a change of the store.
 type Declare<'a> = &'a (dyn Fn(&Store) -> Result<Commit, DeclareError> + Sync);
 
-/// Declares a table or a variable, and has it survive restarts if it is to. Not in runs: a query runs in the middle of
-/// a commit, and can't ask the store for more.
+/// Declares a table or a variable, and makes it survive restarts if `persist` is set. A run declares nothing, and must
+/// not set `persist`: a query runs in the middle of a commit, and can't ask the store for more.
 fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyResult<()> {
     if current::net().is_some() {
         return match persist {
@@ -89,7 +89,7 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyRe
     }
     py.detach(|| {
         let commit = declare(&host::store()).map_err(|error| PyTypeError::new_err(error.to_string()))?;
-        // If no value was converted to a type, no leaf has to be invalidated.
+        // A commit without changes converted no value, so no leaf has to be invalidated.
         if commit == Commit::default() { Ok(()) } else { host::acknowledge(commit) }
     })?;
     if persist && !py.detach(|| host::keep(name)) {
@@ -100,7 +100,7 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyRe
     Ok(())
 }
 
-/// Declares a version of a table. Returns its name.
+/// Declares a version of a table. Returns its name in the state.
 fn declared_version(py: Python<'_>, table: &str, version: u32, migrate: Option<Bound<'_, PyAny>>) -> PyResult<Name> {
     if table.contains('#') {
         return Err(PyValueError::new_err(format!(
@@ -129,7 +129,7 @@ fn declared_version(py: Python<'_>, table: &str, version: u32, migrate: Option<B
     Ok(versioned(table, version))
 }
 
-/// A function that makes rows from those of an earlier version.
+/// Returns the conversion of an earlier version's rows by this function.
 fn migration(function: Py<PyAny>) -> Migrate {
     let call = move |version: u32, rows: RowMap| {
         Python::attach(|py| {
@@ -145,7 +145,7 @@ fn migration(function: Py<PyAny>) -> Migrate {
 }
 
 impl Table {
-    /// The types that hold for it, wherever they were declared.
+    /// Returns the types of the table, wherever they were declared.
     fn types(&self) -> Option<Arc<Types>> {
         if self.types.is_some() {
             return self.types.clone();
@@ -157,12 +157,15 @@ impl Table {
         }
     }
 
-    /// Its name in the state.
+    /// Returns the table's name in the state.
     pub fn cell_name(&self) -> Name {
         self.name.clone()
     }
 
-    /// The key that an object is.
+    /// Returns the key that an object means.
+    ///
+    /// # Errors
+    /// `TypeError` if the object has another type than the table's keys, or can't be stored.
     pub fn key(&self, key: &Bound<'_, PyAny>) -> PyResult<Value> {
         match self.types().filter(|types| types.key != Kind::Any) {
             Some(types) => {
@@ -172,7 +175,7 @@ impl Table {
         }
     }
 
-    /// The key. `None` for `None` (an absent field) if the table cannot have it.
+    /// Returns the key, or `None` for `None` (an absent field) if the table cannot have such a key.
     fn sought(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         let is_none = key.is_none() || FieldRef::value_of(key)?.is_some_and(|value| value.is_none());
         if is_none && self.types().is_some_and(|types| !types.key.admits(&Value::None)) {
@@ -181,7 +184,7 @@ impl Table {
         self.key(key).map(Some)
     }
 
-    /// The write that sets `key`.
+    /// Returns the key and the value to store.
     fn entry(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<(Value, Value)> {
         let stored = to_value(value)?;
         let stored = match self.types() {
@@ -191,7 +194,7 @@ impl Table {
         Ok((self.key(key)?, stored))
     }
 
-    /// The value at `key`, and the key as it is kept.
+    /// Returns the key as it is stored, and its value.
     fn found(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<(Value, Value)>> {
         let Some(key) = self.sought(key)? else { return Ok(None) };
         match read(Cell::Table(self.name.clone(), key.clone())) {
@@ -456,7 +459,7 @@ impl Counter {
     }
 }
 
-/// The type that a variable was declared with, wherever that was.
+/// Returns the type that a variable was declared with, wherever that was.
 fn declared_kind(name: &Name) -> Option<Arc<Kind>> {
     match current::net() {
         Some(net) => net.kind(name),
@@ -482,8 +485,8 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
     write(py, writes)
 }
 
-/// The links of a key of `weights`: one direction of one link by its `Location`, or all links between two
-/// switches, in both directions unless the other one is given too.
+/// Returns the links that a key of `weights` means: one direction of one link by its `Location`, or all links between
+/// two switches. These are meant in both directions, unless the other direction is given too.
 fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Vec<LinkName>> {
     if let Some(at) = PyLocation::unpaired(link)? {
         return Ok(vec![LinkName::Port(at)]);
@@ -501,7 +504,10 @@ fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Ve
     Ok(names)
 }
 
-/// The stored form of a Python object.
+/// Returns the stored form of a Python object.
+///
+/// # Errors
+/// `TypeError` or `OverflowError` if the object can't be stored.
 pub fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     if object.is_none() {
         return Ok(Value::None);
@@ -544,8 +550,8 @@ pub fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
 }
 
-/// The stored form of a key. Objects that are equal in Python have one form: addresses are kept as their text, truth
-/// values and whole floats as integers.
+/// Returns the stored form of a key. Objects that are equal in Python have one form: addresses are stored as text,
+/// truth values and whole floats as integers.
 fn to_key(object: &Bound<'_, PyAny>) -> PyResult<Value> {
     Ok(canonical(to_value(object)?))
 }
@@ -562,7 +568,10 @@ fn canonical(value: Value) -> Value {
     }
 }
 
-/// The Python object for a stored value.
+/// Returns the Python object for a stored value.
+///
+/// # Errors
+/// The error of Python if it can't make the object.
 pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::None => py.None().into_bound(py),

@@ -1,4 +1,4 @@
-//! A bench for policies: an imaginary network, one packet at a time, and what each run observed.
+//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Bench {
         Python::attach(|py| py.detach(|| self.store.update(|_| writes)));
     }
 
-    /// Writes groups or leases as snooping does.
+    /// Writes groups or leases as snooping would.
     fn learn(&self, groups: bool, writes: impl FnOnce(&Snapshot) -> Vec<Write> + Send) -> PyResult<()> {
         let learn = || {
             snooped::declare(&self.store, groups, !groups)?;
@@ -78,7 +78,7 @@ impl Bench {
         Write::Port { at, info: Some(PortInfo { up: true, kind }) }
     }
 
-    /// That there is such a switch.
+    /// Refuses a switch that the network does not have.
     fn need_switch(&self, dpid: Dpid) -> PyResult<()> {
         let state = self.store.snapshot();
         if state.switch(dpid).is_some() {
@@ -89,7 +89,7 @@ impl Bench {
         Err(PyValueError::new_err(format!("there is no switch {} (add it with switch(); there are: {known})", dpid.0)))
     }
 
-    /// That this is an edge port.
+    /// Refuses a port that is not an edge port.
     fn need_edge_port(&self, at: Location) -> PyResult<()> {
         self.need_switch(at.switch)?;
         let state = self.store.snapshot();
@@ -167,7 +167,7 @@ impl Bench {
         if !is_down {
             self.need_edge_port(at)?;
         }
-        // What is behind a port that was down is found anew.
+        // After a port was down, Maple finds out again what is behind it.
         let kind = if up { PortKind::Edge } else { PortKind::New };
         self.write(vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]);
         Ok(())
@@ -265,7 +265,7 @@ impl Bench {
         let answer = finished.error.map_or(answer, Err);
         let copies = answer.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();
         let answer = answer.map(|(_, route)| route);
-        // A route whose hops are a dependency follows nothing.
+        // If the hops of the route are a dependency, the decision follows no paths.
         let follows = !finished.txn.reads().any(|(cell, _)| matches!(cell, Cell::Route(_)));
         let decision = Decision {
             route: answer.as_ref().ok().map(|route| Py::new(py, PyRoute(route.clone()))).transpose()?,

@@ -1,4 +1,4 @@
-//! Errors of Python code as text: with a traceback, and the same text for errors from the same place.
+//! Errors of Python code as text: with a traceback, and one text for all errors of a place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,36 +8,36 @@ use pyo3::prelude::*;
 
 use crate::interrupt::PolicyTimeout;
 
-/// The number of parts at each end of a traceback that are always told.
+/// The number of parts that stay at each end of a shortened traceback.
 const ENDS: usize = 12;
 
-/// Errors remembered at most, by place.
+/// Maximum number of errors remembered, by place.
 const REMEMBERED: usize = 256;
 
-/// The texts of errors, by kind and place. Further errors of a place have the same text, so that they
-/// count as the same error although their messages can mention other packets.
+/// The texts of errors, by kind and place. All errors of a place get one text, so that they count as one error although
+/// their messages can mention other packets.
 pub struct Told {
-    /// The source of these errors.
+    /// The code that fails, in words: "the policy".
     whose: &'static str,
-    /// The time limit of a run.
+    /// The time limit of a run, for the text of a timeout.
     limit: Duration,
     texts: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl Told {
-    /// No errors yet, of this code, with the time limit `limit`.
+    /// Starts without errors, for the code `whose`, whose runs may take `limit`.
     pub fn new(whose: &'static str, limit: Duration) -> Told {
         Told { whose, limit, texts: Mutex::default() }
     }
 
-    /// The error with its traceback, in the words of the first one from the same place.
+    /// Returns the error with its traceback, in the words of the first error from this place.
     pub fn text(&self, py: Python<'_>, error: &PyErr) -> Arc<str> {
         let place = place(py, error);
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = texts.get(&place) {
             return text.clone();
         }
-        // Formatting runs code of the policy, and so can let other threads run.
+        // Formatting runs code of the policy, which can let other threads run.
         drop(texts);
         let mut text = traceback(py, error);
         if error.is_instance_of::<PolicyTimeout>(py) {
@@ -51,8 +51,8 @@ impl Told {
     }
 }
 
-/// Kind and place of an error: its type, and the lines of its traceback. A run that took too long is stopped at any
-/// line of a loop, so there only the functions count.
+/// Returns the kind and place of an error: its type, and the lines of its traceback. A run that took too long is
+/// stopped at any line of a loop, so for timeouts only the functions count.
 fn place(py: Python<'_>, error: &PyErr) -> String {
     let mut place = error.get_type(py).to_string();
     let is_timeout = error.is_instance_of::<PolicyTimeout>(py);
@@ -69,7 +69,7 @@ fn place(py: Python<'_>, error: &PyErr) -> String {
     place
 }
 
-/// The error as Python prints it, without the middle of a long traceback.
+/// Returns the error as Python prints it, without the middle of a long traceback.
 fn traceback(py: Python<'_>, error: &PyErr) -> String {
     let format = || -> PyResult<String> {
         let parts = (error.get_type(py), error.value(py), error.traceback(py));
@@ -81,7 +81,8 @@ fn traceback(py: Python<'_>, error: &PyErr) -> String {
     text.trim_end().to_string()
 }
 
-/// The parts of a traceback, each of some lines. Functions that call each other without end have a thousand.
+/// Joins the parts of a traceback, each of some lines, without the middle. Functions that call each other without end
+/// have a thousand parts.
 fn without_middle(mut parts: Vec<String>) -> String {
     let left_out = parts.len().saturating_sub(2 * ENDS);
     if left_out > 1 {
@@ -90,7 +91,7 @@ fn without_middle(mut parts: Vec<String>) -> String {
     parts.concat()
 }
 
-/// An object in the form of error texts: `'ssh' (str)`.
+/// Returns an object in the form of error texts: `'ssh' (str)`.
 pub fn described(object: &Bound<'_, PyAny>) -> String {
     let kind = object.get_type().name().map(|n| n.to_string()).unwrap_or_else(|_| "an object".to_string());
     let shown = object.repr().map(|r| r.to_string()).unwrap_or_default();

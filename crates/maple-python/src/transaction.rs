@@ -1,8 +1,8 @@
 //! Transactions in Python: `atomically`, `retry`, `or_else`, `settled`.
 //!
 //! In a run of the policy the run is the transaction, and `atomically` marks a part of it that is done whole or not at
-//! all. Elsewhere the transaction of a thread is kept here while its function runs, so that tables need no handle.
-//! The interpreter's lock is never held while waiting for the store or for others.
+//! all. Elsewhere a thread's transaction is kept here while its function runs, so that tables need no handle. The
+//! interpreter's lock is never held while waiting for the store or for other threads.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -30,12 +30,12 @@ thread_local! {
     static TXN: RefCell<Option<Txn>> = const { RefCell::new(None) };
 }
 
-/// Reads in this thread's transaction. `None` if there is none.
+/// Reads in this thread's transaction. Returns `None` if there is none.
 pub fn read(cell: &Cell) -> Option<CellValue> {
     TXN.with_borrow_mut(|txn| txn.as_mut().map(|txn| txn.read(cell.clone())))
 }
 
-/// The result of `look` in this thread's transaction. `None` if there is none.
+/// Returns the result of `look` in this thread's transaction, or `None` if there is none.
 pub fn looked_up<T>(look: impl FnOnce(&Txn) -> T) -> Option<T> {
     TXN.with_borrow(|txn| txn.as_ref().map(look))
 }
@@ -127,7 +127,7 @@ pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
     Err(PyTimeoutError::new_err(why))
 }
 
-/// Policies and handlers run on a worker, and other switches wait for it.
+/// Refuses to wait on a worker, which runs policies and handlers: other switches wait for it.
 fn not_on_a_worker(what: &str) -> PyResult<()> {
     if host::is_worker() || current::net().is_some() {
         let error = format!("{what} waits, and policies and handlers must not: start a thread for that");
@@ -140,7 +140,7 @@ fn is_within() -> bool {
     current::net().is_some() || TXN.with_borrow(Option::is_some)
 }
 
-/// A part of the current transaction: it has no effect if it raises.
+/// Runs a part of the current transaction, which has no effect if it raises.
 fn part(py: Python<'_>, function: &Py<PyAny>) -> PyResult<Py<PyAny>> {
     if let Some(net) = current::net() {
         let before = net.savepoint();
@@ -168,12 +168,12 @@ fn run(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
     }
 }
 
-/// Runs while no other thread can commit.
+/// Runs the function while no other thread can commit.
 fn run_alone(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
     let (value, txn) = py.detach(|| {
         let turn = store.turn();
         let (value, txn) = Python::attach(|py| call(py, store, function));
-        // Queries can be asked in a commit, by this thread or by another, so the interpreter's lock is not held here.
+        // A commit can ask queries, of this thread or another one, so the interpreter's lock is not held here.
         match value {
             Ok(value) => (Ok((value, turn.commit(txn, None).ok())), None),
             Err(error) => (Err(error), Some(txn)),

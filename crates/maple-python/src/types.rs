@@ -1,4 +1,4 @@
-//! The types that tables and variables are declared with, as Python names them.
+//! The types of tables and variables, as Python names them.
 
 use maple_core::state::Kind;
 use pyo3::exceptions::PyTypeError;
@@ -10,10 +10,11 @@ use crate::address::{Ip, Mac};
 use crate::route::PyLocation;
 use crate::told::described;
 
-/// The type that this object names, for `what`: a class, a tuple of types, `tuple[…]`, `list[…]`, or `… | None`.
+/// Returns the type that this object names: a class, a tuple of types, `tuple[…]`, `list[…]`, or `… | None`. The error
+/// mentions `what`.
 ///
 /// # Errors
-/// `TypeError` if it names none that tables and variables can be declared with.
+/// `TypeError` if the object names no type that tables and variables can have.
 pub fn kind_of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Kind> {
     let py = object.py();
     let plain = [
@@ -33,7 +34,7 @@ pub fn kind_of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Kind> {
     if let Ok(parts) = object.cast::<PyTuple>() {
         return tuple(parts, what);
     }
-    // `X | None` has its parts, but no origin that is a class of its own.
+    // `X | None` has arguments, but its origin is not a class of its own.
     if let Ok(arguments) = object.getattr("__args__")
         && let Ok(arguments) = arguments.cast::<PyTuple>()
         && !arguments.is_empty()
@@ -61,7 +62,7 @@ pub fn kind_of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Kind> {
     )))
 }
 
-/// Each part's type. With `...` after the only one, any number of these.
+/// Returns the type of a tuple from the types of its parts. A single part followed by `...` means any number of them.
 fn tuple(parts: &Bound<'_, PyTuple>, what: &str) -> PyResult<Kind> {
     if parts.len() == 2 && parts.get_item(1)?.is_instance_of::<PyEllipsis>() {
         return Ok(Kind::List(kind_of(&parts.get_item(0)?, what)?.into()));

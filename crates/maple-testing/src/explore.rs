@@ -10,10 +10,10 @@ use maple_wire::packet::text::summary;
 
 use crate::network::{Network, engine};
 
-/// The packets that are tried.
+/// The number of packets that an exploration tries.
 const PACKETS: u64 = 5_000;
 
-/// What an exploration found out about a claim that no packet contradicts.
+/// The result of an exploration whose claim no packet contradicts.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -32,7 +32,7 @@ pub struct Explored {
 }
 
 impl Explored {
-    /// Whether it holds for all packets, in the network and the state as they were.
+    /// Reports whether the claim holds for all packets, in the network and the state as they were.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -54,8 +54,8 @@ impl fmt::Display for Explored {
 }
 
 impl Network {
-    /// No packet of `hosts` comes to `others`. A packet of a host enters at its port with its hardware address; all
-    /// other fields may be anything.
+    /// Asserts that no packet of `hosts` reaches `others`. A packet of a host enters at its port with its hardware
+    /// address; all other fields may have any value.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -64,14 +64,14 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If one does, with the packet and the policy's decision.
+    /// If one does, naming the packet and the policy's decision.
     #[track_caller]
     pub fn assert_isolated(&self, hosts: &[&str], others: &[&str]) -> Explored {
         let at: BTreeSet<_> = self.known(others).into_iter().map(|(_, info)| info.location).collect();
         self.examine(self.known(hosts), None, Claim::NeverAt(at), None)
     }
 
-    /// All packets of each of `hosts` to each of `others` arrive, as far as they have the hosts' own addresses.
+    /// Asserts that all packets from each of `hosts` to each of `others` arrive if they have the hosts' own addresses.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -80,13 +80,13 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If one does not, with the packet and the policy's decision.
+    /// If one does not, naming the packet and the policy's decision.
     #[track_caller]
     pub fn assert_reachable(&self, hosts: &[&str], others: &[&str]) -> Explored {
         self.examine(self.known(hosts), Some(self.known(others)), Claim::Arrives, None)
     }
 
-    /// No route passes a switch twice.
+    /// Asserts that no route passes a switch twice.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -95,13 +95,13 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If one does, with the packet and the policy's decision.
+    /// If one does, naming the packet and the policy's decision.
     #[track_caller]
     pub fn assert_no_loops(&self) -> Explored {
         self.examine(self.everyone(), None, Claim::NoLoops, None)
     }
 
-    /// Another policy gives the same routes to all packets, in the state as it is.
+    /// Asserts that another policy gives the same routes to all packets, in the present state.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -111,7 +111,7 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If it does not, with the packet and both policies' decisions.
+    /// If it does not, naming the packet and both policies' decisions.
     #[track_caller]
     pub fn assert_same_as(&self, policy: impl Policy + 'static) -> Explored {
         let store = Store::new();

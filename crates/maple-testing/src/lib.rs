@@ -1,4 +1,4 @@
-//! Tests of policies in Rust: an emulated network under a policy, in simulated time, with words to test it.
+//! Tests of policies in Rust: an emulated network under a policy, in simulated time, and assertions about it.
 //!
 //! ```
 //! use maple::prelude::*;
@@ -21,8 +21,8 @@
 //! net.assert_delivered("h1", "h2", with().via([1, 4, 3, 2]));
 //! ```
 //!
-//! The words are those of `maple.testing` in Python, and they mean the same. This is a crate of its own, and not a part
-//! of `maple`, because programs that run policies depend on that one and must not carry an emulator along.
+//! The assertions have the names of `maple.testing` in Python, and mean the same. This crate is not a part of `maple`,
+//! because programs that run policies depend on `maple` and must not carry an emulator along.
 
 mod explore;
 mod network;

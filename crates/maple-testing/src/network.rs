@@ -14,10 +14,10 @@ use maple_wire::{Packet, Version};
 
 use crate::packet::{With, differences};
 
-/// How long the network takes to follow a fault, in seconds: discovery tells links from hosts in this time.
+/// The simulated seconds that the network gets to follow a fault: discovery tells links from hosts in this time.
 const FOLLOWED: f64 = 3.0;
 
-/// An emulated network under a policy. What goes wrong is a panic with the packet and the policy's decision, as in any
+/// An emulated network under a policy. A failed assertion panics with the packet and the policy's decision, as in any
 /// test.
 ///
 /// ```
@@ -32,7 +32,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of this topology, whose hosts are known, under a policy.
+    /// Creates a network of this topology under a policy, and introduces its hosts.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -40,13 +40,13 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If the topology is none.
+    /// If `topology` does not name a topology.
     #[track_caller]
     pub fn new(topology: &str, policy: impl Policy + 'static) -> Network {
         Network::of(topology, App::new(policy))
     }
 
-    /// A network under an application: a policy with its tables, costs of links and what it snoops on.
+    /// Creates a network under an application: a policy with its tables, the costs of links and what it snoops on.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -56,7 +56,7 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If the topology is none.
+    /// If `topology` does not name a topology.
     #[track_caller]
     pub fn of(topology: &str, app: App) -> Network {
         let topology = Topology::parse(topology).unwrap_or_else(|error| panic!("{error}"));
@@ -75,7 +75,7 @@ impl Network {
         Network { laboratory }
     }
 
-    /// Sends a packet, and says what became of it.
+    /// Sends a packet, and returns what became of it.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -85,14 +85,14 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If there is no such host, or the fields don't fit each other.
+    /// If there is no such host, or if the fields don't fit each other.
     #[track_caller]
     pub fn send(&mut self, src: &str, dst: &str, packet: &With) -> Journey {
         let frame = packet.frame(&self.host(src), &self.host(dst));
         self.deliver(src, frame)
     }
 
-    /// Sends a packet, which must come to `dst` as `packet` says.
+    /// Asserts that a packet that is sent arrives at `dst` in the way that `packet` describes.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -127,7 +127,7 @@ impl Network {
         self.judge(src, &journey, &wrong);
     }
 
-    /// Sends a packet, which nobody must get. That the policy fails is an error too.
+    /// Asserts that nobody gets a packet that is sent, and that the policy does not fail on it.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -153,7 +153,7 @@ impl Network {
         self.judge(src, &journey, &wrong);
     }
 
-    /// Takes the links between two switches down, and lets the network follow.
+    /// Takes the links between two switches down, and waits until the network has followed.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -168,7 +168,7 @@ impl Network {
         self.happens(Command::Link { a: a.into(), b: b.into(), change: LinkChange::Up(false) });
     }
 
-    /// Takes the links between two switches up, and lets the network follow.
+    /// Takes the links between two switches up, and waits until the network has followed.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -183,7 +183,7 @@ impl Network {
         self.happens(Command::Link { a: a.into(), b: b.into(), change: LinkChange::Up(true) });
     }
 
-    /// Plugs a host into another switch; it announces itself.
+    /// Plugs a host into another switch, where it announces itself.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -192,13 +192,13 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If one of them is not there.
+    /// If the host or the switch does not exist.
     #[track_caller]
     pub fn move_host(&mut self, host: &str, switch: &str) {
         self.happens(Command::Move { host: host.into(), switch: switch.into(), port: None });
     }
 
-    /// Lets so many simulated seconds pass.
+    /// Lets `span` simulated seconds pass.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -207,7 +207,7 @@ impl Network {
     /// ```
     ///
     /// # Panics
-    /// If that is no time span.
+    /// If `span` is not a number from 0 to 86400.
     #[track_caller]
     pub fn advance(&mut self, span: f64) {
         use maple_emulator::lab::Ground as _;
@@ -216,7 +216,7 @@ impl Network {
         self.laboratory.call(move |_, world| world.pass(span)).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Changes tracked state; when it returns, rules have followed.
+    /// Changes tracked state, and returns when the rules have followed.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -231,7 +231,7 @@ impl Network {
     #[track_caller]
     pub fn change(&mut self, mut write: impl FnMut(&Tx)) {
         let commit = loop {
-            // Another thread may have written what it read; then it runs again.
+            // Another thread may have written what it read; then the closure runs again.
             let attempt = self.laboratory.store().attempt(|tx| {
                 write(tx);
                 Ok(())
@@ -258,7 +258,7 @@ impl Network {
         journey.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The host of this name, as it is now.
+    /// Returns the present description of the host with this name.
     #[track_caller]
     pub(crate) fn host(&self, name: &str) -> HostSpec {
         let wanted = name.to_owned();
@@ -275,7 +275,7 @@ impl Network {
         Location::new(spec.switch, spec.port)
     }
 
-    /// Panics if something is wrong, with the packet, what became of it, and what the policy decided.
+    /// Panics if anything is `wrong`, with the packet, its journey and the policy's decision.
     #[track_caller]
     fn judge(&self, src: &str, journey: &Journey, wrong: &[String]) {
         if wrong.is_empty() {

@@ -1,4 +1,4 @@
-//! The packets that tests send: what is given, and the usual values of the rest.
+//! The packets that tests send: the given fields, and the usual values of the rest.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,12 +10,12 @@ use maple_wire::{Field, Packet};
 
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
-/// The ports that a packet has where the test names none.
+/// The client's port in packets for which the test names none.
 const CLIENT_PORT: u128 = 40_000;
 const SERVER_PORTS: [(u128, Field, Field, u128); 2] =
     [(6, Field::TcpSrc, Field::TcpDst, 80), (17, Field::UdpSrc, Field::UdpDst, 53)];
 
-/// What a test says of a packet, and of what is to become of it.
+/// A packet as a test describes it, with what must become of it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct With {
@@ -38,7 +38,7 @@ pub fn with() -> With {
 }
 
 impl With {
-    /// A field with this value, as OpenFlow numbers it.
+    /// Sets a field to a value, as OpenFlow encodes it.
     ///
     /// ```
     /// let arp = maple_testing::with().field(maple::Field::EthType, 0x806);
@@ -48,7 +48,7 @@ impl With {
         self
     }
 
-    /// To this port of TCP.
+    /// Sets the destination port of TCP.
     ///
     /// ```
     /// let ssh = maple_testing::with().tcp_dst(22);
@@ -57,7 +57,7 @@ impl With {
         self.field(Field::TcpDst, port.into())
     }
 
-    /// To this port of UDP.
+    /// Sets the destination port of UDP.
     ///
     /// ```
     /// let dns = maple_testing::with().udp_dst(53);
@@ -66,7 +66,7 @@ impl With {
         self.field(Field::UdpDst, port.into())
     }
 
-    /// From this IPv4 address, whatever its host has.
+    /// Sets the IPv4 source address, which may differ from the sending host's.
     ///
     /// ```
     /// let forged = maple_testing::with().ipv4_src([10, 0, 9, 9]);
@@ -75,7 +75,7 @@ impl With {
         self.field(Field::Ipv4Src, u32::from(address.into()).into())
     }
 
-    /// To this IPv4 address.
+    /// Sets the IPv4 destination address.
     ///
     /// ```
     /// let group = maple_testing::with().ipv4_dst([239, 1, 1, 1]);
@@ -84,7 +84,7 @@ impl With {
         self.field(Field::Ipv4Dst, u32::from(address.into()).into())
     }
 
-    /// To this hardware address.
+    /// Sets the destination's hardware address.
     ///
     /// ```
     /// let broadcast = maple_testing::with().eth_dst(maple::Mac([0xff; 6]));
@@ -93,7 +93,7 @@ impl With {
         self.field(Field::EthDst, mac.bits())
     }
 
-    /// In this VLAN.
+    /// Puts the packet into this VLAN.
     ///
     /// ```
     /// let tagged = maple_testing::with().vlan_vid(5);
@@ -102,7 +102,7 @@ impl With {
         self.field(Field::VlanVid, 0x1000 | u128::from(vid))
     }
 
-    /// It passes these switches, by datapath id, in order.
+    /// Expects the packet to pass exactly these switches, by datapath id, in order.
     ///
     /// ```
     /// let long = maple_testing::with().via([1, 4, 3, 2]);
@@ -112,7 +112,7 @@ impl With {
         self
     }
 
-    /// It has this field when it arrives.
+    /// Expects a field to have this value when the packet arrives.
     ///
     /// ```
     /// let rewritten = maple_testing::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
@@ -122,7 +122,7 @@ impl With {
         self
     }
 
-    /// The receiver gets so many copies.
+    /// Expects the receiver to get `count` copies.
     ///
     /// ```
     /// let twice = maple_testing::with().count(2);
@@ -132,7 +132,7 @@ impl With {
         self
     }
 
-    /// Nobody else gets a copy.
+    /// Expects that nobody but the receiver gets a copy.
     ///
     /// ```
     /// let private = maple_testing::with().only();
@@ -142,7 +142,7 @@ impl With {
         self
     }
 
-    /// The bytes of the packet from one host to another.
+    /// Encodes the packet from one host to another.
     pub(crate) fn frame(&self, src: &HostSpec, dst: &HostSpec) -> Vec<u8> {
         let mut all = BTreeMap::from([(Field::EthSrc, mac(src)), (Field::EthDst, mac(dst))]);
         let given = |field: Field| self.fields.contains_key(&field);
@@ -178,7 +178,7 @@ fn mac(host: &HostSpec) -> u128 {
     Mac(host.mac).bits()
 }
 
-/// How a frame differs from these field values.
+/// Describes the fields of a frame that differ from these values.
 pub(crate) fn differences(frame: &[u8], wanted: &BTreeMap<Field, u128>) -> Vec<String> {
     let packet = Packet::new(frame, 0);
     let text = |value: Option<u128>| value.map_or("absent".to_owned(), |value| format!("{value:#x}"));

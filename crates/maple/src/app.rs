@@ -1,4 +1,4 @@
-//! A policy or handlers, with what they need, and the controller that runs them.
+//! A policy or handlers, the settings that they run with, and the controller that runs them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};
 
-/// Called when the controller runs: [`App::on_start`].
+/// A function that [`App::on_start`] calls when the controller runs.
 ///
 /// ```
 /// let tell: maple::Started = Box::new(|controller| println!("listening on {:?}", controller.addresses()));
@@ -47,7 +47,7 @@ pub struct App {
 /// assert_eq!(Counter::new("packets").name(), "packets");
 /// ```
 pub trait Tracked {
-    /// The name, by which people and other programs find it.
+    /// Returns the name by which people and other programs find this state.
     ///
     /// ```
     /// use maple::{Tracked, Var};
@@ -75,7 +75,7 @@ impl Tracked for Counter {
     }
 }
 
-/// Why an [`App`] ended other than by [`Handle::stop`].
+/// The reason why an [`App`] ended other than by [`Handle::stop`].
 ///
 /// ```
 /// use maple::prelude::*;
@@ -86,16 +86,16 @@ impl Tracked for Counter {
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It could not start.
+    /// The controller could not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// It stopped by itself.
+    /// The controller stopped by itself.
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
 
 impl App {
-    /// A program that runs this policy.
+    /// Creates a program that runs this policy.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -106,7 +106,7 @@ impl App {
         App::of(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
     }
 
-    /// A program that runs handlers: `factory` makes one for each switch. [`crate::handlers`] has an example.
+    /// Creates a program that runs handlers: `factory` makes one for each switch. [`crate::handlers`] has an example.
     ///
     /// ```
     /// use maple::App;
@@ -129,7 +129,8 @@ impl App {
         App { options, listens: false, started: Vec::new() }
     }
 
-    /// Keeps its state in this store, which may have contents. Call this before anything that writes to the store.
+    /// Keeps the program's state in this store, which may have contents. Call this before anything that writes to the
+    /// store.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -143,8 +144,8 @@ impl App {
         self
     }
 
-    /// Listens on this address for switches; on several, if called more than once. Port 0 is any free port;
-    /// see [`Handle::addresses`]. The default is port 6653 of all addresses.
+    /// Listens on this address for switches. Each further call adds an address. Port 0 means any free port; see
+    /// [`Handle::addresses`]. The default is port 6653 of all addresses.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -160,7 +161,7 @@ impl App {
         self
     }
 
-    /// Serves switches in this many threads, at most 255; 0 is one for each core.
+    /// Serves switches in this many threads, at most 255. 0 means one thread for each core.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -173,7 +174,7 @@ impl App {
         self
     }
 
-    /// The file for state that survives restarts: see [`App::keep`].
+    /// Sets the file for state that survives restarts: see [`App::keep`].
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -225,7 +226,7 @@ impl App {
         self
     }
 
-    /// Does not learn where hosts are. Then [`Net::locate`](crate::Net::locate) is an error.
+    /// Turns host tracking off. Then [`Net::locate`](crate::Net::locate) is an error.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -238,7 +239,7 @@ impl App {
         self
     }
 
-    /// Sends events to a listener beside the policy: [`listen`](crate::listen) makes both ends.
+    /// Sends events to a listener that runs beside the policy. [`listen`](crate::listen) makes both ends.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -323,7 +324,7 @@ impl App {
     }
 
     fn write(self, writes: Vec<Write>) -> App {
-        // There is no reader yet, so no leaf to invalidate.
+        // No leaf depends on the state yet, so none is invalidated.
         self.options.store.update(|_| writes);
         self
     }
@@ -342,7 +343,7 @@ impl App {
         self.versioned(what.name(), None)
     }
 
-    /// Declares which version of a table this program has.
+    /// Declares this program's version of a table.
     fn versioned(self, name: &str, migrate: Option<Migrate>) -> App {
         let (table, version) = version_of(name);
         if let Err(error) = self.options.store.declare_version(table, version, migrate) {
@@ -351,9 +352,9 @@ impl App {
         self
     }
 
-    /// Makes the rows of a version of a table from those of an earlier one, in which they had another shape: those of
-    /// another program that ran before, in the file of [`App::state_file`]. `migrate` gets the earlier version and its
-    /// rows, and returns all rows; an error is a text for people, and the app does not start.
+    /// Converts the rows of an earlier version of a table, which an earlier program left in the file of
+    /// [`App::state_file`]. `migrate` gets the earlier version and its rows, and returns all rows in their present
+    /// form. If it returns an error, a text for people, the app does not start.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -389,14 +390,14 @@ impl App {
     /// If the table was declared with other types, or something else was written to it.
     #[must_use]
     pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
-        // There is no reader yet, so no leaf to invalidate.
+        // No leaf depends on the table yet, so none is invalidated.
         if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
             panic!("{error}");
         }
         self.versioned(table.name(), None)
     }
 
-    /// Sets the initial value and the type of a variable, for people who look at it from outside.
+    /// Sets the initial value and the type of a variable, for people who look at the state from outside.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -405,7 +406,7 @@ impl App {
     /// ```
     ///
     /// # Panics
-    /// As [`App::table`].
+    /// If the variable was declared with another type, or holds a value of another type.
     #[must_use]
     pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
         self.options.store.declare_var(var.name(), var.initial().to_value());
@@ -415,7 +416,7 @@ impl App {
         self
     }
 
-    /// Calls `started` when the controller runs, with a handle that can write tracked state.
+    /// Calls `started` when the controller runs. Its argument is a handle that can write tracked state.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -436,7 +437,7 @@ impl App {
         self
     }
 
-    /// Starts the controller and returns. Dropping what it returns stops it.
+    /// Starts the controller and returns it. Dropping it stops the controller.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -447,7 +448,7 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`StartError`] if an address is in use, or the system refuses something else. Then nothing runs.
+    /// [`StartError`] if an address is in use, or the system refuses another resource. Then nothing runs.
     pub fn start(self) -> Result<Controller, StartError> {
         let controller = Controller::start(self.options)?;
         for started in self.started {
@@ -467,13 +468,13 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`Error`] if it cannot start, or stops by itself.
+    /// [`Error`] if the controller cannot start, or stops by itself.
     pub fn run(self) -> Result<(), Error> {
         Ok(self.start()?.wait()?)
     }
 
-    /// The controller's options, and the functions to call when it runs: for programs that start it themselves, as the
-    /// `maple` command does.
+    /// Returns the controller's options and the functions to call when it runs. A program that starts the controller
+    /// itself needs them, as the `maple` command does.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -488,7 +489,7 @@ impl App {
 
 /// Runs a transaction on a store that no controller follows.
 pub(crate) fn write_now(store: &Store, mut write: impl FnMut(&Tx)) {
-    // Another thread may have written what it read; then it runs again.
+    // If another thread wrote what the transaction read, the transaction runs again.
     let mut attempt = || {
         store.attempt(|tx| {
             write(tx);

@@ -1,4 +1,4 @@
-//! What bindings to other languages need and policies in Rust do not: questions with a source line from the caller.
+//! Questions with a source line from the caller. Bindings to other languages need them; policies in Rust do not.
 //!
 //! ```
 //! use maple::bindings::Observe as _;

@@ -1,4 +1,4 @@
-//! Policies made of policies: tiers, rewrites, copies beside, restrictions, choice by state, fallbacks.
+//! Policies made of policies: tiers, rewrites, mirrored copies, restrictions, choice by state, fallbacks.
 //!
 //! ```
 //! use maple::prelude::*;
@@ -29,7 +29,7 @@ use crate::packet::Packet;
 use crate::policy::Policy;
 use crate::portal::Constraint;
 
-/// A policy made of policies. It is used like one, in further compositions too.
+/// A policy made of policies. It is used like any other policy, in further compositions too.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -71,8 +71,8 @@ impl Policy for Composed {
     }
 }
 
-/// The first of these policies that does not pass decides, on the packet as those before it have changed it. If all
-/// pass, so does the whole; a packet that all policies pass is dropped.
+/// Lets the first of these policies that does not pass decide, on the packet as the policies before it changed it. If
+/// all pass, the composition passes; a packet that every policy passes is dropped.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -84,8 +84,8 @@ pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
     Composed(Composition::tiers(tiers.into_iter().map(|tier| tier.0)))
 }
 
-/// The policy of the first case whose value a variable has, or else `otherwise`. A change of the variable decides again
-/// what depended on it.
+/// Chooses a policy by a variable: the policy of the first case with the variable's value, or else `otherwise`. When
+/// the variable changes, packets whose decision depended on it are decided again.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -104,8 +104,9 @@ pub fn choose<V: Stored + Clone>(
     Composed(Composition::choose(by, cases, composition(otherwise)))
 }
 
-/// Access lists, asked in this order: `allowed` decides about packets that one of them allows. Packets that all of them
-/// pass, pass. What they deny is dropped by rules that are there before the first such packet.
+/// Asks access lists in this order, and lets `allowed` decide about packets that one of them allows. Packets that all
+/// lists pass are passed on. Packets that a list denies are dropped by rules that are installed before the first such
+/// packet.
 ///
 /// ```
 /// use maple::acl::List;
@@ -123,7 +124,7 @@ pub fn access_lists(lists: &[maple_acl::List], allowed: impl Policy + 'static) -
     Composed(maple_acl::composition(lists, composition(allowed)))
 }
 
-/// What policies can become parts of. Every policy has these methods.
+/// The methods that compose policies. Every policy has them.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -132,8 +133,8 @@ pub fn access_lists(lists: &[maple_acl::List], allowed: impl Policy + 'static) -
 /// let robust = routing.named("routing").or_on_error(|_: &Packet, net: &Net| net.flood());
 /// ```
 pub trait Compose: Policy + Sized + 'static {
-    /// The same policy under a name, which errors and the comments of rules carry. Names of tiers inside of it follow
-    /// after a slash.
+    /// Gives this policy a name, which errors and the comments of rules carry. Names of tiers inside it follow after a
+    /// slash.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -148,7 +149,7 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).named(name))
     }
 
-    /// `next` decides where this policy passes, on the packet as this one changed it.
+    /// Lets `next` decide where this policy passes, on the packet as this policy changed it.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -164,8 +165,8 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).then(composition(next)))
     }
 
-    /// This policy's route, and a copy of the packet wherever `beside` would send it. `beside` answers with ports,
-    /// paths or [`Route::copy_to`].
+    /// Adds copies to this policy's route: the packet also goes wherever `beside` would send it. `beside` answers with
+    /// ports, paths or [`Route::copy_to`].
     ///
     /// ```
     /// use maple::prelude::*;
@@ -176,7 +177,7 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).observed_by(composition(beside)))
     }
 
-    /// This policy for packets that fit one of the conditions; others pass.
+    /// Applies this policy only to packets that fit one of the conditions; others pass.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -190,8 +191,8 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).only(conditions, Some(Source::here())))
     }
 
-    /// This policy under constraints: a packet whose route violates one is dropped, and that is reported. When the
-    /// network changes, routes are judged again.
+    /// Puts this policy under constraints. A packet whose route violates one is dropped, and the violation is reported.
+    /// When the network changes, routes are judged again.
     ///
     /// ```
     /// use maple::portal::{Group, max_hops};
@@ -203,8 +204,8 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).guarded(constraints.into_iter().map(|constraint| constraint.0)))
     }
 
-    /// `on_error` decides where this policy fails or panics, or gives a route that can't be followed. What the policy
-    /// wrote until then is taken back. Waiting is no failure.
+    /// Lets `on_error` decide where this policy fails or panics, or returns a route that can't be followed. The writes
+    /// of the failed policy are undone. A policy that waits has not failed.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -222,7 +223,7 @@ pub trait Compose: Policy + Sized + 'static {
 
 impl<P: Policy + 'static> Compose for P {}
 
-/// A policy as a part: one that is composed already keeps its structure, and with it the names of its tiers.
+/// Turns a policy into a part of a composition. A composed policy keeps its structure and the names of its tiers.
 pub(crate) fn composition<P: Policy + 'static>(policy: P) -> Composition<Arc<dyn Policy>> {
     let mut policy = Some(policy);
     let any: &mut dyn Any = &mut policy;

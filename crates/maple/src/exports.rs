@@ -102,7 +102,7 @@ pub use maple_core::snooped::Group;
 #[doc(inline)]
 pub use maple_core::snooped::Lease;
 
-// Answers, and what a question to a packet is made of.
+// Routes and errors, and the parts of a question to a packet.
 
 /// ```
 /// use maple::prelude::*;

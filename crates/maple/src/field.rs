@@ -1,7 +1,7 @@
 //! Fields of the packet that is being decided, and what each question to them records.
 //!
-//! Naming a field records nothing. Its use is recorded. A *test* asks a yes/no question, and all
-//! packets with the same answer can share a rule. A *read* returns the value, and each value gets its own rule.
+//! Naming a field records nothing; using it does. A *test* asks a yes/no question, and all packets with the same answer
+//! can share a rule. A *read* returns the value, and each value gets its own rule.
 //!
 //! | question | recorded |
 //! | --- | --- |
@@ -29,7 +29,7 @@ use crate::prefix::Prefix;
 
 pub use crate::value::{Address, FieldValue, Ordered};
 
-/// Set in `vlan_vid` of a packet that has a tag. Policies see the 12 bits below it.
+/// The bit of `vlan_vid` that is set if a packet has a tag. Policies see the 12 bits below it.
 const TAGGED: u128 = 0x1000;
 
 /// A field of the packet that is being decided, with values of type `T`.
@@ -59,7 +59,7 @@ impl<T> Clone for PacketField<'_, T> {
 
 impl<T> Copy for PacketField<'_, T> {}
 
-/// The name. Records nothing.
+/// Prints the field's name. Records nothing.
 impl<T> fmt::Debug for PacketField<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pkt.{}", self.field)
@@ -71,7 +71,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         PacketField { packet, field, values: PhantomData }
     }
 
-    /// The field. Records nothing.
+    /// Returns which field this is. Records nothing.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -84,7 +84,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.field
     }
 
-    /// The value, or `None` if the packet has no such field. A read.
+    /// Returns the value, or `None` if the packet has no such field. A read.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -99,7 +99,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.read(self.field.full_mask(), Source::here()).map(T::from_bits)
     }
 
-    /// The value. A read.
+    /// Returns the value. A read.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -130,7 +130,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.present(Source::here())
     }
 
-    /// Whether the field has one of these values: a test of each, until one holds.
+    /// Whether the field has one of these values. Each value is a test, until one holds.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -211,7 +211,7 @@ impl<T: Ordered> PacketField<'_, T> {
         self.between(lo, hi, Source::here())
     }
 
-    /// `None` is above all values.
+    /// Whether the field is from `lo` to `hi`, both included. `None` is above all values.
     fn between(self, lo: Option<u128>, hi: Option<u128>, source: Source) -> bool {
         let (field, most) = (self.field, largest(self.field));
         let (Some(lo), Some(hi)) = (lo, hi.map(|hi| hi.min(most))) else { return false };
@@ -235,7 +235,7 @@ impl<T: Address> PacketField<'_, T> {
     /// ```
     ///
     /// # Panics
-    /// If the text is no prefix. In a policy that is an error of this packet.
+    /// If the text is not a prefix. In a policy that is an error of this packet.
     #[track_caller]
     pub fn within<P: TryInto<Prefix<T>, Error: fmt::Display>>(self, prefix: P) -> bool {
         let prefix: Prefix<T> = prefix.try_into().unwrap_or_else(|error| panic!("{}: {error}", self.field));
@@ -245,7 +245,7 @@ impl<T: Address> PacketField<'_, T> {
         }
     }
 
-    /// The first `length` bits of the address, or `None` if the packet has no such field. A read of these bits.
+    /// Returns the first `length` bits of the address, or `None` if the packet has no such field. A read of these bits.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -267,7 +267,7 @@ impl<T: Address> PacketField<'_, T> {
         bits.map(|bits| whole.at(T::from_bits(bits)))
     }
 
-    /// Whether it is a group address, such as the broadcast address. A test.
+    /// Whether the address is a group address, such as the broadcast address. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -283,7 +283,7 @@ impl<T: Address> PacketField<'_, T> {
 
 #[allow(clippy::partialeq_ne_impl, reason = "the trait's own does not hand on the caller's line")]
 impl<T: FieldValue> PartialEq<T> for PacketField<'_, T> {
-    /// One test.
+    /// Compares in one test.
     ///
     /// # Panics
     /// If the field cannot have this value, such as 4096 for `vlan_vid`.
@@ -299,7 +299,7 @@ impl<T: FieldValue> PartialEq<T> for PacketField<'_, T> {
 }
 
 impl<T: Ordered> PartialOrd<T> for PacketField<'_, T> {
-    /// A read.
+    /// Compares by a read.
     #[track_caller]
     fn partial_cmp(&self, value: &T) -> Option<Ordering> {
         self.value().map(|mine| mine.cmp(value))
@@ -328,7 +328,7 @@ impl<T: Ordered> PartialOrd<T> for PacketField<'_, T> {
 
 #[allow(clippy::partialeq_ne_impl, reason = "the trait's own does not hand on the caller's line")]
 impl<T: FieldValue> PartialEq<PacketField<'_, T>> for PacketField<'_, T> {
-    /// Two reads. False if either field is absent.
+    /// Compares in two reads. The answer is false if either field is absent.
     #[track_caller]
     fn eq(&self, other: &PacketField<'_, T>) -> bool {
         let (mine, theirs) = (self.value(), other.value());
@@ -341,7 +341,7 @@ impl<T: FieldValue> PartialEq<PacketField<'_, T>> for PacketField<'_, T> {
     }
 }
 
-/// The largest value that a policy can see in `field`.
+/// Returns the largest value that a policy can see in `field`.
 fn largest(field: Field) -> u128 {
     match field {
         Field::VlanVid => TAGGED - 1,
@@ -349,7 +349,7 @@ fn largest(field: Field) -> u128 {
     }
 }
 
-/// The engine's form of a policy's value.
+/// Returns the engine's form of a policy's value: `vlan_vid` gets its tag bit.
 fn raw(field: Field, value: u128) -> u128 {
     match field {
         Field::VlanVid => value | TAGGED,

@@ -21,7 +21,7 @@
 //!
 //! * [`App`] puts a [`Policy`] and what it needs together, and starts the controller.
 //! * A policy reads its [`Packet`] and the [`Net`], and answers with a [`Route`]. Maple records what it observed, and
-//!   installs rules for all packets that would get the same answer. [`field`] says what each question records.
+//!   installs rules for all packets that would get the same answer. [`field`] lists what each question records.
 //! * [`Table`], [`Var`] and [`Counter`] are state: a policy that read it decides again when it changes. [`Query`] is a
 //!   function of state whose answer is remembered.
 //! * [`Compose`] makes policies of policies: tiers, rewrites, restrictions.

@@ -13,8 +13,8 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::field::{FieldValue, PacketField};
 
-/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides those
-/// packets again that depended on it, and no others.
+/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again
+/// the packets that depended on it, and no others.
 ///
 /// Tables, variables and queries also read and write through it: see [`Table`](crate::Table).
 ///
@@ -34,7 +34,7 @@ use crate::field::{FieldValue, PacketField};
 /// ```
 pub struct Net(CoreNet);
 
-/// An argument of [`Net`] that is an address: the address itself, or a field of the packet, which is then read.
+/// An address as an argument of [`Net`]: the address itself, or a field of the packet, which is then read.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -47,7 +47,7 @@ pub struct Net(CoreNet);
 /// }
 /// ```
 pub trait Operand<T> {
-    /// The address. `None` if it is a field that the packet does not have.
+    /// Returns the address, or `None` if it is a field that the packet does not have.
     ///
     /// ```
     /// # use maple::{Mac, testing::{ask, tcp}};
@@ -121,12 +121,12 @@ impl Net {
         Net(net.clone())
     }
 
-    /// The handle of the engine.
+    /// Returns the engine's handle.
     pub(crate) fn handle(&self) -> &CoreNet {
         &self.0
     }
 
-    /// Where a host is, or `None` if it is not known. Without host tracking the run fails.
+    /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -143,7 +143,7 @@ impl Net {
         self.0.locate(host.operand()?)
     }
 
-    /// The host that uses an IP address, and where it is. `None` if it is not known.
+    /// Returns the host that uses an IP address, and where it is. `None` if no such host is known.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -157,7 +157,7 @@ impl Net {
         self.0.locate_ip(ip.operand()?)
     }
 
-    /// The IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
+    /// Returns the IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -172,7 +172,7 @@ impl Net {
         Some(ipv4.into_iter().map(IpAddr::V4).chain(ipv6.into_iter().map(IpAddr::V6)).collect())
     }
 
-    /// All hosts and where they are, by address: a dependency on each of them.
+    /// Returns all hosts and where they are, by address: a dependency on each of them.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -188,7 +188,7 @@ impl Net {
         self.0.hosts()
     }
 
-    /// All switches, by datapath id.
+    /// Returns the datapath ids of all switches, in order.
     ///
     /// ```
     /// # use maple::{Dpid, testing::Bench};
@@ -202,7 +202,7 @@ impl Net {
         self.0.switches()
     }
 
-    /// All links, each once, lower end first.
+    /// Returns all links, each once, with its lower end first.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -217,7 +217,7 @@ impl Net {
         self.0.links()
     }
 
-    /// The edge ports of a switch that are up, in order.
+    /// Returns the edge ports of a switch that are up, in order.
     ///
     /// ```
     /// # use maple::{PortNo, testing::Bench};
@@ -231,10 +231,10 @@ impl Net {
         self.0.edge_ports(switch)
     }
 
-    /// Whether packets can pass a port: its switch says that link and port are up, and Maple knows what is behind it,
-    /// as it does 0.3 s after the port came up. A host stays located at a port that goes down, and paths still lead
-    /// there. A place that is `None` or does not exist is not up, and neither is a port of a segment that Maple has shut.
-    /// Ports of an unreachable switch are as they were.
+    /// Whether packets can pass a port: its switch reports that link and port are up, and Maple knows what is behind
+    /// it, which takes 0.3 s after the port came up. A host stays located at a port that goes down, and paths still
+    /// lead there. `None`, a port that does not exist, and a port of a segment that Maple has shut are not up. Ports of
+    /// an unreachable switch keep their last state.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -257,9 +257,9 @@ impl Net {
         at.into().is_some_and(|at| self.0.is_up(at))
     }
 
-    /// Out of every edge port of the network except the one where the packet entered, along the spanning tree. Packets
-    /// that bridges never forward go nowhere ([`Packet::is_reserved`](crate::Packet::is_reserved));
-    /// [`Route::flood_reserved`] floods these too.
+    /// Returns the route out of every edge port of the network except the one where the packet entered, along the
+    /// spanning tree. Packets that bridges never forward go nowhere
+    /// ([`Packet::is_reserved`](crate::Packet::is_reserved)); [`Route::flood_reserved`] floods these too.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -273,9 +273,10 @@ impl Net {
         self.0.flood()
     }
 
-    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, if a place is
-    /// `None`, or if `b` is absent: its switch is not there or has no such port, or the port leads to another switch. A
-    /// route to an absent place makes the run fail, except as a part of a [`Route::union`](crate::Route::union).
+    /// Returns the path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is no path, if a
+    /// place is `None`, or if `b` is absent: its switch is absent or has no such port, or the port leads to another
+    /// switch. A route to an absent place makes the run fail, except as a member of a
+    /// [`Route::union`](crate::Route::union).
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -293,10 +294,10 @@ impl Net {
         }
     }
 
-    /// The path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
-    /// [`App::weight`](crate::App::weight) sets. A link without such a cost has 1. With
-    /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each tenth of it that is used. If no link has
-    /// costs of this name, the run fails.
+    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
+    /// [`App::weight`](crate::App::weight) sets. A link without a cost of this name costs 1. With
+    /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
+    /// has costs of this name, the run fails.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -314,7 +315,7 @@ impl Net {
         }
     }
 
-    /// As [`Net::path`], for a name that may have no costs.
+    /// Returns the path of least cost, as [`Net::path`], for a name that may have no costs.
     ///
     /// ```
     /// # use maple::{PolicyError, testing::Bench};
@@ -326,14 +327,14 @@ impl Net {
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. That is a dependency like any answer, and the
-    /// run can continue.
+    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. The error is a dependency like any answer,
+    /// and the run can continue.
     #[track_caller]
     pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
         Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
     }
 
-    /// The names of link costs, in order.
+    /// Returns the names of link costs, in order.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -347,7 +348,7 @@ impl Net {
         self.0.weights().iter().map(ToString::to_string).collect()
     }
 
-    /// Sets a cost of a link.
+    /// Sets the cost named `weight` of a link.
     ///
     /// ```
     /// # use maple::{Dpid, LinkName, testing::Bench};
@@ -362,7 +363,7 @@ impl Net {
         self.0.set_cost(weight, link, cost);
     }
 
-    /// The traffic that a port sends. [`Load::received`] is the traffic that it receives.
+    /// Returns the traffic that a port sends. [`Load::received`] is the traffic that it receives.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -379,7 +380,7 @@ impl Net {
         self.0.port(at)
     }
 
-    /// The traffic from one switch to another over the link between them, or over the busiest of several.
+    /// Returns the traffic from one switch to another over the link between them, or over the busiest of several links.
     ///
     /// ```
     /// # use maple::{Dpid, testing::Bench};
@@ -393,7 +394,7 @@ impl Net {
         self.0.link(from, to)
     }
 
-    /// The traffic over the link between two ports, from the first to the second.
+    /// Returns the traffic over the link between two ports, from the first to the second.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -408,8 +409,8 @@ impl Net {
         self.0.link_at(from, to)
     }
 
-    /// The traffic from one host to another, as counted by rules that match both, at the first host's switch. A policy
-    /// that observes both addresses of its packets has such rules. Without host tracking the run fails.
+    /// Returns the traffic from one host to another, as counted by rules that match both, at the first host's switch. A
+    /// policy that observes both addresses of its packets has such rules. Without host tracking the run fails.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -427,7 +428,7 @@ impl Net {
         }
     }
 
-    /// The edge ports with members of a multicast group, in order. Without snooping on groups
+    /// Returns the edge ports with members of a multicast group, in order. Without snooping on groups
     /// ([`App::snoop`](crate::App::snoop)) the run fails.
     ///
     /// ```
@@ -444,7 +445,7 @@ impl Net {
         group.operand().map(|group| self.0.members(group)).unwrap_or_default()
     }
 
-    /// The DHCP lease of an IPv4 address, or `None`. Without snooping on DHCP the run fails.
+    /// Returns the DHCP lease of an IPv4 address, or `None`. Without snooping on DHCP the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -463,7 +464,7 @@ impl Net {
         self.0.lease(ip.operand()?)
     }
 
-    /// The newest DHCP lease of a host, as [`Net::lease`].
+    /// Returns the newest DHCP lease of a host, or `None`. Without snooping on DHCP the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -477,7 +478,7 @@ impl Net {
         self.0.lease_of(host.operand()?)
     }
 
-    /// All DHCP leases, by IP address: a dependency on each of them.
+    /// Returns all DHCP leases, by IP address: a dependency on each of them. Without snooping on DHCP the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -491,8 +492,8 @@ impl Net {
         self.0.leases()
     }
 
-    /// Sends a frame that the policy made out of an edge port when the run commits, in addition to the route. Then each
-    /// such packet comes to the controller.
+    /// Sends a frame that the policy made out of an edge port when the run commits, in addition to the route. Because
+    /// each such packet must cause a frame, each comes to the controller.
     ///
     /// ```
     /// # use maple::testing::{Bench, tcp};
@@ -507,8 +508,8 @@ impl Net {
         self.0.send(at, frame);
     }
 
-    /// Sends a frame that the policy made to where the packet came from, as [`Net::send`]. [`Route::answer`] is the
-    /// route that does nothing else.
+    /// Sends a frame that the policy made out of the port where the packet entered, otherwise as [`Net::send`].
+    /// [`Route::answer`] is the route that does only this.
     ///
     /// ```
     /// # use maple::testing::{Bench, tcp};
@@ -522,8 +523,8 @@ impl Net {
         self.0.reply(frame);
     }
 
-    /// Runs `f`, whose writes take effect all or not at all. A run is one transaction; this is for a part of it that
-    /// can be impossible.
+    /// Runs `f`, whose writes take effect all or not at all. The whole run is one transaction; this marks a part of it
+    /// that may fail.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -541,13 +542,13 @@ impl Net {
     /// ```
     ///
     /// # Errors
-    /// The error of `f`.
+    /// The error that `f` returned; then its writes are undone.
     #[track_caller]
     pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
         self.0.atomically(|_| f(self))
     }
 
-    /// There is no answer now: the packet waits until something that the run read has changed, and the run has no
+    /// Postpones the decision: the packet waits until something that the run read has changed, and this run has no
     /// effect.
     ///
     /// ```

@@ -37,12 +37,12 @@ impl Packet {
         Packet(handle.clone())
     }
 
-    /// The handle of the engine.
+    /// Returns the engine's handle.
     pub(crate) fn handle(&self) -> &PacketHandle {
         &self.0
     }
 
-    /// The switch where the packet entered the network.
+    /// Returns the switch where the packet entered the network.
     ///
     /// ```
     /// # use maple::{Dpid, testing::{ask, tcp}};
@@ -55,8 +55,8 @@ impl Packet {
         self.0.switch()
     }
 
-    /// Whether the packet is for several hosts: the group bit of `eth_dst`. A test, so one rule can match all such
-    /// packets, whatever their source.
+    /// Whether the packet is for several hosts: the group bit of `eth_dst`. This is a test, so one rule can match all
+    /// such packets, whatever their source.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -70,8 +70,8 @@ impl Packet {
     }
 
     /// Whether the packet is for an address that bridges never forward: `01:80:c2:00:00:00` to `0f` (spanning trees,
-    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests.
-    /// [`Net::flood`](crate::Net::flood) asks this by itself.
+    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests. [`Net::flood`](crate::Net::flood)
+    /// makes them by itself.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -83,8 +83,7 @@ impl Packet {
         self.0.is_reserved()
     }
 
-    /// Whether a condition holds: its parts are asked as one test,
-    /// which does not record which of them fails.
+    /// Whether a condition holds. One test asks all of its parts, and does not record which of them fails.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -101,8 +100,8 @@ impl Packet {
         self.0.matches(cond)
     }
 
-    /// The whole frame, from the Ethernet header on, without its check sequence. `None` if the switch sent only its
-    /// beginning. No rule can match all of it, so each such packet comes to the controller.
+    /// Returns the whole frame from the Ethernet header on, without its check sequence. `None` if the switch sent only
+    /// the beginning. No rule can match a whole frame, so each such packet comes to the controller.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -114,7 +113,7 @@ impl Packet {
         self.0.frame()
     }
 
-    /// What follows the innermost header, as with [`Packet::frame`].
+    /// Returns the bytes after the innermost header. `None` and the cost are as with [`Packet::frame`].
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -171,7 +170,7 @@ fields! {
     in_port => InPort: PortNo, "pkt.in_port() == PortNo(1)";
     /// The physical port under a logical one.
     in_phy_port => InPhyPort: PortNo, "pkt.in_phy_port() == PortNo(1)";
-    /// The metadata from one table to the next. 0 for packets that enter.
+    /// The metadata that one table passes to the next. 0 for packets that enter.
     metadata => Metadata: u64, "pkt.metadata() == 0";
     /// The Ethernet destination.
     eth_dst => EthDst: Mac, "pkt.eth_dst() == Mac([0xff; 6])";

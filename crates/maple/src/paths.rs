@@ -1,21 +1,21 @@
 //! Shortest paths between all switches, computed on several cores in parallel (McNettle's demo, "deterministic parallel
 //! programming").
 //!
-//! # What
-//! For each destination a breadth-first search gives the distance of every switch. The next hop of a switch is
-//! the lowest port that leads one step nearer. Destinations are independent of each other, so they are divided among
-//! the threads of a pool (`rayon`), and the results are put together in the order of the destinations.
+//! # What it computes
+//! For each destination a breadth-first search gives the distance of every switch. The next hop of a switch is the
+//! lowest port that leads one step nearer. Destinations are independent of each other. A pool (`rayon`) divides them
+//! among its threads, and the results are put together in the order of the destinations.
 //!
-//! # Why it is right
+//! # Why it is correct
 //! The answer is a function of the links alone: no thread writes what another reads, and `collect` keeps the order. So
-//! it is the same for any number of threads (property test), and the same as `net.shortest_path`, which is the oracle.
+//! any number of threads gives one answer (a property test), and it equals that of `net.shortest_path`, the oracle.
 //!
 //! # Cost
-//! O(switches · links) in all, divided by the threads; 8 bytes a pair of switches.
+//! O(switches · links) in all, divided by the threads; 8 bytes for each pair of switches.
 //!
 //! # Who may call
-//! Policies, from any worker. The pool's threads run on the cores of the thread that made it, and workers are pinned to
-//! one core each. So make it before the controller starts.
+//! Policies, from any worker. The pool's threads run on the cores of the thread that made it, and each worker is pinned
+//! to one core. So make the pool before the controller starts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ use rayon::prelude::*;
 
 use crate::net::Net;
 
-/// A link, as its two ends.
+/// A link, as a pair of its ends.
 ///
 /// ```
 /// use maple::{Dpid, Location, PortNo};
@@ -37,7 +37,7 @@ use crate::net::Net;
 /// ```
 pub type Link = (Location, Location);
 
-/// Shortest paths of the network, computed again in parallel when a link comes or goes.
+/// Shortest paths of the network, recomputed in parallel when a link comes or goes.
 ///
 /// ```
 /// use maple::paths::ParallelPaths;
@@ -54,8 +54,7 @@ pub type Link = (Location, Location);
 /// ```
 pub struct ParallelPaths {
     pool: rayon::ThreadPool,
-    /// The links of the last computation, and the paths over them. The last value of a pure function, so it is no
-    /// state.
+    /// The links of the last computation, and the paths over them. They cache a pure function, so they are not state.
     last: Mutex<Option<(Vec<Link>, Arc<AllPaths>)>>,
 }
 
@@ -70,7 +69,7 @@ pub struct ParallelPaths {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllPaths {
     switches: Vec<Dpid>,
-    /// By destination, then by switch.
+    /// The next steps, by destination, then by switch.
     steps: Vec<Box<[Option<Step>]>>,
 }
 
@@ -82,14 +81,14 @@ struct Step {
 }
 
 impl ParallelPaths {
-    /// Paths that this many threads compute. 0 is one for each core.
+    /// Creates a pool of this many threads for computing paths. 0 means one for each core.
     ///
     /// ```
     /// assert!(maple::paths::ParallelPaths::new(2).is_ok());
     /// ```
     ///
     /// # Errors
-    /// If the system gives no threads.
+    /// If the system refuses to create the threads.
     pub fn new(threads: usize) -> Result<ParallelPaths, rayon::ThreadPoolBuildError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
@@ -98,8 +97,8 @@ impl ParallelPaths {
         Ok(ParallelPaths { pool, last: Mutex::new(None) })
     }
 
-    /// The path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route, as of
-    /// [`Net::shortest_path`]. Depends on all links.
+    /// Returns the path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route where
+    /// [`Net::shortest_path`] returns one. Depends on all links.
     ///
     /// ```
     /// # let bench = maple::testing::Bench::new().switch(1, 1..=2);
@@ -116,7 +115,8 @@ impl ParallelPaths {
         absent.unwrap_or_else(|| self.of(net.links()).route(src, dst))
     }
 
-    /// All paths over these links. Computed only if the links have changed. Other callers wait for that.
+    /// Returns all paths over these links. They are computed only if the links have changed; other callers wait for
+    /// that.
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
@@ -141,7 +141,7 @@ impl ParallelPaths {
 }
 
 impl AllPaths {
-    /// The paths over these links, computed by the threads of the current pool.
+    /// Computes the paths over these links, in the threads of the current pool.
     ///
     /// ```
     /// use maple::{Dpid, paths::AllPaths};
@@ -164,7 +164,7 @@ impl AllPaths {
         AllPaths { switches, steps }
     }
 
-    /// The hops of the path from one switch to another. `None` if there is no path.
+    /// Returns the hops of the path from one switch to another. `None` if there is no path.
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
@@ -190,7 +190,7 @@ impl AllPaths {
         Some(hops)
     }
 
-    /// The route from `src`'s switch out of `dst`, or an unreachable one.
+    /// Returns the route from `src`'s switch out of `dst`, or an unreachable one.
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
@@ -209,7 +209,7 @@ impl AllPaths {
     }
 }
 
-/// The next step of each switch towards one. None for that switch itself, and for those without a path.
+/// Returns the next step of each switch towards one. `None` for that switch itself, and for switches without a path.
 fn steps_towards(to: usize, neighbours: &[Vec<Step>]) -> Box<[Option<Step>]> {
     let mut distance = vec![u32::MAX; neighbours.len()];
     distance[to] = 0;
@@ -241,7 +241,7 @@ mod tests {
 
     use super::*;
 
-    /// Links between switches 1 to n. Each end has its own port.
+    /// Returns links between switches 1 to n. Each end has its own port.
     fn network(pairs: &[(u64, u64)]) -> Vec<Link> {
         let mut ports: BTreeMap<u64, u32> = BTreeMap::new();
         let mut end = |switch: u64| {

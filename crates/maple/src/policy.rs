@@ -1,4 +1,4 @@
-//! What a policy is: a function of a packet and the network that gives a route.
+//! Policies: functions of a packet and the network that return a route.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::packet::Packet;
 /// A function of a packet and the network. Closures and functions are policies. A type with a state of its own
 /// implements the trait.
 ///
-/// A policy runs on several threads in parallel, and only on packets without a rule. It must depend on nothing but what
-/// it asks its arguments: a clock, a random number or a plain global variable changes unseen.
+/// A policy runs on several threads in parallel, and only on packets without a rule. Its answer must depend only on
+/// what it asks its arguments. Maple does not see a clock, a random number or a plain global variable change.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -52,11 +52,11 @@ pub trait Policy: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError`] drops the packet, and nothing is cached. A panic does the same.
+    /// A [`PolicyError`] drops the packet, and nothing is cached. A panic does the same.
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError>;
 
-    /// Packets that are decided before any packet comes, at each switch where packets can enter. A decision that reads
-    /// nothing of the packet but answers of access lists and tests becomes rules at once.
+    /// Returns packets to decide before any packet comes, at each switch where packets can enter. A decision becomes
+    /// rules at once if all that it observes of its packet are tests and the answers of access lists.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -78,14 +78,14 @@ pub trait Policy: Send + Sync {
         Vec::new()
     }
 
-    /// Its access lists, in the order in which they are asked. What [`access_lists`](crate::access_lists) makes tells
-    /// its own; other policies have none.
+    /// Returns the policy's access lists, in the order in which they are asked. Policies that
+    /// [`access_lists`](crate::access_lists) makes return their lists; other policies have none.
     fn access_lists(&self) -> Vec<Arc<AccessList>> {
         Vec::new()
     }
 
-    /// The constraints that its routes are under, by name. What [`Compose::guarded`](crate::Compose::guarded) makes
-    /// answers this; policies of your own need not.
+    /// Returns the names of the constraints that the policy's routes are under. Policies that
+    /// [`Compose::guarded`](crate::Compose::guarded) makes implement this; policies of your own need not.
     ///
     /// ```
     /// use maple::portal::{Group, max_hops};
@@ -117,7 +117,7 @@ pub trait Policy: Send + Sync {
 /// assert_eq!(udp.error().unwrap().to_string(), "only TCP is understood here");
 /// ```
 pub trait IntoRoute {
-    /// The route.
+    /// Returns the route.
     ///
     /// ```
     /// use maple::{IntoRoute as _, Route};
@@ -126,7 +126,7 @@ pub trait IntoRoute {
     /// ```
     ///
     /// # Errors
-    /// Why there is no route.
+    /// [`PolicyError`] if there is no route.
     fn into_route(self) -> Result<Route, PolicyError>;
 }
 
@@ -152,7 +152,7 @@ where
     }
 }
 
-/// A policy in the form that the engine runs.
+/// Adapts a policy to the form that the engine runs.
 pub(crate) struct Engine<P>(pub P);
 
 impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {

@@ -59,8 +59,8 @@ impl fmt::Debug for Constraint {
     }
 }
 
-/// Hosts, or packets, that a constraint is about. A member sends what comes from its address or place, and gets what is
-/// addressed to it or delivered where it is.
+/// The hosts or packets that a constraint is about. A member sends the packets that come from its address or place, and
+/// gets those that are addressed to it or delivered at its place.
 ///
 /// ```
 /// use maple::portal::Group;
@@ -71,7 +71,7 @@ impl fmt::Debug for Constraint {
 pub struct Group(Vec<Member>);
 
 impl Group {
-    /// Everybody.
+    /// Creates the group of all hosts and packets.
     ///
     /// ```
     /// let anybody = maple::portal::Group::all();
@@ -80,7 +80,7 @@ impl Group {
         Group::fits(Cond::default())
     }
 
-    /// The host with this address.
+    /// Creates the group of the host with this address.
     ///
     /// ```
     /// let printer = maple::portal::Group::mac("00:00:00:00:00:05".parse().unwrap());
@@ -89,8 +89,8 @@ impl Group {
         Group(vec![Member::Mac(mac)])
     }
 
-    /// The hosts whose IP addresses agree with this one in the first `length` bits. A length beyond the address means
-    /// all of its bits.
+    /// Creates the group of hosts whose IP addresses agree with this one in the first `length` bits. A length beyond
+    /// the address's width means all of its bits.
     ///
     /// ```
     /// let guests = maple::portal::Group::hosts("10.0.9.0".parse().unwrap(), 24);
@@ -99,7 +99,7 @@ impl Group {
         Group(vec![Member::Ip(network, length)])
     }
 
-    /// The hosts at an edge port, given as a location or as a pair of switch and port.
+    /// Creates the group of hosts at an edge port, given as a location or as a pair of switch and port.
     ///
     /// ```
     /// use maple::portal::Group;
@@ -111,7 +111,7 @@ impl Group {
         Group(vec![Member::Place(at.into().0)])
     }
 
-    /// The packets that fit a condition, whoever sends or gets them.
+    /// Creates the group of packets that fit a condition, whichever host sends or gets them.
     ///
     /// ```
     /// use maple::portal::Group;
@@ -123,7 +123,7 @@ impl Group {
         Group(vec![Member::Fits(cond)])
     }
 
-    /// The members of both groups.
+    /// Returns the union of both groups.
     ///
     /// ```
     /// use maple::portal::Group;
@@ -141,7 +141,7 @@ impl Group {
     }
 }
 
-/// A port of a switch, as constraints take it.
+/// A port of a switch, in the form that constraints accept.
 ///
 /// ```
 /// use maple::portal::Place;
@@ -163,7 +163,7 @@ impl From<(u64, u32)> for Place {
     }
 }
 
-/// What `src` sends passes one of these switches before it is delivered to `dst`.
+/// Requires that packets from `src` pass one of these switches before they are delivered to `dst`.
 ///
 /// ```
 /// use maple::portal::{Group, waypoint};
@@ -176,7 +176,8 @@ pub fn waypoint(src: &Group, dst: &Group, via: impl IntoIterator<Item = u64>) ->
     of("waypoint", Rule::Waypoint { src: src.core(), dst: dst.core(), via })
 }
 
-/// Nothing that a member of one group sends is addressed or delivered to a member of the other, not even a copy.
+/// Forbids that a packet from a member of one group, or a copy of it, is addressed or delivered to a member of the
+/// other.
 ///
 /// ```
 /// use maple::portal::{Group, isolate};
@@ -188,7 +189,7 @@ pub fn isolate(a: &Group, b: &Group) -> Constraint {
     of("isolate", Rule::Isolate(a.core(), b.core()))
 }
 
-/// Nothing that `src` sends leaves by this port: an edge port, or one end of a link.
+/// Forbids that packets from `src` leave by this port, which is an edge port or one end of a link.
 ///
 /// ```
 /// use maple::portal::{Group, never};
@@ -200,7 +201,7 @@ pub fn never(port: impl Into<Place>, src: &Group) -> Constraint {
     of("never", Rule::Never { port: port.into().0, src: src.core() })
 }
 
-/// What `of` sends passes at most `most` switches on its way to each place.
+/// Requires that packets from `of_` pass at most `most` switches on their way to each place.
 ///
 /// ```
 /// use maple::portal::{Group, max_hops};
@@ -212,7 +213,7 @@ pub fn max_hops(most: usize, of_: &Group) -> Constraint {
     of("max_hops", Rule::MaxHops { most, of: of_.core() })
 }
 
-/// What `of` sends does not take this link, in either direction.
+/// Forbids that packets from `of_` take this link, in either direction.
 ///
 /// ```
 /// use maple::portal::{Group, avoid};
@@ -225,7 +226,7 @@ pub fn avoid(link: LinkName, of_: &Group) -> Constraint {
     of("avoid", Rule::Avoid { link, of: of_.core() })
 }
 
-/// What `of` sends passes these switches only.
+/// Requires that packets from `of_` pass these switches only.
 ///
 /// ```
 /// use maple::portal::{Group, only_within};
@@ -238,9 +239,10 @@ pub fn only_within(switches: impl IntoIterator<Item = u64>, of_: &Group) -> Cons
     of("only_within", Rule::OnlyWithin { switches, of: of_.core() })
 }
 
-/// What `of` sends takes no link of which more is reserved than it can carry. The table maps the end of a link that
-/// sends to bits a second. Only `link` counts, or each link if it is `None`. Without `capacity`, in bits a second, that of switches counts; a link with reservations whose
-/// capacity is not known is refused.
+/// Forbids that packets from `of_` take a link on which more is reserved than it can carry. The table maps the sending
+/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `capacity` is in bits per
+/// second; without it, the capacity that the switches report counts. A link that has reservations but no known capacity
+/// is refused.
 ///
 /// ```
 /// use maple::portal::{Group, no_overload};
@@ -259,8 +261,8 @@ pub fn no_overload(
     of("no_overload", Rule::NoOverload { reserved: reserved.name().into(), link, capacity, of: of_.core() })
 }
 
-/// A constraint of your own: whether the route is allowed, or why not. It is traced like a policy. If it panics, the
-/// packet is dropped.
+/// Creates a constraint of your own: `judge` allows the route, or returns why not. The function is traced like a
+/// policy. If it panics, the packet is dropped.
 ///
 /// ```
 /// use maple::portal::constraint;
@@ -284,13 +286,13 @@ where
     Constraint(CoreConstraint::new(name, Some(Source::here()), Rule::Own(own)))
 }
 
-/// The constraint with this rule, made by the caller's caller.
+/// Creates the constraint with this rule. Its source line is that of the caller's caller.
 #[track_caller]
 pub(crate) fn of(name: &str, rule: Rule<Arc<dyn Policy>>) -> Constraint {
     Constraint(CoreConstraint::new(name, Some(Source::here()), rule))
 }
 
-/// A function of packet, route and network, in the form that compositions call.
+/// Adapts a function of packet, route and network to the form that compositions call.
 struct Own<F>(F);
 
 impl<F> Policy for Own<F>

@@ -24,7 +24,7 @@ pub struct Prefix<T> {
     length: u8,
 }
 
-/// Why a value is no prefix.
+/// The reason why a value is not a prefix.
 ///
 /// ```
 /// use maple::{Mac, Prefix};
@@ -37,26 +37,26 @@ pub enum PrefixError {
     /// The text has another form.
     #[error("{0:?} is no prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8")]
     Text(String),
-    /// It has more bits than addresses have.
+    /// The length exceeds the number of bits of an address.
     #[error("a prefix of such addresses has 0 to {most} bits, not {length}")]
     Length {
-        /// The number of its bits.
+        /// The length in bits.
         length: u8,
         /// The number of bits of such addresses.
         most: u8,
     },
-    /// There are bits set after its end.
+    /// The address has bits set after the prefix.
     #[error("{address}/{length} has bits set after the first {length}")]
     Bits {
         /// The address.
         address: String,
-        /// The length.
+        /// The length in bits.
         length: u8,
     },
 }
 
 impl<T: Address> Prefix<T> {
-    /// The first `length` bits of `address`.
+    /// Creates the prefix of the first `length` bits of `address`.
     ///
     /// ```
     /// use maple::{Mac, Prefix, PrefixError};
@@ -66,7 +66,7 @@ impl<T: Address> Prefix<T> {
     /// ```
     ///
     /// # Errors
-    /// [`PrefixError`] if addresses have fewer bits, or later bits are set.
+    /// [`PrefixError`] if addresses have fewer bits, or if later bits are set.
     pub fn new(address: T, length: u8) -> Result<Prefix<T>, PrefixError> {
         if length > T::BITS {
             return Err(PrefixError::Length { length, most: T::BITS });
@@ -78,7 +78,7 @@ impl<T: Address> Prefix<T> {
         Ok(prefix)
     }
 
-    /// The lowest address that it contains.
+    /// Returns the lowest address in the prefix.
     ///
     /// ```
     /// # use std::net::Ipv6Addr;
@@ -90,7 +90,7 @@ impl<T: Address> Prefix<T> {
         self.address
     }
 
-    /// The number of its bits.
+    /// Returns the length in bits.
     ///
     /// ```
     /// # use std::net::Ipv6Addr;
@@ -102,7 +102,7 @@ impl<T: Address> Prefix<T> {
         self.length
     }
 
-    /// Whether an address begins with it.
+    /// Whether an address begins with this prefix.
     ///
     /// ```
     /// # use maple::{Mac, Prefix};
@@ -119,13 +119,13 @@ impl<T: Address> Prefix<T> {
         all & !all.checked_shr(self.length.into()).unwrap_or(0)
     }
 
-    /// The prefix of this length of the address 0.
+    /// Returns the prefix of this length of the address 0.
     #[track_caller]
     pub(crate) fn of_length(length: u8) -> Prefix<T> {
         Prefix::new(T::from_bits(0), length).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The prefix of the same length of an address. Its other bits are cleared.
+    /// Returns the prefix of `address` with this length, without the bits after it.
     pub(crate) fn at(self, address: T) -> Prefix<T> {
         Prefix { address, ..self }
     }
@@ -134,7 +134,7 @@ impl<T: Address> Prefix<T> {
 impl<T: Address + FromStr> FromStr for Prefix<T> {
     type Err = PrefixError;
 
-    /// Parses `10.0.0.0/8`. An address without a length is a prefix of all its bits.
+    /// Parses a text such as `10.0.0.0/8`. An address without a length is a prefix of all its bits.
     fn from_str(text: &str) -> Result<Prefix<T>, PrefixError> {
         let bad = || PrefixError::Text(text.to_owned());
         let (address, length) = match text.split_once('/') {

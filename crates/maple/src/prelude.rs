@@ -1,4 +1,4 @@
-//! What most policies need: `use maple::prelude::*;`.
+//! The names that most policies need: `use maple::prelude::*;`.
 //!
 //! ```
 //! use maple::prelude::*;

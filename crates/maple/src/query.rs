@@ -7,8 +7,8 @@ use crate::net::Net;
 
 /// A memoised function of state, with one argument (`()` if it needs none).
 ///
-/// A reader depends on the answer, not on what the function read. When a write may change the answer, the
-/// function runs again, once. The policy decides again only if the answer differs.
+/// A reader depends on the answer, not on what the function read. When a write may change the answer, the function runs
+/// again, once. The policy decides again only if the answer differs.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -28,7 +28,8 @@ use crate::net::Net;
 pub struct Query<A, V>(CoreQuery<A, V>);
 
 impl<A: Stored, V: Stored> Query<A, V> {
-    /// The query that `f` answers. It may read what policies may read, and must not write. Errors mention `name`.
+    /// Creates the query that `f` answers. `f` may read what policies may read, and must not write. Errors mention
+    /// `name`.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -38,7 +39,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query(CoreQuery::new(name, move |net, argument| f(&Net::of(net), argument)))
     }
 
-    /// The answer in this state: the [`Net`] of a run, or the [`Tx`](crate::Tx) of a transaction.
+    /// Returns the answer in this state: the [`Net`] of a run, or the [`Tx`](crate::Tx) of a transaction.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -49,12 +50,12 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// ```
     ///
     /// # Panics
-    /// If there is none. In a policy that is an error of this packet. [`Query::try_get`] does not panic.
+    /// If the query has no answer. In a policy that is an error of this packet. [`Query::try_get`] does not panic.
     pub fn get(&self, state: &impl Read, argument: &A) -> V {
         self.0.get(state, argument)
     }
 
-    /// The answer in this state.
+    /// Returns the answer in this state, or why the query has none.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -68,7 +69,8 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// ```
     ///
     /// # Errors
-    /// [`QueryError`] if its function panics, asks for something that does not exist, writes, waits, or asks itself.
+    /// [`QueryError`] if the function panics, asks for something that does not exist, writes, waits, or asks this
+    /// query.
     pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
         self.0.try_get(state, argument)
     }

@@ -1,4 +1,4 @@
-//! Slices: policies of tenants, each for packets of its own, with its own part of the network and state of its own.
+//! Slices: tenants' policies. Each has its own packets, its own part of the network and its own state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::compose::{Composed, composition};
 use crate::policy::Policy;
 use crate::portal::{self, Constraint, Group};
 
-/// Why slices can't be: two of them have a packet in common, or a name can't be.
+/// The reason why slices are refused: two of them have a packet in common, or a name is not allowed.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -24,7 +24,7 @@ use crate::portal::{self, Constraint, Group};
 /// ```
 pub use maple_core::compose::SliceError;
 
-/// A tenant of [`slices`]: a name, a policy, which packets are its own, and which part of the network it has.
+/// A tenant of [`slices`]: its name, its policy, its packets, and its part of the network.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -43,7 +43,7 @@ impl fmt::Debug for Slice {
 }
 
 impl Slice {
-    /// The slice of all packets, with the whole network.
+    /// Creates a slice of all packets, with the whole network.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -54,7 +54,7 @@ impl Slice {
         Slice(CoreSlice::new(name, composition(policy)))
     }
 
-    /// The slice of packets that fit one of these conditions.
+    /// Restricts the slice to packets that fit one of these conditions.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -68,7 +68,7 @@ impl Slice {
         Slice(self.0.only(conditions))
     }
 
-    /// The slice with these edge ports: its packets come in there, and it sends to no other port.
+    /// Restricts the slice to these edge ports: its packets enter there, and it sends to no other port.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -86,7 +86,7 @@ impl Slice {
         Slice(self.0.ports(ports))
     }
 
-    /// The slice that sees these hosts only.
+    /// Restricts the hosts that the slice sees to these.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -98,8 +98,8 @@ impl Slice {
         Slice(self.0.hosts(hosts))
     }
 
-    /// The slice whose packets take these links only, in both directions. A port names the link at it, and two switches
-    /// all links between them.
+    /// Restricts the links that the slice's packets take to these, in both directions. A port names the link at it, and
+    /// two switches name all links between them.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -113,8 +113,8 @@ impl Slice {
         Slice(self.0.links(links))
     }
 
-    /// A constraint: what `of` sends takes the slice's links only, and leaves by its edge ports. It need not be a packet
-    /// of the slice.
+    /// Creates a constraint: packets from `of` take the slice's links only, and leave by its edge ports. They need not
+    /// be packets of the slice.
     ///
     /// ```
     /// use maple::portal::Group;
@@ -134,11 +134,12 @@ impl Slice {
     }
 }
 
-/// For each packet the policy of the slice that it belongs to, or else `otherwise`. No packet may belong to two.
+/// Gives each packet to the policy of the slice that it belongs to, or else to `otherwise`. No packet may belong to
+/// two.
 ///
-/// A slice's policy sees no other edge ports, hosts and links than its own, and a route that leaves them is an error.
-/// Tables, variables, counters and link costs are the slice's own: the table `limits` of the slice `red` is
-/// `red/limits` everywhere else. Link costs that the slice does not have by a name are those of the network.
+/// A slice's policy sees only its own edge ports, hosts and links, and a route that leaves them is an error. Tables,
+/// variables, counters and link costs are the slice's own: the table `limits` of the slice `red` is `red/limits`
+/// everywhere else. A name of link costs that the slice does not have means the network's costs.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -157,7 +158,7 @@ impl Slice {
 /// ```
 ///
 /// # Errors
-/// [`SliceError`] for two slices with a packet in common, with such a packet, and for names that can't be.
+/// [`SliceError`] if two slices have a packet in common, which the error names, or if a name is not allowed.
 #[track_caller]
 pub fn slices(
     slices: impl IntoIterator<Item = Slice>,

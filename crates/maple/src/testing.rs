@@ -1,4 +1,4 @@
-//! A bench for policies: an imaginary network, one packet at a time, and what each run observed.
+//! A bench for policies: an imaginary network that takes one packet at a time and shows what each run observed.
 //!
 //! ```
 //! use maple::prelude::*;
@@ -72,7 +72,7 @@ impl Default for Bench {
 }
 
 impl Bench {
-    /// A network without switches.
+    /// Creates a network without switches.
     ///
     /// ```
     /// maple::testing::Bench::new().run(|_, net| assert!(net.switches().is_empty()));
@@ -81,7 +81,7 @@ impl Bench {
         Bench { store: Store::new(), track_hosts: true }
     }
 
-    /// The same without host tracking.
+    /// Turns host tracking off.
     ///
     /// ```
     /// use maple::testing::{Bench, tcp};
@@ -112,7 +112,7 @@ impl Bench {
         self.write([Write::Switch { dpid, info: Some(info) }].into_iter().chain(ports).collect())
     }
 
-    /// Adds a link between two ports, each a switch and a port number.
+    /// Adds a link between two ports, each given as a switch and a port number.
     ///
     /// ```
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
@@ -134,7 +134,7 @@ impl Bench {
     /// ```
     #[must_use]
     pub fn set_up(self, at: Location, up: bool) -> Bench {
-        // What is behind a port that was down is found anew.
+        // After a port was down, Maple finds out again what is behind it.
         let kind = if up { PortKind::Edge } else { PortKind::New };
         self.write(vec![Write::Port { at, info: Some(PortInfo { up, kind }) }])
     }
@@ -149,7 +149,7 @@ impl Bench {
     /// ```
     ///
     /// # Panics
-    /// If the text is no hardware address.
+    /// If the text is not a hardware address.
     #[must_use]
     pub fn host(self, mac: &str, location: Location) -> Bench {
         let mac: Mac = mac.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -178,7 +178,7 @@ impl Bench {
         self
     }
 
-    /// A port of a switch.
+    /// Returns the location of a port of a switch.
     ///
     /// ```
     /// let at = maple::testing::Bench::new().port(1, 2);
@@ -188,8 +188,8 @@ impl Bench {
         Location::new(Dpid(dpid), PortNo(port))
     }
 
-    /// Runs a policy on a frame that enters at a port, and commits its writes. A route that the network would refuse is
-    /// an error of the decision.
+    /// Runs a policy on a frame that enters at a port, and commits its writes. If the network would refuse the route,
+    /// the decision has an error.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -201,7 +201,7 @@ impl Bench {
     /// ```
     pub fn decide(&self, policy: &impl Policy, frame: &[u8], ingress: Location) -> Decision {
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
-        // Through the batch, which makes a panic an error.
+        // The batch turns a panic into an error.
         let decided = Engine(policy).decide_batch(std::slice::from_ref(&run)).remove(0);
         let decided = decided.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
         let finished = run.finish().expect("nothing else ends this run");
@@ -247,7 +247,7 @@ impl Bench {
 }
 
 impl Decision {
-    /// The route, or why there is none.
+    /// Returns the route.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -255,11 +255,14 @@ impl Decision {
     /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::drop(), &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.route().is_ok_and(|route| route.is_drop()));
     /// ```
+    ///
+    /// # Errors
+    /// The [`PolicyError`] that is the reason why there is no route.
     pub fn route(&self) -> Result<&Route, &PolicyError> {
         self.route.as_ref()
     }
 
-    /// Why there is no route.
+    /// Returns the error if there is no route.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -272,7 +275,7 @@ impl Decision {
         self.route.as_ref().err()
     }
 
-    /// The ports where copies of the packet leave the network, in order.
+    /// Returns the ports where copies of the packet leave the network, in order.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -284,7 +287,7 @@ impl Decision {
         self.copies.iter().map(|(at, _)| *at).collect()
     }
 
-    /// The copies of the packet that leave the network: their ports and bytes.
+    /// Returns the copies of the packet that leave the network: their ports and bytes.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -297,7 +300,7 @@ impl Decision {
         &self.copies
     }
 
-    /// What the run observed of its packet, in order.
+    /// Returns what the run observed of its packet, in order.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -310,7 +313,7 @@ impl Decision {
         &self.trace
     }
 
-    /// The source line of each item of the trace.
+    /// Returns the source line of each item of the trace.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -324,7 +327,7 @@ impl Decision {
         &self.sources
     }
 
-    /// The state that the run depends on, as text.
+    /// Returns the state that the run depends on, as text.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -356,7 +359,7 @@ impl Decision {
     }
 }
 
-/// What questions to a packet record, as text. `f` asks a packet with these bytes.
+/// Returns what questions to a packet record, as text. `f` asks a packet with these bytes.
 ///
 /// ```
 /// use maple::testing::{ask, tcp};
@@ -368,7 +371,8 @@ pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
     Bench::new().observe(frame, |pkt, _| f(pkt))
 }
 
-/// The bytes of a TCP packet with these ports, from 00:00:00:00:00:01 and 10.0.0.1 to 00:00:00:00:00:02 and 10.0.0.2.
+/// Returns the bytes of a TCP packet with these ports, from 00:00:00:00:00:01 and 10.0.0.1 to 00:00:00:00:00:02 and
+/// 10.0.0.2.
 ///
 /// ```
 /// # use maple::testing::{ask, tcp};
@@ -378,7 +382,7 @@ pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
     ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(src, dst).build()
 }
 
-/// The bytes of a UDP packet, as [`tcp`].
+/// Returns the bytes of a UDP packet with these ports, and the addresses of [`tcp`].
 ///
 /// ```
 /// # use maple::testing::{ask, udp};

@@ -1,4 +1,4 @@
-//! The types of fields' values: numbers, addresses, ports.
+//! The types of field values: numbers, addresses, ports.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -7,7 +7,7 @@ use maple_core::network::Mac;
 use maple_wire::PortNo;
 
 pub(crate) mod sealed {
-    /// The form of values in a packet.
+    /// Conversion between a value and its bits in a packet.
     pub trait Bits: Copy {
         fn to_bits(self) -> u128;
         fn from_bits(bits: u128) -> Self;
@@ -52,7 +52,7 @@ pub trait Ordered: FieldValue + Ord {}
 pub trait Address: FieldValue {
     /// The number of bits of an address.
     const BITS: u8;
-    /// The prefix of all group addresses, with its length.
+    /// The prefix of all group addresses, as address and mask.
     #[doc(hidden)]
     const GROUPS: (u128, u128);
 }

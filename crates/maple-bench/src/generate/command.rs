@@ -42,7 +42,7 @@ pub struct StatisticsArgs {
     pub output: Output,
 }
 
-/// Makes a set with a trace of one header a filter, and a long one of ten with bursts.
+/// Generates a set with a trace of one header for each filter, and a long trace of ten with bursts.
 pub(crate) fn generate(args: &GenerateArgs) -> Result<(), BenchError> {
     let progress = Progress::new(2);
     progress.set_message("filters");
@@ -60,7 +60,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Prints figures of filter sets.
+/// Prints statistics of filter sets.
 pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
     let mut paths = Vec::new();
     for path in &args.sets {
@@ -81,7 +81,7 @@ pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
     args.output.print(&figures, || statistics::table(&figures).to_string(), || vec![statistics::chart(&sets)])
 }
 
-/// The filter files in a folder, by name.
+/// Returns the filter files in a folder, by name.
 fn filter_files(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut found = Vec::new();

@@ -23,7 +23,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The files of the set called `name` in a folder.
+    /// Returns the paths of the set called `name` in a folder.
     pub fn of(folder: &Path, name: &str) -> Files {
         Files {
             rules: folder.join(format!("{name}.rules")),
@@ -35,7 +35,7 @@ impl Files {
     /// Writes a set and its traces, and creates missing folders.
     ///
     /// # Errors
-    /// [`BenchError::Write`] for a file that can't be written.
+    /// [`BenchError::Write`] if a file can't be written.
     pub fn write(&self, set: &FilterSet, trace: &[TracedHeader], long: &[TracedHeader]) -> Result<(), BenchError> {
         write(&self.rules, |file| set.filters.iter().try_for_each(|filter| writeln!(file, "{filter}")))?;
         write(&self.trace, |file| headers(file, set, trace))?;

@@ -1,12 +1,11 @@
-//! Filter sets and header traces out of a seed, so that benchmarks run without outside data.
+//! Filter sets and header traces generated from a seed, so that benchmarks run without outside data.
 //!
 //! # How filters are drawn
 //!
-//! After the model of ClassBench (Taylor and Turner, INFOCOM 2005), in fewer words. A filter's prefix lengths, protocol
-//! and classes of ports are drawn by the style's weights. Its addresses come from two random tries, one a side, so that
-//! short prefixes are those that long ones lie under: what makes filters overlap. A trie is never built. Whether a node
-//! has one child or two, and which of them is the fuller one, follows from a hash of the seed and of the path to the
-//! node.
+//! A simplified form of ClassBench (Taylor and Turner, INFOCOM 2005). A filter's prefix lengths, protocol and classes
+//! of ports are drawn by the style's weights. Its addresses come from two random tries, one for each side. So short
+//! prefixes are those above long ones, which makes filters overlap. A trie is never built: a hash of the seed and of
+//! the path to a node determines whether the node has one child or two, and which of them is the fuller one.
 //!
 //! No filter occurs twice (except with other flags). The more bits a filter fixes, the earlier it
 //! comes, so that no filter is inside an earlier, wider one. Among filters that fix equally many bits, those of
@@ -14,9 +13,10 @@
 //!
 //! # How headers are drawn
 //!
-//! As ClassBench does it: a filter, then a random corner of it (each field the lowest or the highest value that fits),
-//! then how many times the header comes, Pareto-distributed: `burst / u` with `u` uniform in (0, 1], rounded up. With
-//! `burst` 0 every header comes once, with 0.1 nine of ten do and a few come hundreds of times.
+//! Headers are drawn as in ClassBench: a filter, then a random corner of it (each field has the lowest or the highest
+//! value that fits). Then the number of times the header comes is drawn, Pareto-distributed: `burst / u` with `u`
+//! uniform in (0, 1], rounded up. With `burst` 0 every header comes once; with 0.1 nine of ten do, and a few come
+//! hundreds of times.
 
 pub mod command;
 
@@ -37,19 +37,19 @@ use trie::Trie;
 pub use files::Files;
 pub use style::Style;
 
-/// Maximum number of draws for a filter. Beyond it the networks of a style are used up.
+/// Maximum number of draws for a filter. If it is exceeded, the networks of a style are used up.
 const DRAWS_PER_FILTER: usize = 50;
 
-/// The longest burst of equal headers.
+/// The maximum length of a burst of equal headers.
 const LONGEST_BURST: usize = 1000;
 
-/// Services, the common ones first (IANA's registry of service names).
+/// Destination ports of services, the common ones first (IANA's registry of service names).
 const SERVICES: [u16; 40] = [
     80, 443, 25, 53, 22, 21, 110, 23, 123, 161, 1521, 143, 139, 135, 445, 69, 162, 1433, 389, 8080, 3306, 514, 137,
     138, 119, 179, 113, 1723, 500, 993, 995, 3389, 5060, 1812, 2049, 6000, 1434, 5432, 636, 20,
 ];
 
-/// The set of this style and seed: `filters` filters, or fewer if the style's networks have no more.
+/// Generates the set of this style and seed: `filters` filters, or fewer if the style's networks have no more.
 pub fn filter_set(style: Style, filters: usize, seed: u64) -> FilterSet {
     let mut draw = Draw::new(style, seed);
     let mut seen = FxHashSet::default();
@@ -67,7 +67,8 @@ pub fn filter_set(style: Style, filters: usize, seed: u64) -> FilterSet {
     FilterSet { name: format!("{style}-{seed}"), filters: set }
 }
 
-/// At least `headers` headers for a set; see the module for `burst`, which is not below 0. An empty set has no headers.
+/// Generates at least `headers` headers for a set; see the module for `burst`, which is at least 0. An empty set has no
+/// headers.
 pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<TracedHeader> {
     let mut random = Random::new(seed ^ 0x7472_6163_6500);
     let mut trace = Vec::with_capacity(headers);
@@ -80,7 +81,7 @@ pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<Trac
     trace
 }
 
-/// A header in which every field has the lowest or the highest matching value.
+/// Returns a header in which every field has the lowest or the highest matching value.
 fn corner(filter: &Filter, random: &mut Random) -> FiveTuple {
     let mut either = |lo: u32, hi: u32| if random.chance(0.5) { lo } else { hi };
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
@@ -93,12 +94,12 @@ fn corner(filter: &Filter, random: &mut Random) -> FiveTuple {
     }
 }
 
-/// A number above 0 and up to 1.
+/// Returns a number above 0 and up to 1.
 fn open_unit(random: &mut Random) -> f64 {
     ((random.number() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
-/// How many bits a filter fixes, and for filters that fix equally many, where: filters of one kind stand together.
+/// Returns the number of bits that a filter fixes, then where it fixes them, so that filters of one kind are adjacent.
 fn precedence(filter: &Filter) -> (u32, [u32; 4]) {
     let ports = |range: PortRange| 16 - (u32::from(range.hi - range.lo) + 1).ilog2();
     let proto = if filter.proto.is_some() { 8 } else { 0 };
@@ -112,7 +113,7 @@ struct Draw {
     random: Random,
     src: Trie,
     dst: Trie,
-    /// The ranges of a few ports that this set uses.
+    /// The ranges of a few ports that occur in this set.
     ranges: Vec<PortRange>,
 }
 
@@ -158,7 +159,7 @@ impl Draw {
     }
 }
 
-/// One of several, by weight. Not all weights are 0.
+/// Chooses one of several, by weight. Not all weights are 0.
 fn weighted<T: Copy>(choices: &[Weighted<T>], random: &mut Random) -> T {
     let mut at = random.below(choices.iter().map(|(weight, _)| u64::from(*weight)).sum());
     for (weight, choice) in choices {
@@ -170,20 +171,20 @@ fn weighted<T: Copy>(choices: &[Weighted<T>], random: &mut Random) -> T {
     unreachable!("the weights before sum up to more than what was drawn")
 }
 
-/// A position in a list, early ones more often: the square of a uniform number.
+/// Returns a position in a list, early ones more often: the square of a uniform number.
 fn early(len: usize, random: &mut Random) -> usize {
     let unit = random.below(1 << 20) as f64 / (1u64 << 20) as f64;
     (unit * unit * len as f64) as usize
 }
 
-/// A range such as 1645 to 1646 or 33434 to 33534.
+/// Returns a range such as 1645 to 1646 or 33434 to 33534.
 fn few_ports(random: &mut Random) -> PortRange {
     let lo = if random.chance(0.3) { random.below(1024) } else { 1024 + random.below(60_000) };
     let width = 1 + early(100, random) as u64;
     PortRange { lo: lo as u16, hi: (lo + width) as u16 }
 }
 
-/// Established, start of a connection, or no connection's start.
+/// Returns flags for an established connection, the start of one, or anything else than the start of one.
 fn tcp_flags(random: &mut Random) -> (u16, u16) {
     [(0x1000, 0x1000), (0x0200, 0x1200), (0x0000, 0x0200)][random.below(3) as usize]
 }

@@ -1,7 +1,7 @@
 //! The styles of filter sets: shares of prefix lengths, protocols, ports, and the shape of their networks.
 //!
-//! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares); they are
-//! weights, so that a column need not sum up to anything.
+//! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares them). They
+//! are weights, so a column need not sum to any particular number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,8 +22,8 @@ pub(super) type Weighted<T> = (u32, T);
 
 /// The distributions of a style.
 pub(super) struct Shape {
-    /// Weights of the classes of `statistics::LENGTHS`: a row a class of source prefixes, a column a class of
-    /// destination prefixes.
+    /// Weights of the classes of `statistics::LENGTHS`: a row for each class of source prefixes, a column for each
+    /// class of destination prefixes.
     pub(super) classes: [[u32; 5]; 5],
     /// Lengths of source prefixes within each class.
     pub(super) src_lengths: [&'static [Weighted<u8>]; 5],
@@ -31,11 +31,11 @@ pub(super) struct Shape {
     pub(super) dst_lengths: [&'static [Weighted<u8>]; 5],
     /// Protocol (`None` is any), source ports, destination ports.
     pub(super) services: &'static [Weighted<(Option<u8>, Ports, Ports)>],
-    /// The share of TCP filters that look at flags, in percent.
+    /// The percentage of TCP filters that match flags.
     pub(super) flags: u32,
-    /// Where the source networks lie.
+    /// The shape of the source networks.
     pub(super) src_space: Space,
-    /// Where the destination networks lie.
+    /// The shape of the destination networks.
     pub(super) dst_space: Space,
 }
 
@@ -178,7 +178,7 @@ impl Style {
     /// All styles.
     pub const ALL: [Style; 3] = [Style::Acl, Style::Fw, Style::Ipc];
 
-    /// `acl`, `fw`, `ipc`.
+    /// The style's name: `acl`, `fw` or `ipc`.
     pub const fn name(self) -> &'static str {
         match self {
             Style::Acl => "acl",

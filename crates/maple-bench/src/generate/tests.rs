@@ -1,4 +1,4 @@
-//! Generated sets keep to the format and to the figures of their style.
+//! Generated sets have the right format and the statistics of their style.
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -9,7 +9,7 @@ use super::*;
 use crate::statistics::{LENGTHS, Statistics};
 use skip::missing;
 
-/// The sets in ClassBench's archive whose figures the styles follow.
+/// The sets in ClassBench's archive whose statistics the styles follow.
 const MODELS: [(Style, &str); 3] = [(Style::Acl, "acl1a"), (Style::Fw, "fw1a"), (Style::Ipc, "ipc1a")];
 
 fn figures(style: Style, seed: u64) -> Statistics {
@@ -80,14 +80,14 @@ fn no_line_stands_twice_and_no_filter_lies_under_a_wider_one() {
     }
 }
 
-/// Bounds of a figure: both ends included.
+/// Asserts that a figure is between two bounds, both included.
 fn within(what: &str, style: Style, value: f64, lo: f64, hi: f64) {
     assert!((lo..=hi).contains(&value), "{style}: {what} is {value}, not between {lo} and {hi}");
 }
 
 #[test]
 fn figures_stay_within_the_bounds_of_their_style() {
-    // Filters 1000; shares in percent; `docs/benchmarks.md` states the same bounds.
+    // The sets have 1000 filters; shares are in percent; `docs/benchmarks.md` states the same bounds.
     for (style, pairs, chain, ranges, single) in [
         (Style::Acl, (0.05, 2.0), (4.0, 32.0), (7.0, 14.0), (55.0, 68.0)),
         (Style::Fw, (4.0, 10.0), (30.0, 90.0), (10.0, 19.0), (48.0, 64.0)),

@@ -5,7 +5,7 @@ use maple_emulator::Random;
 use super::style::Space;
 use crate::filters::Prefix;
 
-/// An infinite trie of networks: the same seed has the same networks.
+/// An infinite trie of networks, which its seed determines.
 pub(super) struct Trie {
     seed: u64,
     space: Space,
@@ -16,7 +16,7 @@ impl Trie {
         Trie { seed, space }
     }
 
-    /// A prefix of this length, 0 to 32: a random walk from the root.
+    /// Returns a prefix of this length, 0 to 32: a random walk from the root.
     pub(super) fn prefix(&self, length: u8, random: &mut Random) -> Prefix {
         let mut address = 0;
         for depth in 0..length {

@@ -112,8 +112,8 @@ fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Res
     })
 }
 
-/// Plays all sessions. Returns the numbers of packets, misses, and rules at the end. Every packet must be delivered
-/// once, at its destination's port.
+/// Plays all sessions. Returns the numbers of packets and misses, and of rules at the end. Every packet must be
+/// delivered once, at its destination's port.
 fn play(args: &MissesArgs, packets_per_flow: u32, policy: Arc<dyn Policy>) -> Result<(u64, u64, usize), BenchError> {
     let mut world = World::new(policy, args.clients + args.servers, Duration::from_micros(args.delay_us.into()))?;
     world.left.clear();
@@ -161,7 +161,7 @@ struct Host {
     mac: [u8; 6],
 }
 
-/// Clients come first, then servers. Each has a /24 subnet.
+/// Returns a host. Clients come first, then servers. Each has a /24 subnet.
 fn host(number: u32) -> Host {
     let port = number + 1;
     Host { port: PortNo(port), address: Ipv4Addr::new(10, 0, port as u8, 1), mac: [2, 0, 0, 0, 0, port as u8] }
@@ -171,13 +171,13 @@ fn frame(src: Host, dst: Host, src_port: u16, dst_port: u16) -> Vec<u8> {
     Frame::ethernet(dst.mac, src.mac).ipv4(src.address.octets(), dst.address.octets()).tcp(src_port, dst_port).build()
 }
 
-/// The port of an address's subnet.
+/// Returns the port of an address's subnet.
 fn port_of(address: u32) -> Option<PortNo> {
     let [a, b, subnet, _] = address.to_be_bytes();
     ((a, b) == (10, 0) && subnet > 0).then(|| PortNo(subnet.into()))
 }
 
-/// Greater than 0, at most 1.
+/// Returns a random number greater than 0 and at most 1.
 fn unit(random: &mut Random) -> f64 {
     (random.below(1 << 32) + 1) as f64 / (1u64 << 32) as f64
 }
@@ -191,7 +191,7 @@ fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     }
 }
 
-/// The same route, after reading every field of a TCP packet.
+/// Returns the route of [`mt_route`], after reading every field of a TCP packet.
 fn exact_match(pkt: &PacketHandle, net: &Net) -> Route {
     use Field::*;
     for field in

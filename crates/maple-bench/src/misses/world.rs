@@ -38,7 +38,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A switch with ports 1 to `ports`. Its initial rules are installed; its hosts have sent nothing.
+    /// Creates a switch with ports 1 to `ports`. Its initial rules are installed; its hosts have sent nothing.
     pub(super) fn new(policy: Arc<dyn Policy>, ports: u32, delay: Duration) -> Result<World, BenchError> {
         let options = Options { track_hosts: false, ..Options::default() };
         let engine = Engine::new(ShardId(0), Store::new(), policy, options);
@@ -134,7 +134,7 @@ impl World {
                 }
                 // A new switch has no rules.
                 Effect::ReadFlows { dpid } => self.send_event(Event::FlowsRead { dpid, flows: Vec::new() }),
-                // With one shard there is no mail; reports and other effects are not needed.
+                // With one shard there is no mail; reports and other effects are not used here.
                 Effect::Mail { .. }
                 | Effect::Report(_)
                 | Effect::BarriersDone(_)
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// The switch handles a message, after encoding and decoding it.
+    /// Passes a message to the switch, after encoding and decoding it.
     fn obey(&mut self, xid: u32, message: &Message) -> Result<(), BenchError> {
         let mut bytes = Vec::new();
         let encoded = message.encode(Version::Of13, xid, &mut bytes);

@@ -16,36 +16,37 @@ pub(super) const RACK_MASK: u32 = 0xffff_ff00;
 /// The first address of the first rack: 10.0.0.0.
 const FIRST: u32 = 0x0a00_0000;
 
-/// The weight of a link or a path. A small type, so that f's data fits the cache.
+/// The weight of a link or a path. The small type makes f's data fit the cache.
 type Weight = u16;
 
-/// The greatest weight of a link.
+/// The maximum weight of a link.
 const HEAVIEST: u64 = 100;
 
-/// Tenants whose numbers have different remainders by this may not communicate: a third of all pairs.
+/// The number of circles of tenants; a tenant's circle is its number's remainder by this. A third of the pairs of
+/// tenants in different circles may not communicate: those whose numbers sum to a multiple of this.
 const CIRCLES: usize = 3;
 
 /// The network with its tenants.
 pub(super) struct DataCentre {
-    /// Ports of a switch; `half * half * 2` racks.
+    /// Half the number of ports of a switch; there are `half * half * 2` racks.
     half: usize,
     tenants: usize,
-    /// For each tenant the weight of each link from a rack to the aggregation switches of its pod: `racks * half`.
+    /// The weights of each tenant's links from a rack to the aggregation switches of its pod: `racks * half`.
     up: Vec<Vec<Weight>>,
-    /// For each tenant, two pods and aggregation switch: the lightest path over a core switch, and that switch. A
-    /// controller knows it as soon as it knows the weights. `pods * pods * half`.
+    /// The lightest path over a core switch, and that switch, for each tenant, two pods and aggregation switch: `pods *
+    /// pods * half`. A controller can compute it as soon as it knows the weights.
     over: Vec<Vec<(Weight, u16)>>,
 }
 
 /// The decision of `mt-route`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
-    /// The ports that the packet leaves switches by, in order; none if it is dropped.
+    /// The ports by which the packet leaves switches, in order; none if it is dropped.
     pub(super) ports: Vec<Port>,
 }
 
 impl DataCentre {
-    /// A fat tree of switches with `ports` ports (even), with weights from a seed.
+    /// Creates a fat tree of switches with `ports` ports (even), with weights from a seed.
     pub(super) fn new(ports: usize, tenants: usize, seed: u64) -> DataCentre {
         let half = ports / 2;
         let (up, core) = weights(half, tenants, seed);
@@ -58,12 +59,12 @@ impl DataCentre {
         2 * self.half * self.half
     }
 
-    /// The address of a host, 0 to 255, in a rack.
+    /// Returns the address of a host, 0 to 255, in a rack.
     pub(super) fn address(&self, rack: usize, host: u32) -> u32 {
         FIRST + rack as u32 * 256 + host
     }
 
-    /// `mt-route`: reads the two /24 prefixes of a packet and decides only by them.
+    /// Decides as `mt-route`: reads the two /24 prefixes of a packet and decides only by them.
     pub(super) fn decide(&self, mut read: impl FnMut(Field, u128) -> u128) -> Route {
         let mut subnet = |field| read(field, RACK_MASK.into()) as u32;
         let (src, dst) = (subnet(Field::Ipv4Src), subnet(Field::Ipv4Dst));
@@ -92,7 +93,7 @@ impl DataCentre {
     }
 
     /// Appends the ports of the tenant's shortest path. All paths between two racks have equally many links, so the
-    /// lightest one goes through some aggregation switch and its best core switch.
+    /// lightest one goes through an aggregation switch and its best core switch.
     fn path(&self, tenant: usize, src: usize, dst: usize, ports: &mut Vec<Port>) {
         let half = self.half;
         let up = &self.up[tenant];
@@ -116,14 +117,14 @@ impl DataCentre {
         ports.push(self.port(dst, 0));
     }
 
-    /// The port of a switch: racks' switches come first, then aggregation, then core switches.
+    /// Returns the number of a switch's port. The racks' switches come first, then aggregation, then core switches.
     fn port(&self, switch: usize, port: usize) -> Port {
         (switch * 2 * self.half + port) as Port
     }
 }
 
-/// For each tenant the weight of each link from a rack to the aggregation switches of its pod, and of each link from an
-/// aggregation switch to its core switches: `pods * half * half` each.
+/// Draws, for each tenant, the weight of each link from a rack to the aggregation switches of its pod, and of each link
+/// from an aggregation switch to its core switches: `pods * half * half` each.
 fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec<Weight>>) {
     let mut random = Random::new(seed);
     let mut weights = || -> Vec<Vec<Weight>> {
@@ -133,7 +134,8 @@ fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec
     (weights(), weights())
 }
 
-/// The lightest path over a core switch between two pods, for each aggregation switch, given the weights of a tenant.
+/// Returns the lightest path over a core switch between two pods, for each aggregation switch, given the weights of a
+/// tenant.
 fn lightest_over(half: usize, core: &[Weight]) -> Vec<(Weight, u16)> {
     let pods = 2 * half;
     let links = |pod: usize, aggregation: usize| &core[(pod * half + aggregation) * half..][..half];

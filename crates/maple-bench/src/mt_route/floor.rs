@@ -1,4 +1,4 @@
-//! The work of any controller for a new trace: run f, build the rule, and index both.
+//! The work that any controller has with a new trace: run f, build the rule, and index both.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::{Pair, SWITCH_PORTS, action, pair, traffic};
 use crate::headers::FiveTuple;
 use crate::passes::median_time;
 
-/// The traffic of `maple bench mt-route` with default options. Returns the number of pairs, and the microseconds for
-/// each pair: of f alone, and of f with a rule and two entries.
+/// Measures the traffic of `maple bench mt-route` with default options. Returns the number of pairs, and the
+/// microseconds for each pair: of f alone, and of f with a rule and two index entries.
 pub(crate) fn floor(pairs: usize, tenants: usize, seed: u64) -> (usize, f64, f64) {
     let centre = DataCentre::new(SWITCH_PORTS, tenants, seed);
     let mut seen = FxHashMap::default();
@@ -25,8 +25,8 @@ pub(crate) fn floor(pairs: usize, tenants: usize, seed: u64) -> (usize, f64, f64
     (headers.len(), a_pair(f), a_pair(all))
 }
 
-/// f decides, the rule is built and output, and two entries are made: from the match to the leaf, and from the leaf to
-/// the match, because an invalidation must find the rule.
+/// Lets f decide, builds and outputs the rule, and makes two index entries: from the match to the leaf, and from the
+/// leaf to the match, because an invalidation must find the rule.
 fn kept(centre: &DataCentre, headers: &[FiveTuple]) -> (FxHashMap<Pair, LeafId>, FxHashMap<LeafId, Pair>) {
     let (mut by_match, mut by_leaf) = (FxHashMap::default(), FxHashMap::default());
     for (header, leaf) in headers.iter().zip(0..) {

@@ -1,6 +1,6 @@
 //! `maple bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
 //!
-//! Traffic between hosts of 392 racks fills one table until f has decided the wanted number of pairs of racks. Then
+//! Traffic between hosts of 392 racks fills one table until f has decided the requested number of pairs of racks. Then
 //! every header is looked up again, and hosts and ports are invalidated one at a time. All rules match pairs of /24
 //! prefixes at one priority. The benchmark checks that, so it can model the switch by a hash table.
 
@@ -60,11 +60,11 @@ pub enum Compiler {
     Both,
 }
 
-/// The results of a run. The fields are the keys in JSON, in this order. Rates are of the fastest pass, unless they are
-/// called medians.
+/// The results of a run. The fields are the keys in JSON, in this order. Rates are those of the fastest pass, unless
+/// they are called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
-    /// Which compiler.
+    /// The compiler's name.
     pub compiler: &'static str,
     /// Rules after the traffic.
     pub rules: usize,
@@ -84,7 +84,7 @@ pub struct Measured {
     pub port_invalidations_per_s: f64,
     /// The time of a traced run of f, in microseconds.
     pub f_us: f64,
-    /// From the end of f's run to the changes, in microseconds.
+    /// The time from the end of f's run to the changes, in microseconds.
     pub augment_us: f64,
     /// Headers of the traffic.
     pub headers: usize,
@@ -114,7 +114,7 @@ pub(crate) const RATES: [f64; 4] = [58_720.0, 555_937.0, 156_284.0, 13_215.0];
 /// The paper's first rows of Tables 1 and 2.
 const PUBLISHED: [&str; 8] = ["the paper", "73563", "1", "1.00", "58720", "555937", "156284", "13215"];
 
-/// Ports of a switch of the fat tree: 392 racks.
+/// The number of ports of a switch of the fat tree, which gives 392 racks.
 const SWITCH_PORTS: usize = 28;
 
 /// The number of rounds, in which the compilers alternate, and the time of a round.
@@ -151,7 +151,7 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
-/// Generates headers until the wanted number of pairs of racks have communicated. All racks send equally often, but
+/// Generates headers until the requested number of pairs of racks have communicated. All racks send equally often, but
 /// some receive far more than others. Half of a rack's packets go to its own tenant.
 fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
     let mut random = Random::new(seed ^ 0x6d74);
@@ -159,7 +159,7 @@ fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
     let (mut seen, mut headers) = (BTreeSet::new(), Vec::new());
     while seen.len() < pairs {
         let src = random.below(racks as u64) as usize;
-        // The larger of two would favour late racks; the smaller one favours early ones, mildly.
+        // The larger of two would favour late racks; the smaller one slightly favours early ones.
         let dst = random.below(racks as u64).min(random.below(racks as u64)) as usize;
         let dst = if random.chance(0.5) { dst } else { random.below(racks as u64) as usize };
         if src == dst {
@@ -213,7 +213,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A header arrives at the switch.
+    /// Handles a header that arrives at the switch.
     fn header(&mut self, header: &FiveTuple) -> Result<(), BenchError> {
         if self.switch.rules.contains_key(&pair(header)) {
             return Ok(());
@@ -242,7 +242,7 @@ impl<'a> Play<'a> {
         changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
-    /// Counts headers for which the tree or the switch disagrees with f. Sending to the controller is always right.
+    /// Counts headers for which the tree or the switch disagrees with f. Sending to the controller is always correct.
     fn check(&mut self, headers: &[FiveTuple]) {
         for header in headers {
             let wanted =
@@ -253,7 +253,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Removes leaves group by group, and checks answers meanwhile.
+    /// Removes leaves group by group, and checks answers half-way and at the end.
     fn invalidate(&mut self, groups: &[Vec<LeafId>], headers: &[FiveTuple]) -> Result<(), BenchError> {
         for (at, group) in groups.iter().enumerate() {
             self.table.remove_all(group);
@@ -267,13 +267,13 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// For each host the leaves of its rack, unless an earlier host has them.
+    /// Returns for each host the leaves of its rack, unless an earlier host has them.
     fn groups_of_hosts(&mut self, hosts: &BTreeSet<u32>) -> Vec<Vec<LeafId>> {
         let mut by_rack = std::mem::take(&mut self.by_rack);
         hosts.iter().map(|host| by_rack.remove(&(host & RACK_MASK)).unwrap_or_default()).collect()
     }
 
-    /// For each port the leaves whose routes use it.
+    /// Returns for each port the leaves whose routes use it.
     fn groups_of_ports(&mut self) -> Vec<Vec<LeafId>> {
         std::mem::take(&mut self.by_port).into_values().collect()
     }
@@ -286,7 +286,7 @@ fn played<'a>(strategy: Strategy, centre: &'a DataCentre, traffic: &[FiveTuple])
 }
 
 impl Augments {
-    /// The controller decides for a new header.
+    /// Decides for a new header, as the controller.
     fn learn(&mut self, table: &mut Table, centre: &DataCentre, header: &FiveTuple, leaf: LeafId) -> Learned {
         let begin = Instant::now();
         let mut run = table.begin_replay();

@@ -39,7 +39,7 @@ struct Speeds {
 }
 
 impl<'a> Played<'a> {
-    /// Plays the traffic, and invalidates hosts and ports; all answers are checked.
+    /// Plays the traffic, and invalidates hosts and ports. All answers are checked.
     pub(super) fn new(
         name: &'static str,
         strategy: Strategy,
@@ -101,7 +101,7 @@ impl<'a> Played<'a> {
         self.speeds.of_ports.push(timed(|| invalidate(&mut table, &self.of_ports)).1);
     }
 
-    /// The table after all misses.
+    /// Builds the table after all misses.
     fn grow(&mut self) -> Table {
         let (mut table, mut augments) = (table(self.strategy), Augments::default());
         for (miss, leaf) in self.misses.iter().zip(0..) {
@@ -111,7 +111,7 @@ impl<'a> Played<'a> {
         table
     }
 
-    /// The results with the speeds.
+    /// Returns the results with the speeds.
     pub(super) fn measured(&self) -> Measured {
         let Speeds { augments, lookups, of_hosts, of_ports } = &self.speeds;
         let Augments { in_f, in_augment } = augments.fastest();

@@ -20,7 +20,7 @@ pub struct Chart {
     pub log_x: bool,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
-    /// Labels at 0, 1, 2, … of a linear horizontal axis, in place of numbers.
+    /// Labels at 0, 1, 2, … of a linear horizontal axis, instead of numbers.
     pub labels: Vec<String>,
     /// The lines.
     pub series: Vec<Series>,
@@ -35,15 +35,15 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Why there is no chart.
+/// The reason why there is no chart.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("{}: {source}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The chart cannot be drawn or written.
@@ -51,14 +51,14 @@ pub enum PlotError {
     Drawing {
         /// The chart's file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         what: String,
     },
 }
 
 const SIZE: (u32, u32) = (900, 600);
 
-/// Colours that people can distinguish, also if they are red-green colour-blind (Okabe and Ito 2008).
+/// Colours that people can distinguish, even if they are red-green colour-blind (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -70,8 +70,8 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 impl Chart {
-    /// Writes `NAME.svg` into a folder, which is made if it is absent, and prints where. The name is the title in
-    /// small letters, with hyphens.
+    /// Writes `NAME.svg` into a folder, which is created if it does not exist, and returns the path. The name is the
+    /// title in small letters, with hyphens.
     ///
     /// # Errors
     /// [`PlotError`] if the file cannot be written.
@@ -86,7 +86,7 @@ impl Chart {
     fn draw<B: DrawingBackend>(&self, area: Area<B>) -> Result<(), Failure<B>> {
         let x = self.extent(|point| point.0, self.log_x);
         let y = self.extent(|point| point.1, self.log_y);
-        // The kinds of axes differ in type.
+        // The types of the axes differ.
         match (self.log_x, self.log_y) {
             (false, false) => self.draw_on(area, x, y),
             (false, true) => self.draw_on(area, x, decades(y)),
@@ -125,7 +125,7 @@ impl Chart {
             chart.draw_series(line)?.label(&series.name).legend(key);
         }
         let mut key = chart.configure_series_labels();
-        // Most curves rise to the right.
+        // The upper left is usually free, because most curves rise to the right.
         key.position(SeriesLabelPosition::UpperLeft);
         key.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).label_font(("sans-serif", 14)).draw()?;
         area.present()
@@ -139,7 +139,7 @@ impl Chart {
         label.cloned().unwrap_or_default()
     }
 
-    /// From the least to the greatest value. From 0 on a linear axis.
+    /// Returns the range from the least to the greatest value; from 0 on a linear axis.
     fn extent(&self, value: impl Fn(&(f64, f64)) -> f64, log: bool) -> Range<f64> {
         let values = || self.series.iter().flat_map(|series| &series.points).map(&value).filter(|v| v.is_finite());
         let (least, greatest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -155,13 +155,13 @@ impl Chart {
 type Area<B> = DrawingArea<B, plotters::coord::Shift>;
 type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
-/// A logarithmic axis with whole decades.
+/// Returns a logarithmic axis with whole decades.
 fn decades(range: Range<f64>) -> LogCoord<f64> {
     let (first, last) = (range.start.log10().floor() as i32, range.end.log10().ceil() as i32);
     (10f64.powi(first)..10f64.powi(last)).log_scale().into()
 }
 
-/// A number as the label of an axis: 1500 as `1.5k`.
+/// Writes a number as the label of an axis: 1500 as `1.5k`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, "G"),

@@ -11,7 +11,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar of `steps` steps. Hidden if standard error is no terminal.
+    /// Creates a bar of `steps` steps. It is hidden if standard error is not a terminal.
     pub fn new(steps: u64) -> Progress {
         let bar = ProgressBar::new(steps);
         let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {pos}/{len} {msg}");
@@ -20,7 +20,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// A bar that is never seen.
+    /// Creates a hidden bar.
     pub fn hidden() -> Progress {
         Progress { bar: ProgressBar::hidden() }
     }
@@ -30,7 +30,7 @@ impl Progress {
         self.bar.set_message(what.into());
     }
 
-    /// One step is done.
+    /// Advances the bar by a step.
     pub fn step(&self) {
         self.bar.inc(1);
     }

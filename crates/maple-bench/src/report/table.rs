@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A table: the first column to the left, numbers to the right.
+/// A table, with the first column aligned to the left, and numbers to the right.
 #[derive(Clone, Debug, Default)]
 pub struct TextTable {
     rows: Vec<Vec<String>>,
 }
 
 impl TextTable {
-    /// A table with these column heads.
+    /// Creates a table with these column heads.
     pub fn new<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> TextTable {
         TextTable { rows: vec![heads.into_iter().map(Into::into).collect()] }
     }

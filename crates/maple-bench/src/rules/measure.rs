@@ -15,7 +15,7 @@ use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::report::Progress;
 
-/// What to measure.
+/// The subject of a measurement.
 pub(super) struct Task<'a> {
     pub(super) set: &'a FilterSet,
     pub(super) trace: &'a [Expected],
@@ -27,12 +27,12 @@ pub(super) struct Task<'a> {
 pub(super) struct Outcome {
     /// The results except for the speeds.
     pub(super) measured: Measured,
-    /// What the controller learned from the trace.
+    /// The traces that the controller learned.
     pub(super) learned: Vec<Learned>,
-    /// The growth of the table: the numbers of rules and flow-mods after each header.
+    /// The growth of the table: the numbers of rules and of flow-mods after each header.
     pub(super) growth: Vec<(usize, usize)>,
     pub(super) first_wrong: Option<String>,
-    /// Headers of the trace for which the controller has a leaf and the switch has no rule.
+    /// Headers of the trace for which the controller has a leaf, but the switch has no rule.
     pub(super) unanswered: usize,
 }
 
@@ -91,7 +91,7 @@ impl Task<'_> {
         Ok(misses)
     }
 
-    /// Invalidates all of these, one at a time, in a table with all traces. Counts wrong answers half-way and at the
+    /// Invalidates each of `all`, one at a time, in a table with all traces. Counts wrong answers half-way and at the
     /// end.
     fn invalidations<T>(
         &self,

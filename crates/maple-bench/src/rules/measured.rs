@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The results of a filter set under one compiler. The fields are the keys in JSON, in this order. Rates are of the
-/// fastest pass, unless they are called medians.
+/// The results of a filter set under one compiler. The fields are the keys in JSON, in this order. Rates are those of
+/// the fastest pass, unless they are called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
     /// Filters of the set.
@@ -12,7 +12,7 @@ pub struct Measured {
     pub matched: usize,
     /// Rules after the trace.
     pub rules: usize,
-    /// Of these, rules that send to the controller.
+    /// The number of rules that send to the controller.
     pub barriers: usize,
     /// Distinct priorities of the rules.
     pub levels: usize,
@@ -34,7 +34,7 @@ pub struct Measured {
     pub port_invalidations_per_s: f64,
     /// The time of a run of f that is followed along the tree, in microseconds.
     pub f_us: f64,
-    /// The time of the same run with a recorder and without a tree, in microseconds.
+    /// The time of such a run with a recorder and without a tree, in microseconds.
     pub f_alone_us: f64,
     /// The time from the end of f's run to the changes, in microseconds.
     pub augment_us: f64,

@@ -37,7 +37,7 @@ use published::PUBLISHED;
 use speeds::Speeds;
 
 /// The number of rounds, in each of which every set is timed, so that a temporary slowdown does not affect all rounds
-/// of a set; and the time of a round.
+/// of a set. `ROUND`: the time of a round.
 const ROUNDS: u32 = 4;
 const ROUND: Duration = Duration::from_millis(600);
 
@@ -120,7 +120,7 @@ struct Subject {
 struct Played<'a> {
     policy: Box<dyn FilterPolicy>,
     speeds: Speeds<'a>,
-    /// The results, without speeds until the end.
+    /// The results; the speeds are added at the end.
     finding: Finding,
 }
 
@@ -134,7 +134,7 @@ pub struct Finding {
     pub measured: Measured,
     /// The first wrong answer, if there is one.
     pub first_wrong: Option<String>,
-    /// Headers for which the controller has a leaf and the switch has no rule.
+    /// Headers for which the controller has a leaf, but the switch has no rule.
     pub unanswered: usize,
     /// The numbers of rules and of flow-mods so far, after each header of the trace.
     pub growth: Vec<(usize, usize)>,
@@ -149,7 +149,7 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     print_line(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
     if let Some(folder) = &args.plot {
         for path in output::plot(&findings, folder)? {
-            // Not on standard output, which can be JSON.
+            // Standard output can be JSON.
             eprintln!("maple: wrote {}", path.display());
         }
     }
@@ -160,7 +160,7 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     }
 }
 
-/// Measures what the options ask for, set by set.
+/// Measures the sets that the options select, one after the other.
 ///
 /// # Errors
 /// [`BenchError`] for invalid input or invalid rules. Wrong answers are counted.
@@ -195,7 +195,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     Ok(played.into_iter().map(Played::finish).collect())
 }
 
-/// The sets of a folder: the paper's in its order, then others by name.
+/// Returns the sets of a folder: the paper's in its order, then others by name.
 pub(crate) fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut sets = Vec::new();

@@ -8,7 +8,7 @@ use super::published::{Published, published};
 use super::{Compiler, Finding};
 use crate::report::{Chart, PlotError, Series, TextTable};
 
-/// The results as JSON: of one set and compiler, or (`nested`) by set and compiler.
+/// Returns the results as JSON: those of one set and compiler, or (`nested`) by set and compiler.
 pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     let text = match findings {
         [one] if !nested => serde_json::to_string_pretty(&one.measured),
@@ -23,7 +23,7 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     text.expect("numbers and names are valid JSON")
 }
 
-/// The results as text.
+/// Returns the results as text.
 pub(super) fn text(findings: &[Finding]) -> String {
     match findings {
         [one] => single(one),
@@ -34,7 +34,7 @@ pub(super) fn text(findings: &[Finding]) -> String {
 const REMARK: &str = "published: SIGCOMM 2013, on sets of the same names that are not these, by the machine of then
 speeds are those of the fastest pass; --json has the medians besides";
 
-/// Writes plots, and returns their files.
+/// Writes plots, and returns their paths.
 pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let mut paths = Vec::new();
     if findings.iter().any(|finding| finding.set != findings[0].set) {
@@ -49,7 +49,7 @@ pub(super) fn plot(findings: &[Finding], folder: &Path) -> Result<Vec<PathBuf>, 
 
 type Value = fn(&Measured) -> f64;
 
-/// The plots by set: title, unit, whether the axis is logarithmic.
+/// The plots by set: title, unit, whether the axis is logarithmic, value.
 const COMPARED: &[(&str, &str, bool, Value)] = &[
     ("Rules by filter set", "rules", false, |m| m.rules as f64),
     ("Priority levels by filter set", "priority levels", false, |m| m.levels as f64),
@@ -131,7 +131,7 @@ fn single(finding: &Finding) -> String {
     table.to_string()
 }
 
-/// Table 1 of the paper, with the paper's results and ours.
+/// Writes Table 1 of the paper, with the paper's results and ours.
 fn first_table(findings: &[Finding]) -> String {
     let mut table = TextTable::new([
         "Table 1",
@@ -179,7 +179,7 @@ fn first_table(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// Table 2 of the paper, with the paper's results and ours.
+/// Writes Table 2 of the paper, with the paper's results and ours.
 fn second_table(findings: &[Finding]) -> String {
     let mut table = TextTable::new([
         "Table 2",
@@ -221,7 +221,7 @@ fn second_table(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// The paper's row of a set, after our last result for it.
+/// Returns the paper's row of a set, after our last result for it.
 fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published> {
     let is_last = findings.get(at + 1).is_none_or(|next| next.set != findings[at].set);
     if is_last { published(&findings[at].set) } else { None }

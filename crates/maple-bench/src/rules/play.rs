@@ -37,7 +37,7 @@ pub(super) struct Learned {
 pub(super) struct Counts {
     pub(super) flow_mods: usize,
     pub(super) reprioritised: usize,
-    /// Headers that went to the controller.
+    /// The number of headers that went to the controller.
     pub(super) misses: usize,
     pub(super) wrong: usize,
     /// The first wrong answer.
@@ -50,7 +50,7 @@ impl Play {
         Play { table, switch: Switch::default(), learned: Vec::new(), counts: Counts::default() }
     }
 
-    /// A header arrives at the switch.
+    /// Handles a header that arrives at the switch.
     pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
         let (header, wanted) = expected;
         let verdict = self.switch.treat(header).map_err(BenchError::WrongResult)?;
@@ -137,19 +137,19 @@ impl Play {
     }
 }
 
-/// The first matching filter of each header, by linear search.
+/// Returns the first matching filter of each header, by linear search.
 pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>) -> Vec<Expected> {
     headers.map(|header| (header, set.first_match(&header))).collect()
 }
 
-/// An empty table for headers.
+/// Creates an empty table for headers.
 pub(crate) fn table(strategy: Strategy) -> Table {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
     (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
-/// The actions of f's decision: each filter has its own port.
+/// Returns the actions for f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
         Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
@@ -161,7 +161,7 @@ fn verdict_of(filter: Option<usize>) -> Verdict {
     filter.map_or(Verdict::Drop, |filter| Verdict::Output(filter as u32 + 1))
 }
 
-/// The number of rules that are deleted at one priority and added at another.
+/// Returns the number of rules that are deleted at one priority and added at another.
 fn reprioritised(changes: &[Change]) -> usize {
     let mut deleted: HashMap<_, usize> = HashMap::new();
     let key = |rule: &Rule| (rule.matching.clone(), rule.instructions.clone());

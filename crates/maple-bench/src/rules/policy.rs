@@ -18,24 +18,24 @@ use crate::headers::FiveTuple;
 /// A policy that interprets a filter set.
 pub trait FilterPolicy {
     /// Runs f on a header. All its reads and tests go through `run`, or are repeated there ([`Replay::observe`]).
-    /// Returns the first filter that the header matches, if any.
+    /// Returns the first filter that the header matches, if there is one.
     ///
     /// # Errors
-    /// If f fails; the text is its language's.
+    /// The error of f, in its language's words.
     fn run(&mut self, header: &FiveTuple, run: &mut Replay<'_>) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 
     /// Runs f on a header with a recorder and without a tree.
     ///
     /// # Errors
-    /// If f fails; the text is its language's.
+    /// The error of f, in its language's words.
     fn run_alone(&mut self, header: &FiveTuple) -> Result<Option<usize>, Box<dyn Error + Send + Sync>>;
 }
 
 /// Answers f's reads and tests of a header.
 trait Answers {
-    /// Whether the conditions hold.
+    /// Reports whether the conditions hold.
     fn fits(&mut self, header: &FiveTuple, cond: &Arc<Cond>) -> bool;
-    /// The value of a field.
+    /// Returns the value of a field.
     fn read(&mut self, header: &FiveTuple, field: Field) -> u128;
 }
 
@@ -61,7 +61,7 @@ impl Answers for Recorder {
 
 /// Makes policies in another language than Rust.
 pub trait OtherLanguage {
-    /// The policy that interprets a filter set.
+    /// Makes the policy that interprets a filter set.
     ///
     /// # Errors
     /// If the policy can't be made.
@@ -88,14 +88,14 @@ pub struct Interpreter {
 
 /// A filter as f tests it.
 struct FilterTest {
-    /// One test.
+    /// The filter as one test.
     assertion: Arc<Cond>,
     /// Ports that are read if the test holds.
     reads: Vec<(Field, PortRange)>,
 }
 
 impl Interpreter {
-    /// The policy for a filter set.
+    /// Creates the policy for a filter set.
     pub fn new(set: &FilterSet, ranges: Ranges) -> Interpreter {
         Interpreter { tests: set.filters.iter().map(|filter| FilterTest::new(filter, ranges)).collect() }
     }
@@ -158,7 +158,7 @@ mod tests {
         FilterSet { name: "x".into(), filters: lines.iter().map(|line| line.parse().unwrap()).collect() }
     }
 
-    /// The decision, and the path through the tree to it.
+    /// Returns the decision, and the path through the tree to it.
     fn answer(set: &FilterSet, ranges: Ranges, header: &FiveTuple) -> (Option<usize>, String) {
         let (mut tree, can) = (Tree::new(), Capabilities::of_abstract_headers());
         let mut run = tree.begin_replay(&can);

@@ -1,4 +1,4 @@
-//! Measures a compiler's speeds on one filter set, by passes without a switch over what was learned from the trace.
+//! Measures a compiler's speeds on one filter set, by passes without a switch over the learned traces.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::passes::{Augments, Passes, Spent, timed};
 
-/// How often a round looks up all headers of the trace.
+/// The number of times that a round looks up all headers of the trace.
 const WALKS: usize = 100;
 
-/// What is timed, and the times so far.
+/// The timed work, with the times so far.
 pub(super) struct Speeds<'a> {
     strategy: Strategy,
     trace: &'a [Expected],
@@ -32,7 +32,7 @@ pub(super) struct Speeds<'a> {
 }
 
 impl<'a> Speeds<'a> {
-    /// Starts without times, for a table that learned this from the trace.
+    /// Starts without times, for a table that learned these traces.
     pub(super) fn new(strategy: Strategy, trace: &'a [Expected], learned: Vec<Learned>) -> Speeds<'a> {
         Speeds {
             strategy,
@@ -89,7 +89,7 @@ impl<'a> Speeds<'a> {
         Ok(table)
     }
 
-    /// Writes the speeds into the results.
+    /// Adds the speeds to the results.
     pub(super) fn write_into(&self, measured: &mut Measured) {
         let augments = self.augments.per_second(self.learned.len());
         let lookups = self.lookups.per_second(self.trace.len());

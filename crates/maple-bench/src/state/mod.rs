@@ -69,10 +69,10 @@ pub fn main(args: &StateArgs) -> Result<(), BenchError> {
     args.output.print(&costs, || text(&costs), || vec![chart(&costs.invalidations)])
 }
 
-/// Measures what the options ask for.
+/// Measures the costs that the options select.
 ///
 /// # Errors
-/// As [`main`].
+/// [`BenchError`] if a link was oversold, or if a leaf was withdrawn that does not depend on the key.
 pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
     let rounds = args.rounds as usize;
     let progress = Progress::new((2 + args.threads.len() + args.leaves.len()) as u64);

@@ -17,19 +17,19 @@ use crate::report::TextTable;
 pub struct Reads {
     /// A read-only transaction: a `View`.
     pub maple_ns: f64,
-    /// The same as a transaction that may also write and be repeated: `atomically`.
+    /// A transaction of one read that may also write and be repeated: `atomically`.
     pub atomically_ns: f64,
     /// `papaya` with its own hash function.
     pub papaya_ns: f64,
-    /// `papaya` with ours.
+    /// `papaya` with our hash function.
     pub papaya_same_hash_ns: f64,
     /// The ratio of our time to that of `papaya` with its own hash function, measured alternately.
     pub ratio: f64,
     /// The ratio of our time to that of `papaya` with our hash function.
     pub ratio_same_hash: f64,
-    /// The ratio of the rate of two threads to that of one.
+    /// The rate of two threads divided by that of one.
     pub two_threads: f64,
-    /// The same for `papaya`.
+    /// The rate of two threads divided by that of one, for `papaya`.
     pub papaya_two_threads: f64,
 }
 
@@ -110,7 +110,7 @@ fn get<S: BuildHasher>(map: &papaya::HashMap<Value, Value, S>, random: &mut Rand
     let _ = black_box(map.pin().get(&Value::from(random.below(KEYS))).cloned());
 }
 
-/// The rate at which `threads` threads together do `work`.
+/// Returns the rate at which `threads` threads together do `work`.
 pub(super) fn rate(threads: usize, work: impl Fn(&mut Random) + Sync) -> f64 {
     let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
     let start = Instant::now();

@@ -15,7 +15,7 @@ use crate::report::TextTable;
 /// The results for a number of threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reservations {
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
     /// The median rate of transactions of all threads together.
     pub per_second: f64,
@@ -28,7 +28,7 @@ pub struct Reservations {
 /// The number of links.
 pub(super) const LINKS: u64 = 1000;
 
-/// The capacity of a link.
+/// The capacity of a link, in units of bandwidth.
 const CAPACITY: i64 = 1_000_000;
 
 /// Yields the processor after a conflict.
@@ -60,7 +60,7 @@ struct Counted {
     runs: AtomicU64,
     done: AtomicU64,
     refused: AtomicU64,
-    /// Units of bandwidth.
+    /// Units of bandwidth that were sold.
     sold: AtomicU64,
 }
 

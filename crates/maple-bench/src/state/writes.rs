@@ -17,17 +17,17 @@ use crate::report::TextTable;
 /// Writes without dependents and their steps, in nanoseconds of processor time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Writes {
-    /// A variable changes.
+    /// A change of a variable.
     pub variable: f64,
-    /// A counter changes.
+    /// A change of a counter.
     pub counter: f64,
-    /// A key of a table of 10,000 changes.
+    /// A change of a key in a table of 10,000.
     pub key: f64,
-    /// The same while snapshots are held for a while, so that the path to the key is copied.
+    /// A change of a key while snapshots are held for a while, so that the path to the key is copied.
     pub key_held: f64,
-    /// A key changes by a writer that says who it is, so that it is remembered.
+    /// A change of a key by a writer that names itself, so that the name is stored.
     pub key_signed: f64,
-    /// A variable changes by a transaction (`atomically`).
+    /// A change of a variable by a transaction (`atomically`).
     pub transaction: f64,
     /// A step: to create and drop the write.
     pub make: f64,
@@ -40,19 +40,19 @@ pub struct Writes {
 /// A write to one key of a table, in nanoseconds of processor time.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Invalidation {
-    /// Leaves that depend on a key each.
+    /// The number of leaves that depend on one key each.
     pub leaves: u64,
-    /// A step: to find that a key has no dependents, alone.
+    /// The time to find that a key has no dependents, one step of a write.
     pub lookup_ns: f64,
-    /// The whole write to a key without readers.
+    /// The time of a write to a key without readers.
     pub no_reader_ns: f64,
-    /// The whole write to a key with one reader.
+    /// The time of a write to a key with one reader.
     pub one_reader_ns: f64,
-    /// The whole write to a key that all leaves read.
+    /// The time of a write to a key that all leaves read.
     pub all_readers_ns: f64,
 }
 
-/// Writes that are timed together.
+/// The number of writes that are timed together.
 const COUNT: u64 = 20_000;
 
 impl Writes {
@@ -63,13 +63,13 @@ impl Writes {
         let variable = |n: u64| Write::Var { name: var.clone(), value: Some(Value::from(n)) };
         let counter = |_: u64| Write::Add { name: sum.clone(), amount: 1 };
         store.update(|_| (0..KEYS).map(key).collect());
-        // Keys in no order, as those of flows are.
+        // The keys are in random order, as those of flows are.
         let scattered = |n: u64| key(n.wrapping_mul(7919));
         let whole = |write: &dyn Fn(u64) -> Write| each(rounds, |n| drop(store.update(|_| vec![write(n)])));
         let by = Writer::Thread { name: "writer".into(), line: Some(Source::new("writer.py", 12)) };
         let written = Written { by, at: SystemTime::UNIX_EPOCH };
         let typed = Var::new("var", 0u64);
-        // The snapshot before the newest, which a commit would change in place.
+        // The snapshot is the one before the newest, which a commit would otherwise change in place.
         let mut held = None;
         let read = Store::new();
         read.update(|_| (0..KEYS).map(key).collect());
@@ -166,7 +166,7 @@ fn subscribe(store: &Store, leaf: u64, table: &Name, key: u64) {
     let _ = store.commit(txn, Some(LeafId(leaf)));
 }
 
-/// Nanoseconds for each of many writes, all of them of values that were not there before, and the leaves withdrawn.
+/// Returns the nanoseconds for each of many writes of new values, and the number of withdrawn leaves.
 fn timed(store: &Store, table: &Name, mut key: impl FnMut(u64) -> u64, count: u64) -> (f64, u64) {
     let version = store.snapshot().version();
     let (before, mut withdrawn) = (cpu(), 0);
@@ -177,7 +177,7 @@ fn timed(store: &Store, table: &Name, mut key: impl FnMut(u64) -> u64, count: u6
     ((cpu() - before) / count as f64, withdrawn)
 }
 
-/// Nanoseconds for each time that something is done: the median of several rounds.
+/// Returns the nanoseconds for each repetition of `work`: the median of several rounds.
 fn each(rounds: usize, mut work: impl FnMut(u64)) -> f64 {
     let round = |_| {
         let before = cpu();
@@ -187,7 +187,7 @@ fn each(rounds: usize, mut work: impl FnMut(u64)) -> f64 {
     median((0..rounds).map(round).collect())
 }
 
-/// The processor time that this thread has used, in nanoseconds.
+/// Returns the processor time that this thread has used, in nanoseconds.
 fn cpu() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

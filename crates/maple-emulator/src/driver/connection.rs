@@ -1,4 +1,4 @@
-//! One switch's TCP connection to the controller, and its attempts to have one.
+//! The TCP connection of a switch to the controller, and its attempts to connect.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
-/// How long a switch waits after the first failure.
+/// The time that a switch waits after the first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Maximum time that it waits.
+/// The maximum time that it waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of queued bytes for a controller that does not read.
 const MAX_UNSENT: usize = 16 << 20;
@@ -21,9 +21,9 @@ pub(super) struct Connection {
     state: State,
     wait: Duration,
     unsent: Vec<u8>,
-    /// Bytes of `unsent` that are sent already.
+    /// The number of bytes of `unsent` that were sent already.
     sent: usize,
-    /// TCP connections so far.
+    /// The number of TCP connections so far.
     pub count: u64,
 }
 
@@ -34,16 +34,16 @@ enum State {
     Open(TcpStream),
 }
 
-/// The state of a connection after a check.
+/// The result of a check of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing that the switch must know.
+    /// Nothing that concerns the switch.
     Nothing,
-    /// It is open.
+    /// The connection is open.
     Opened,
-    /// It cannot be opened, for this reason. The switch will try again.
+    /// The connection cannot be opened, for this reason. The switch will try again.
     Refused(ErrorKind),
-    /// It was closed, and the switch will try again.
+    /// The connection was closed, and the switch will try again.
     Closed,
 }
 
@@ -52,7 +52,7 @@ impl Connection {
         Connection { token, state: State::Waiting(now), wait: FIRST_WAIT, unsent: Vec::new(), sent: 0, count: 0 }
     }
 
-    /// When it next wants to try, if it waits.
+    /// The time of the next attempt, if the switch waits for one.
     pub fn next_attempt(&self) -> Option<Instant> {
         match self.state {
             State::Waiting(at) => Some(at),
@@ -60,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Tries to connect if it is time. A failure costs a wait, as it does later.
+    /// Tries to connect if it is time. After a failure the switch waits, as after a lost connection.
     pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) -> Progress {
         if self.next_attempt().is_none_or(|at| at > now) {
             return Progress::Nothing;
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// The socket became ready: completes the connection if it was under way.
+    /// Completes a connection attempt when its socket becomes ready.
     pub fn complete(&mut self, now: Instant) -> Progress {
         let State::Connecting(stream) = &self.state else { return Progress::Nothing };
         if let Some(error) = stream.take_error().unwrap_or_else(Some) {
@@ -92,7 +92,7 @@ impl Connection {
         let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Waiting(now)) else {
             return Progress::Nothing;
         };
-        // Without it small messages wait for acknowledgements. A system that refuses is only slower.
+        // Otherwise small messages wait for acknowledgements. A system that refuses is only slower.
         let _ = stream.set_nodelay(true);
         self.state = State::Open(stream);
         self.count += 1;
@@ -118,14 +118,14 @@ impl Connection {
         Progress::Nothing
     }
 
-    /// Puts bytes into the queue. They go with the next [`Connection::write`].
+    /// Queues bytes. The next [`Connection::write`] sends them.
     pub fn send(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Open(_)) {
             self.unsent.extend_from_slice(bytes);
         }
     }
 
-    /// Writes as much of the queue as the socket takes.
+    /// Writes as much of the queue as the socket accepts.
     pub fn write(&mut self, now: Instant) -> Progress {
         while self.sent < self.unsent.len() {
             let State::Open(stream) = &mut self.state else { break };
@@ -144,7 +144,7 @@ impl Connection {
         if self.unsent.len() - self.sent > MAX_UNSENT { self.close(now) } else { Progress::Nothing }
     }
 
-    /// The switch closes the connection. Queued bytes are written once, as far as possible.
+    /// Closes the connection from the switch's side. Queued bytes are written once, as far as possible.
     pub fn hang_up(&mut self, now: Instant) {
         self.write(now);
         if matches!(self.state, State::Open(_)) {
@@ -171,7 +171,7 @@ impl Connection {
     }
 }
 
-/// Whether a poll's error only means that a signal arrived.
+/// Reports whether a poll's error only means that a signal arrived.
 pub(super) fn is_interruption(error: &io::Error) -> bool {
     error.kind() == ErrorKind::Interrupted
 }

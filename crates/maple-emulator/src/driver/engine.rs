@@ -1,7 +1,7 @@
 //! The thread of an emulation: sockets on one side, the simulated network on the other, the clock between them.
 //!
-//! One turn: wait for sockets, commands or the next event; read; obey commands; let the network catch up with the
-//! clock; write. The network's time is the time since the start, so its delays and timeouts are real ones.
+//! Each turn waits for sockets, commands or the next event, reads, obeys commands, lets the network catch up with the
+//! clock, and writes. The network's time is the time since the start, so its delays and timeouts are real.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,13 +35,13 @@ pub(super) struct Engine {
     connections: Vec<Connection>,
     controller: SocketAddr,
     start: Instant,
-    /// Why no switch has a connection.
+    /// The reason why no switch has a connection.
     trouble: Option<io::ErrorKind>,
     traffic: TrafficState,
     settle: Duration,
 }
 
-/// Traffic waits until all switches have been connected for a while.
+/// The state of the traffic, which waits until all switches have been connected for a while.
 enum TrafficState {
     None,
     Waiting { options: TrafficOptions, expectation: Option<Expectation>, connected_since: Option<Instant> },
@@ -49,6 +49,10 @@ enum TrafficState {
 }
 
 impl Engine {
+    /// Creates the engine, and the waker that ends its sleep.
+    ///
+    /// # Errors
+    /// [`EmulationError`] if the system refuses polling, or if a fault names something that does not exist.
     pub fn new(
         options: EmulationOptions,
         inbox: mpsc::Receiver<Command>,
@@ -75,7 +79,7 @@ impl Engine {
         Ok((engine, waker))
     }
 
-    /// When the network's time began.
+    /// The time when the network's clock was 0.
     pub fn start(&self) -> Instant {
         self.start
     }
@@ -89,6 +93,9 @@ impl Engine {
     }
 
     /// Runs until it is asked to stop, or until every handle is dropped.
+    ///
+    /// # Errors
+    /// [`EmulationError`] if polling fails, or if the traffic names something that the network does not have.
     pub fn run(mut self) -> Result<Stats, EmulationError> {
         let mut events = Events::with_capacity(1024);
         let mut scratch = vec![0; 64 * 1024];
@@ -159,7 +166,7 @@ impl Engine {
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
-        // The network's clock is set before it gets the message: a comparison of the times of both sides finds no
+        // The network's clock is set before it gets the message, so that a comparison of both sides' times finds no
         // effect before its cause.
         self.network.run_until(nanoseconds(self.start.elapsed()));
         if !bytes.is_empty() {
@@ -189,7 +196,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Obeys the commands that wait. False is the command to stop.
+    /// Obeys the waiting commands. Returns `false` for the command to stop.
     fn obey(&mut self) -> bool {
         loop {
             match self.inbox.try_recv() {
@@ -218,7 +225,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the traffic that waits begin.
+    /// Starts the waiting traffic.
     pub fn begin_traffic(&mut self) {
         self.settle = Duration::ZERO;
     }

@@ -16,10 +16,10 @@
 //! println!("{} of {} flows ended well", stats.total.done, stats.total.opened);
 //! ```
 //!
-//! One thread owns the [`Network`] and all sockets; [`Emulation`] is a handle that sends it commands and waits for
-//! the answers. The thread never blocks on a socket: a controller that does not read loses the connection when
-//! 16 MiB wait for it, as it would with a switch whose memory is full. Switches whose connection fails or closes
-//! try again after 100 ms, then after twice as long each time, up to 5 s.
+//! One thread owns the [`Network`] and all sockets; [`Emulation`] is a handle that sends it commands and waits for the
+//! answers. The thread never blocks on a socket: a controller that does not read loses the connection when 16 MiB wait
+//! for it, as with a switch whose memory is full. Switches whose connection fails or closes try again after 100 ms,
+//! then after twice as long each time, up to 5 s.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -49,23 +49,24 @@ use engine::{Command, Engine};
 pub struct EmulationOptions {
     /// The network.
     pub topology: Topology,
-    /// Where the switches connect to.
+    /// The address to which the switches connect.
     pub controller: SocketAddr,
     /// The behaviour of the network, with the OpenFlow version of its switches.
     pub network: NetworkOptions,
     /// The traffic, if any. It starts when every switch has been connected for [`EmulationOptions::settle`].
     pub traffic: Option<TrafficOptions>,
-    /// How long all switches must have been connected before traffic starts: the controller needs time to find the
+    /// The time for which all switches must be connected before traffic starts: the controller needs time to find the
     /// links.
     pub settle: Duration,
-    /// The flows that must succeed. By default all.
+    /// The flows that must succeed; `None`: all.
     pub expectation: Option<Expectation>,
     /// The faults, with their times after the start.
     pub faults: Vec<(Duration, Fault)>,
 }
 
 impl EmulationOptions {
-    /// A network without traffic and faults, whose switches speak `version`; traffic would wait 2 s.
+    /// Creates options for a network without traffic and faults, whose switches speak `version`. Traffic that is added
+    /// waits 2 s.
     pub fn new(topology: Topology, controller: SocketAddr, version: Version) -> EmulationOptions {
         let network =
             NetworkOptions { control_delay: 0, connects: false, log_limit: 10_000, ..NetworkOptions::new(version) };
@@ -81,7 +82,7 @@ impl EmulationOptions {
     }
 }
 
-/// Why an emulation could not go on.
+/// The reason why an emulation could not continue.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulationError {
     /// The system refuses sockets, threads or polling.
@@ -100,7 +101,8 @@ pub enum EmulationError {
 pub struct Stats {
     /// The time since its start.
     pub elapsed: Duration,
-    /// Why the last attempt to reach the controller failed, such as `connection refused`; `None` once one has worked.
+    /// The reason why the last attempt to reach the controller failed, such as `connection refused`; `None` once one
+    /// has succeeded.
     pub trouble: Option<String>,
     /// The switches, in the topology's order.
     pub switches: Vec<SwitchStats>,
@@ -112,9 +114,9 @@ pub struct Stats {
     pub flows: BTreeMap<PairKey, FlowCounters>,
     /// The generator's flows, all together.
     pub total: FlowCounters,
-    /// Whether traffic was asked for and all its flows have ended.
+    /// Whether traffic was requested and all its flows have ended.
     pub traffic_over: bool,
-    /// Whether traffic was asked for and has started.
+    /// Whether traffic was requested and has started.
     pub traffic_started: bool,
 }
 
@@ -125,7 +127,7 @@ pub struct SwitchStats {
     pub name: String,
     /// Its datapath id.
     pub dpid: Dpid,
-    /// Whether it has a connection with versions agreed on.
+    /// Whether it has a connection with an agreed version.
     pub connected: bool,
     /// The number of its TCP connections so far.
     pub connections: u64,
@@ -133,9 +135,9 @@ pub struct SwitchStats {
     pub rules: usize,
     /// Packet-ins that it sent.
     pub packet_ins: u64,
-    /// Packet-outs that it obeyed.
+    /// Packet-outs that it executed.
     pub packet_outs: u64,
-    /// Flow-mods that it got.
+    /// Flow-mods that it received.
     pub flow_mods: u64,
     /// Errors that it sent.
     pub errors: u64,
@@ -182,20 +184,21 @@ impl Emulation {
         Ok(Emulation { commands, waker, thread: Some(thread), start })
     }
 
-    /// When its network's clock shows this. What a controller did before a moment, the network does not see before it.
+    /// Returns the moment at which the network's clock shows `at`. The network never sees an action of the controller
+    /// before the moment of that action.
     pub fn moment(&self, at: Time) -> Instant {
         self.start + Duration::from_nanos(at)
     }
 
-    /// Its statistics.
+    /// Returns the statistics.
     ///
     /// # Errors
-    /// [`EmulationError::Ended`].
+    /// [`EmulationError::Ended`] if the emulation has ended.
     pub fn snapshot(&self) -> Result<Stats, EmulationError> {
         self.ask(|engine| engine.stats())
     }
 
-    /// The rules of a switch, with their tables, highest priority first in each.
+    /// Returns the rules of a switch, with their tables, highest priority first in each.
     ///
     /// # Errors
     /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
@@ -209,7 +212,7 @@ impl Emulation {
         })?
     }
 
-    /// Has the traffic that was asked for begin as soon as all switches are connected, without waiting for
+    /// Starts the requested traffic as soon as all switches are connected, without waiting for
     /// [`EmulationOptions::settle`].
     ///
     /// # Errors
@@ -230,10 +233,10 @@ impl Emulation {
         self.ask(move |engine| f(engine.network_mut()))
     }
 
-    /// Makes something go wrong, or right again, now.
+    /// Applies a fault or its repair.
     ///
     /// # Errors
-    /// [`EmulationError::Network`] if it names something that is not there, [`EmulationError::Ended`].
+    /// [`EmulationError::Network`] if the fault names something that does not exist, [`EmulationError::Ended`].
     pub fn inflict(&self, fault: Fault) -> Result<(), EmulationError> {
         Ok(self.with_network(move |network| network.inflict(fault))??)
     }
@@ -270,7 +273,7 @@ impl Emulation {
         self.inflict(Fault::Port { dpid, port, up: true })
     }
 
-    /// Restarts a switch with empty tables; its connection closes and it connects again.
+    /// Restarts a switch with empty tables. Its connection closes, and it connects again.
     ///
     /// # Errors
     /// As [`Emulation::inflict`].
@@ -278,7 +281,7 @@ impl Emulation {
         self.inflict(Fault::Restart(dpid))
     }
 
-    /// Moves a host to a port of a switch and has it announce itself.
+    /// Moves a host to a port of a switch, where it announces itself.
     ///
     /// # Errors
     /// As [`Emulation::inflict`].
@@ -300,21 +303,21 @@ impl Emulation {
         Ok(self.with_network(move |network| network.open_flow(&src, &dst, kind, false))??)
     }
 
-    /// Stops it. Connections close. Returns the last statistics.
+    /// Stops the emulation and closes its connections. Returns the last statistics.
     ///
     /// # Errors
-    /// Why it ended before, if it did.
+    /// The reason why the emulation ended before, if it did.
     pub fn stop(mut self) -> Result<Stats, EmulationError> {
-        // A thread that has ended already has closed its inbox, and what it returned is what is asked for.
+        // A thread that has ended already has closed its inbox, and its result is the requested one.
         let _ = self.commands.send(Command::Stop);
         let _ = self.waker.wake();
         self.wait()
     }
 
-    /// Waits until it ends by itself, which happens only on errors.
+    /// Waits until the emulation ends by itself, which happens only on errors.
     ///
     /// # Errors
-    /// Why it ended.
+    /// The reason why it ended.
     pub fn join(mut self) -> Result<Stats, EmulationError> {
         self.wait()
     }
@@ -330,7 +333,7 @@ impl Emulation {
     ) -> Result<R, EmulationError> {
         let (answer, answered) = mpsc::channel();
         let command = Command::Do(Box::new(move |engine| {
-            // The asker may have stopped waiting; then the answer is not needed.
+            // The caller may have stopped waiting; then the answer is not needed.
             let _ = answer.send(question(engine));
         }));
         self.commands.send(command).map_err(|_| EmulationError::Ended)?;
@@ -342,7 +345,7 @@ impl Emulation {
 impl std::ops::Drop for Emulation {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // As in `stop`; no caller is left to get what the thread returned.
+            // A failure means that the thread has ended; no caller is left to receive its result.
             let _ = self.commands.send(Command::Stop);
             let _ = self.waker.wake();
             let _ = thread.join();

@@ -10,7 +10,7 @@ use maple_wire::{Action, Dpid, Instruction, Match, Message, PortNo, Version};
 use super::*;
 use crate::time::SECOND;
 
-/// Greets every switch that connects, and has it flood everything. Threads end with their connections.
+/// Greets every switch that connects, and makes it flood everything. Threads end with their connections.
 fn hub(listener: TcpListener, version: Version) {
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
@@ -19,7 +19,7 @@ fn hub(listener: TcpListener, version: Version) {
     });
 }
 
-/// Ends when the switch goes.
+/// Serves a switch until it disconnects.
 fn serve(mut stream: TcpStream, version: Version) {
     let mut bytes = Vec::new();
     let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
@@ -33,7 +33,7 @@ fn serve(mut stream: TcpStream, version: Version) {
     }
 }
 
-/// Waits until something holds of the statistics.
+/// Waits until a condition holds for the statistics.
 #[track_caller]
 fn wait(emulation: &Emulation, what: &str, holds: impl Fn(&Stats) -> bool) -> Stats {
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -15,35 +15,35 @@ const CLIENT_START: u32 = 1_000;
 pub enum Stage {
     /// The hardware address is not known.
     Resolving,
-    /// A ping or datagram is out.
+    /// A ping or datagram was sent.
     Asked,
-    /// TCP: SYN is out.
+    /// TCP: SYN was sent.
     Opening,
-    /// TCP: the request is out; the server's next sequence number.
+    /// TCP: the request was sent; the server's next sequence number.
     Requesting(u32),
-    /// TCP: FIN is out; the server's next sequence number.
+    /// TCP: FIN was sent; the server's next sequence number.
     Closing(u32),
-    /// TCP: the server's FIN is acknowledged, with the number that the client expects next.
+    /// TCP: the server's FIN is acknowledged; the number that the client expects next.
     Acknowledging(u32),
-    /// Nothing more happens.
+    /// The dialogue has ended.
     Over,
 }
 
 impl Host {
-    /// The first packet of a flow whose address is known.
+    /// Sends the first packet of a flow whose address is known.
     pub(super) fn begin(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
         let stage = if matches!(self.flows[at].record.kind, Kind::Tcp(_)) { Stage::Opening } else { Stage::Asked };
         self.enter(now, at, stage, out);
     }
 
-    /// Enters a stage and sends its packet.
+    /// Enters a stage, and sends its packet.
     fn enter(&mut self, now: Time, at: usize, stage: Stage, out: &mut Vec<Vec<u8>>) {
         let flow = &mut self.flows[at];
         (flow.stage, flow.attempts) = (stage, 0);
         self.say(now, at, out);
     }
 
-    /// The deadline has passed: sends again, or gives up.
+    /// Handles a deadline that has passed: sends again, or gives up.
     pub(super) fn repeat(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
         if self.flows[at].attempts >= self.flows[at].patience {
             // The neighbour may have moved to other hardware; the next flow asks again.
@@ -84,12 +84,12 @@ impl Host {
         self.send(frame, out);
     }
 
-    /// An echo reply to the flow from `port` (its identifier).
+    /// Handles an echo reply to the flow from `port` (its identifier).
     pub(super) fn hear_echo_reply(&mut self, now: Time, from: IpAddr, port: u16) {
         self.finish(now, |record| record.kind == Kind::Ping, from, port);
     }
 
-    /// A UDP reply from a server's port to the flow from `port`.
+    /// Handles a UDP reply from a server's port to the flow from `port`.
     pub(super) fn hear_udp_reply(&mut self, now: Time, from: IpAddr, server: u16, port: u16) {
         self.finish(now, |record| record.kind == Kind::Udp(server), from, port);
     }
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// A TCP segment from a server.
+    /// Handles a TCP segment from a server.
     pub(super) fn hear_tcp_reply(&mut self, now: Time, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
         let fits = |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == Kind::Tcp(tcp.src);
         let Some(at) = self.flow_from(tcp.dst).filter(|at| fits(&self.flows[*at])) else { return };

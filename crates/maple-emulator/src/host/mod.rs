@@ -1,8 +1,8 @@
 //! A host: it answers ARP, neighbour discovery and pings, serves every TCP and UDP port, and opens flows of its own.
 //!
-//! Like the switch it has no clock and no wire: frames in, frames out, and [`Host::next_timer`] says when it wants
-//! to be asked again. Its dialogues are short and fixed, with time-outs and three attempts at each step, so that a
-//! frame lost in a network that is just learning its way costs a second and not the flow:
+//! Like the switch it has no clock and no wire: frames in, frames out, and [`Host::next_timer`] returns when it must be
+//! polled again. Its dialogues are short and fixed, with time-outs and three attempts at each step, so that a frame
+//! lost while the network learns its path costs a second and not the flow:
 //!
 //! * neighbour: ARP request or neighbour solicitation, and the answer; kept for good once learned;
 //! * ping: echo request, echo reply;
@@ -32,7 +32,7 @@ pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 pub const RETRY_AFTER: Time = SECOND;
 /// The number of attempts before it gives up.
 pub const ATTEMPTS: u32 = 3;
-/// The first port that a host's own flows come from.
+/// The first port of a host's own flows.
 const FIRST_CLIENT_PORT: u16 = 32_768;
 /// The number of such ports.
 const CLIENT_PORTS: usize = 28_000;
@@ -48,14 +48,14 @@ pub enum Kind {
     Udp(u16),
 }
 
-/// Names a flow of a host: its number there, from 0.
+/// Identifies a flow of a host: its number there, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
 
 /// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Under way.
+    /// The dialogue continues.
     Running,
     /// The dialogue ended as it should.
     Done,
@@ -70,17 +70,17 @@ pub enum Progress {
 pub struct FlowRecord {
     /// Its kind.
     pub kind: Kind,
-    /// Where to.
+    /// The destination address.
     pub to: IpAddr,
     /// Its state.
     pub progress: Progress,
-    /// Frames of it sent, repetitions included, address resolution not.
+    /// Frames of the flow sent, including repetitions, without address resolution.
     pub sent: u64,
-    /// Frames of it received.
+    /// Frames of the flow received.
     pub received: u64,
-    /// When it was opened.
+    /// The time when it was opened.
     pub started: Time,
-    /// When it was done or given up.
+    /// The time when it was done or given up.
     pub ended: Option<Time>,
 }
 
@@ -91,9 +91,9 @@ pub struct HostCounters {
     pub sent: u64,
     /// Frames received.
     pub received: u64,
-    /// Of these, unicast frames for another host.
+    /// Received unicast frames for another host.
     pub foreign: u64,
-    /// Requests of others answered.
+    /// Answered requests of others.
     pub answered: u64,
     /// Its flows that ended as they should.
     pub flows_done: u64,
@@ -117,12 +117,12 @@ pub struct Host {
     counters: HostCounters,
 }
 
-/// An address that the host is asking for.
+/// The resolution of an address.
 #[derive(Clone, Debug)]
 struct Resolution {
     attempts: u32,
     ask_again: Time,
-    /// The flows that wait for it.
+    /// The flows that wait for the address.
     waiting: Vec<usize>,
 }
 
@@ -134,12 +134,12 @@ struct Flow {
     attempts: u32,
     /// The number of attempts for each packet.
     patience: u32,
-    /// When to repeat or give up. None while the address is being resolved, and when the flow is over.
+    /// The time to repeat or give up; `None` while the address is being resolved, and when the flow is over.
     deadline: Option<Time>,
 }
 
 impl Host {
-    /// The host of this description.
+    /// Creates the host of this description.
     pub fn new(spec: HostSpec) -> Host {
         let m = spec.mac;
         let link_local =
@@ -181,12 +181,12 @@ impl Host {
         self.flows.iter().map(|f| &f.record)
     }
 
-    /// One of its flows.
+    /// Returns one of its flows.
     pub fn flow(&self, id: FlowId) -> Option<&FlowRecord> {
         self.flows.get(id.0).map(|f| &f.record)
     }
 
-    /// The hardware address that it has learned for an address.
+    /// Returns the hardware address that it has learned for an address.
     pub fn neighbour(&self, address: IpAddr) -> Option<[u8; 6]> {
         self.neighbours.get(&address).copied()
     }
@@ -196,16 +196,16 @@ impl Host {
         self.neighbours.clear();
     }
 
-    /// Opens a flow. The frames that this causes are added to `out`.
+    /// Opens a flow. Adds the resulting frames to `out`.
     pub fn open(&mut self, now: Time, to: IpAddr, kind: Kind, out: &mut Vec<Vec<u8>>) -> FlowId {
         self.open_with(now, to, kind, ATTEMPTS, out)
     }
 
-    /// As [`Host::open`], but says each thing so often and no more: a ping with one attempt tells whether that one got
-    /// through. Hardware addresses are asked for as often as ever.
+    /// Opens a flow as [`Host::open`] does, with `patience` attempts for each packet: a ping with one attempt shows
+    /// whether that one got through. Address resolution keeps its number of attempts.
     pub fn open_with(&mut self, now: Time, to: IpAddr, kind: Kind, patience: u32, out: &mut Vec<Vec<u8>>) -> FlowId {
         let id = FlowId(self.flows.len());
-        // A port comes up again after this many flows; the older flow is long over by then.
+        // A port is used again after this many flows, when the older flow has long ended.
         let port = FIRST_CLIENT_PORT + (id.0 % CLIENT_PORTS) as u16;
         let progress = Progress::Running;
         let record = FlowRecord { kind, to, progress, sent: 0, received: 0, started: now, ended: None };
@@ -230,7 +230,7 @@ impl Host {
         self.send(frame, out);
     }
 
-    /// A frame arrives. The answers are added to `out`.
+    /// Receives a frame. Adds the answers to `out`.
     pub fn receive(&mut self, now: Time, frame: &[u8], out: &mut Vec<Vec<u8>>) {
         self.counters.received += 1;
         let Some((dst, _)) = frame.split_first_chunk::<6>() else { return };
@@ -243,7 +243,7 @@ impl Host {
         }
     }
 
-    /// When it next wants [`Host::poll`] to be called.
+    /// The time at which [`Host::poll`] must be called next.
     pub fn next_timer(&self) -> Option<Time> {
         let flow = self.deadlines.first().map(|(at, _)| *at);
         let streams = self.streams.iter().filter_map(Stream::next);
@@ -262,7 +262,7 @@ impl Host {
         self.send_streams(now, out);
     }
 
-    /// Asks for an address, or gives up on it and on the flows that wait for it.
+    /// Requests an address, or gives up on it and on the flows that wait for it.
     fn ask(&mut self, now: Time, to: IpAddr, out: &mut Vec<Vec<u8>>) {
         let Some(resolution) = self.resolutions.get_mut(&to) else { return };
         if resolution.attempts == ATTEMPTS {
@@ -277,7 +277,7 @@ impl Host {
         self.send(frame, out);
     }
 
-    /// An address is known: flows that waited for it begin.
+    /// Learns an address, and starts the flows that waited for it.
     fn learn(&mut self, now: Time, address: IpAddr, mac: [u8; 6], out: &mut Vec<Vec<u8>>) {
         self.neighbours.insert(address, mac);
         if let Some(resolution) = self.resolutions.remove(&address) {
@@ -318,7 +318,7 @@ impl Host {
         self.counters.flows_failed += u64::from(progress != Progress::Done);
     }
 
-    /// The last flow that came from a port.
+    /// Returns the last flow from a port.
     fn flow_from(&self, port: u16) -> Option<usize> {
         let place = usize::from(port.checked_sub(FIRST_CLIENT_PORT)?);
         let rounds = self.flows.len().checked_sub(place + 1)? / CLIENT_PORTS;

@@ -1,7 +1,7 @@
 //! The answers of a host: addresses, pings, and the server's side of TCP and UDP.
 //!
-//! The server keeps nothing between packets: it says what follows from the segment that it got. A repeated request
-//! so gets a repeated answer. Answers are never answered, whatever their ports, or two servers would talk for ever.
+//! The server keeps no state between packets: its answer follows from the received segment alone. So a repeated request
+//! gets a repeated answer. Answers are never answered, whatever their ports, or two servers would talk for ever.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -21,15 +21,15 @@ pub const ACK: u8 = 16;
 /// The sequence number that servers start with.
 const SERVER_START: u32 = 5_000;
 
-/// The payload of every answer of a server.
+/// The payload of each of a server's answers.
 const ANSWER: &[u8] = b"maple: here is your answer";
 
 impl Host {
-    /// Understands a frame that is meant for this host, or for everybody.
+    /// Handles a frame for this host, or for everybody.
     pub(super) fn hear(&mut self, now: Time, segment: &Segment<'_>, out: &mut Vec<Vec<u8>>) {
         match segment {
             Segment::Arp { op, sender_mac, sender, target } => {
-                // Unspecified senders are probes for a duplicate address; they say nothing of where anybody is.
+                // Unspecified senders are probes for a duplicate address, and reveal no location.
                 if !sender.is_unspecified() && *sender != self.spec.ipv4 {
                     self.learn(now, IpAddr::V4(*sender), *sender_mac, out);
                 }
@@ -124,12 +124,12 @@ impl Host {
     }
 }
 
-/// A frame between two hardware addresses.
+/// Starts a frame between two hardware addresses.
 pub fn ethernet(dst: [u8; 6], src: [u8; 6]) -> Frame {
     Frame::ethernet(dst, src)
 }
 
-/// The question for the hardware address of `to`.
+/// Builds the request for the hardware address of `to`.
 pub fn ask_for(spec: &HostSpec, link_local: Ipv6Addr, to: IpAddr) -> Vec<u8> {
     match to {
         IpAddr::V4(to) => ethernet([0xff; 6], spec.mac).arp_request(spec.ipv4, to),
@@ -140,7 +140,7 @@ pub fn ask_for(spec: &HostSpec, link_local: Ipv6Addr, to: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The headers of a packet to `to`, up to IP.
+/// Builds the headers of a packet to `to`, up to IP.
 pub fn toward(spec: &HostSpec, link_local: Ipv6Addr, mac: [u8; 6], to: IpAddr) -> IpFrame {
     match to {
         IpAddr::V4(to) => ethernet(mac, spec.mac).ipv4(spec.ipv4, to),
@@ -148,7 +148,7 @@ pub fn toward(spec: &HostSpec, link_local: Ipv6Addr, mac: [u8; 6], to: IpAddr) -
     }
 }
 
-/// The headers of an answer to a datagram, up to IP.
+/// Builds the headers of an answer to a datagram, up to IP.
 fn back(spec: &HostSpec, datagram: &Datagram<'_>) -> IpFrame {
     let link = ethernet(datagram.src_mac, spec.mac);
     match (datagram.dst, datagram.src) {

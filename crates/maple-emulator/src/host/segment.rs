@@ -11,9 +11,9 @@ pub const ICMPV6: u8 = 58;
 /// A frame that a host understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment<'a> {
-    /// ARP: the host that asks or answers, and the address.
+    /// ARP: the requesting or answering host, and the address.
     Arp { op: u16, sender_mac: [u8; 6], sender: Ipv4Addr, target: Ipv4Addr },
-    /// IP, with what it carries.
+    /// IP, with its payload.
     Ip(Datagram<'a>),
 }
 
@@ -24,7 +24,7 @@ pub struct Datagram<'a> {
     pub src: IpAddr,
     pub dst: IpAddr,
     pub proto: u8,
-    /// The transport header and all after it.
+    /// The transport header, and all bytes after it.
     pub body: &'a [u8],
 }
 
@@ -40,7 +40,7 @@ pub struct Tcp<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads a frame; `None` for what hosts do not understand.
+    /// Parses a frame; `None` for frames that hosts do not understand.
     pub fn parse(frame: &'a [u8]) -> Option<Segment<'a>> {
         let (link, rest) = frame.split_at_checked(14)?;
         let src_mac = array(link, 6)?;
@@ -72,7 +72,7 @@ impl<'a> Segment<'a> {
 }
 
 impl<'a> Tcp<'a> {
-    /// Reads a TCP header and what follows it.
+    /// Parses a TCP header and the bytes after it.
     pub fn parse(body: &'a [u8]) -> Option<Tcp<'a>> {
         let header = usize::from(*body.get(12)? >> 4) * 4;
         Some(Tcp {
@@ -86,12 +86,12 @@ impl<'a> Tcp<'a> {
     }
 }
 
-/// The big-endian number at an offset.
+/// Returns the big-endian number at an offset.
 pub fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     array(bytes, at).map(u16::from_be_bytes)
 }
 
-/// The bytes at an offset.
+/// Returns the bytes at an offset.
 pub fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }

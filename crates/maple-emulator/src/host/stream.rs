@@ -1,5 +1,5 @@
-//! Streams: UDP datagrams at a steady rate, as `iperf -u` sends them. Each carries its stream's number, so that the
-//! receiver can tell streams apart; no host answers.
+//! Streams: UDP datagrams at a steady rate, as `iperf -u` sends them. Each carries its stream's number, by which the
+//! receiver distinguishes streams; no host answers.
 
 use std::net::IpAddr;
 
@@ -8,16 +8,16 @@ use super::reply::toward;
 use super::segment::{Datagram, array};
 use crate::time::{SECOND, Time};
 
-/// The port that streams go to.
+/// The destination port of streams.
 pub const STREAM_PORT: u16 = 5001;
 /// The beginning of datagrams of streams.
 const MARK: &[u8; 12] = b"maple stream";
-/// Ethernet, IPv4 and UDP headers.
+/// The length in bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
-/// Maximum number of received streams that a host counts. Beyond it some are forgotten.
+/// Maximum number of received streams that a host counts. Beyond it, some are forgotten.
 const KEPT: usize = 1024;
 
-/// Names a stream of a host: its number there, from 0.
+/// Identifies a stream of a host: its number there, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
@@ -26,22 +26,22 @@ pub struct StreamId(pub u32);
 pub struct StreamSpec {
     /// Bits a second, including headers. At least one frame in an hour.
     pub rate: u64,
-    /// The duration.
+    /// The duration, in nanoseconds.
     pub duration: Time,
-    /// The length of its frames, 60 to 1514.
+    /// The length of its frames in bytes, 60 to 1514.
     pub frame: usize,
 }
 
 /// The result of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
-    /// Frames.
+    /// The number of received frames.
     pub packets: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
-    /// When the first came.
+    /// The time when the first one arrived.
     pub first: Time,
-    /// When the last came.
+    /// The time when the last one arrived.
     pub last: Time,
 }
 
@@ -57,14 +57,14 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// The time of its next frame. `None` once all are sent.
+    /// The time of its next frame; `None` once all are sent.
     pub fn next(&self) -> Option<Time> {
         (self.sent < self.count).then_some(self.start + self.sent * self.apart)
     }
 }
 
 impl Host {
-    /// Begins a stream to an address whose hardware address it knows; `None` if it does not.
+    /// Starts a stream to an address whose hardware address the host knows; `None` if it does not.
     pub fn stream(&mut self, now: Time, to: IpAddr, spec: StreamSpec) -> Option<StreamId> {
         let mac = self.neighbour(to)?;
         let frame = spec.frame.clamp(60, 1514);
@@ -76,7 +76,7 @@ impl Host {
         Some(id)
     }
 
-    /// The number of frames of a stream that it has sent.
+    /// The number of frames that it has sent of a stream.
     pub fn stream_sent(&self, id: StreamId) -> u64 {
         self.streams.get(id.0 as usize).map_or(0, |stream| stream.sent)
     }
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Counts a datagram, if it is one of a stream.
+    /// Counts a datagram, if it belongs to a stream. Reports whether it does.
     pub(super) fn hear_stream(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
         let Some(payload) = datagram.body.get(8..).filter(|payload| payload.starts_with(MARK)) else { return false };
         let Some(id) = array::<4>(payload, MARK.len()).map(u32::from_be_bytes) else { return false };

@@ -8,7 +8,7 @@ use crate::quantity;
 use crate::switch::QueueRates;
 use crate::time::{SECOND, Time};
 
-/// What `help` prints.
+/// The output of `help`.
 pub const HELP: &str = "\
 h1 ping h2 [COUNT]                 echo requests, one a second; also h1 ping -c 3 10.0.0.2
 pingall                            every host to every other, once
@@ -33,27 +33,27 @@ help, exit
 pub enum Command {
     /// Echo requests, one a second.
     Ping {
-        /// The host that asks.
+        /// The host that sends requests.
         from: String,
-        /// The host that is asked.
+        /// The host that answers.
         to: String,
-        /// The number of times.
+        /// The number of requests.
         count: u32,
     },
     /// Every host pings every other.
     PingAll,
     /// A stream of datagrams.
     Iperf {
-        /// The host that sends.
+        /// The sending host.
         from: String,
-        /// The host that receives.
+        /// The receiving host.
         to: String,
-        /// The time.
+        /// The duration.
         duration: Time,
         /// The rate, in bits a second.
         rate: u64,
     },
-    /// A host is plugged in elsewhere.
+    /// Plugs a host into another port.
     Move {
         /// The host.
         host: String,
@@ -62,25 +62,25 @@ pub enum Command {
         /// The port; the first free one if `None`.
         port: Option<u32>,
     },
-    /// The links between two switches change.
+    /// Changes the links between two switches.
     Link {
         /// One switch.
         a: String,
         /// The other.
         b: String,
-        /// How.
+        /// The change.
         change: LinkChange,
     },
-    /// A port changes.
+    /// Changes a port.
     Port {
         /// The switch.
         switch: String,
         /// The port.
         port: u32,
-        /// How.
+        /// The change.
         change: PortChange,
     },
-    /// A queue is made, changed or removed.
+    /// Adds, changes or removes a queue.
     Queue {
         /// The switch.
         switch: String,
@@ -91,39 +91,39 @@ pub enum Command {
         /// Its rates. `None` removes the queue.
         rates: Option<QueueRates>,
     },
-    /// A switch loses its rules and its connection.
+    /// Restarts a switch, which loses its rules and its connection.
     Restart {
         /// The switch.
         switch: String,
     },
-    /// Prints something of the network.
+    /// Prints a part of the network.
     Show {
-        /// What.
+        /// The part.
         what: Show,
-        /// Of which switch; all if `None`.
+        /// The switch; `None`: all switches.
         switch: Option<String>,
     },
-    /// Asks the controller in the same process.
+    /// Queries the controller in the same process.
     Ask {
-        /// What, as a command of `maple`.
+        /// The query, as a command of `maple`.
         words: Vec<String>,
-        /// What is done where there is none, or that it takes one.
+        /// The command to run without a controller, or the error that it needs one.
         without: Box<Result<Command, String>>,
     },
-    /// Time passes.
+    /// Lets time pass.
     Wait(Time),
-    /// Works if the command fails.
+    /// Succeeds if the command fails.
     Not(Box<Command>),
-    /// What there is.
+    /// Prints the commands.
     Help,
-    /// The end.
+    /// Ends the console or script.
     Exit,
 }
 
-/// How a link changes.
+/// A change of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LinkChange {
-    /// It goes up or down.
+    /// The link goes up or down.
     Up(bool),
     /// The share of frames that it loses.
     Loss(f64),
@@ -133,21 +133,21 @@ pub enum LinkChange {
     Rate(Option<u64>),
 }
 
-/// How a port changes.
+/// A change of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortChange {
-    /// Its operator takes it up or down.
+    /// The operator takes the port up or down.
     Up(bool),
-    /// Its rate, in bits a second.
+    /// The rate of the port, in bits a second.
     Rate(Option<u64>),
 }
 
-/// What can be shown.
+/// The parts of the network that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
     /// Hosts and their places.
     Hosts,
-    /// Links and how they are.
+    /// Links with their state.
     Links,
     /// Switches and their statistics.
     Switches,
@@ -159,16 +159,16 @@ pub enum Show {
     Meters,
     /// Queues.
     Queues,
-    /// What was lost, and why.
+    /// Losses with their reasons.
     Losses,
 }
 
-/// Words that commands begin with.
+/// The first words of commands.
 pub(super) const FIRST: [&str; 12] =
     ["pingall", "link", "port", "queue", "switch", "show", "explain", "state", "wait", "not", "help", "exit"];
-/// Commands of hosts.
+/// The commands of hosts.
 pub(super) const HOST: [&str; 3] = ["ping", "iperf", "move"];
-/// What can be shown.
+/// The words for the parts that can be shown.
 pub(super) const SHOWN: [(&str, Show); 8] = [
     ("hosts", Show::Hosts),
     ("links", Show::Links),
@@ -180,17 +180,17 @@ pub(super) const SHOWN: [(&str, Show); 8] = [
     ("losses", Show::Losses),
 ];
 
-/// What is missing for a command.
+/// The reason why a command cannot run.
 const NO_CONTROLLER: &str = "asks a controller in the same process, as `maple run POLICY --emulate TOPOLOGY` has";
 
-/// Maximum number of requests of a ping: one day.
+/// Maximum number of requests of a ping, one a second: one day.
 const MAX_COUNT: u32 = 86_400;
 
 impl Command {
-    /// The command of a line; `None` for an empty line or a comment.
+    /// Parses the command of a line; `None` for an empty line or a comment.
     ///
     /// # Errors
-    /// [`LabError::Wrong`], with the command's form or what may have been meant.
+    /// [`LabError::Wrong`], with the command's form or a suggestion.
     pub fn parse(line: &str) -> Result<Option<Command>, LabError> {
         let words = words(line).map_err(LabError::Wrong)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -295,7 +295,8 @@ impl Command {
         Ok(Command::Queue { switch: (*switch).into(), port: port_number(port)?, queue, rates })
     }
 
-    /// What only the network knows is its own. A controller is asked for everything else, if there is one.
+    /// Parses `show`. The network itself shows what only it knows; everything else is a query to the controller, if
+    /// there is one.
     fn show(words: &[&str]) -> Result<Command, String> {
         match words {
             ["emulated", rest @ ..] => Command::shown(rest),
@@ -322,7 +323,8 @@ impl Command {
     }
 }
 
-/// The words, with two for a place as it is shown (`s1:3`) where a command takes a switch and a port.
+/// Divides places in the form in which they are shown (`s1:3`) into two words, where a command takes a switch and a
+/// port.
 fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let first = words.iter().take_while(|word| **word == "not").count();
     let at = match words.get(first..) {
@@ -338,7 +340,7 @@ fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
     words.iter().enumerate().flat_map(split).collect()
 }
 
-/// That a line is no command.
+/// Returns the error for a line that is not a command.
 fn unknown(first: &str, rest: &[&str]) -> String {
     if let Some(near) = nearest(first, FIRST) {
         return format!("there is no command {first}; did you mean {near}?");

@@ -1,10 +1,10 @@
-//! What may come next in a command that is being typed.
+//! Completion of a command that is being typed.
 
 use super::Lab;
 use super::command::{FIRST, HOST, SHOWN};
 
 impl Lab {
-    /// The words that may follow these words of a command, in order. Those of a controller are none of them.
+    /// Returns the words that may follow these words of a command, in order, without those of a controller.
     pub fn completions(&self, words: &[&str]) -> Vec<String> {
         let words = match words {
             ["not", rest @ ..] => rest,

@@ -12,23 +12,23 @@ use crate::network::{Drop, Network};
 use crate::quantity::{rate_text, time_text};
 use crate::time::{MILLISECOND, SECOND, Time};
 
-/// With more hosts `pingall` is refused: a million pings.
+/// The maximum number of hosts for `pingall`, which then sends a million pings.
 const MAX_PING_ALL: usize = 1000;
-/// The length of a stream's frames.
+/// The length of a stream's frames in bytes.
 const FRAME: usize = 1250;
-/// The highest rate of a stream, in bits a second: 100,000 frames.
+/// The maximum rate of a stream in bits a second: 100,000 frames.
 const MAX_RATE: u64 = 1_000_000_000;
 
 /// The result of pings from one host to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinged {
-    /// The host that asked.
+    /// The host that sent requests.
     pub from: String,
-    /// The host that is asked.
+    /// The host to which they were sent.
     pub to: String,
-    /// The time of each answer, in order. `None` if there was none.
+    /// The round-trip time of each answer in nanoseconds, in order; `None` if there was none.
     pub answers: Vec<Option<Time>>,
-    /// Whether the other's hardware address was found.
+    /// Whether the other host's hardware address was found.
     pub resolved: bool,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Pinged {
 pub struct PingedAll {
     /// The number of requests.
     pub sent: usize,
-    /// The pairs without an answer: the host that asked, the host that was asked.
+    /// The pairs without an answer: the requesting host and the other one.
     pub failed: Vec<(String, String)>,
 }
 
@@ -96,9 +96,9 @@ impl fmt::Display for PingedAll {
 /// The result of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streaming {
-    /// The host that sent.
+    /// The sending host.
     pub from: String,
-    /// The host that receives.
+    /// The receiving host.
     pub to: String,
     /// The offered rate, in bits a second.
     pub offered: u64,
@@ -108,14 +108,14 @@ pub struct Streaming {
     pub arrived: Streamed,
     /// The duration.
     pub duration: Time,
-    /// All frames that were lost during that time, by switch and reason.
+    /// All frames that were lost during the stream, by switch and reason.
     pub losses: BTreeMap<(String, String), u64>,
 }
 
 impl Streaming {
-    /// The received rate, in bits a second.
+    /// The received rate in bits a second.
     pub fn rate(&self) -> u64 {
-        // The last frame ends a frame's time after it came.
+        // The last frame's transmission ends one frame's time after it arrived.
         let span = (self.arrived.last - self.arrived.first) as u128;
         let span = match self.arrived.packets {
             0 => return 0,
@@ -158,10 +158,10 @@ impl fmt::Display for Streaming {
 }
 
 impl Lab {
-    /// Has one host ping another, `count` times a second apart.
+    /// Pings one host from another, `count` times, a second apart.
     ///
     /// # Errors
-    /// [`LabError`] if one of them is not there.
+    /// [`LabError`] if one of the hosts does not exist.
     pub fn ping(&self, ground: &mut impl Ground, from: &str, to: &str, count: u32) -> Result<Pinged, LabError> {
         let (from, to) = self.two_hosts(from, to)?;
         let mut pinged = Pinged { from: from.into(), to: to.into(), answers: Vec::new(), resolved: true };
@@ -185,7 +185,7 @@ impl Lab {
         Ok(pinged)
     }
 
-    /// The result of a flow of a host, and its time.
+    /// Waits for the end of a host's flow. Returns its result and the time it took.
     fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), LabError> {
         let host = host.to_string();
         let ended = move |network: &Network| {
@@ -195,7 +195,7 @@ impl Lab {
         Ok(self.until(ground, PATIENCE, ended)?.unwrap_or((Progress::NoAnswer, PATIENCE)))
     }
 
-    /// Makes every host ping every other once. Those of one host are sent together.
+    /// Makes every host ping every other once. The pings of one host are sent together.
     ///
     /// # Errors
     /// [`LabError`] for more than a thousand hosts.
@@ -240,7 +240,7 @@ impl Lab {
     /// Makes one host send another a stream of datagrams. The rate is in bits a second.
     ///
     /// # Errors
-    /// [`LabError`] if one of them is not there, no host answers for the receiver's address, or the rate is too high.
+    /// [`LabError`] if one of them does not exist, no host answers for the receiver's address, or the rate is too high.
     pub fn iperf(
         &self,
         ground: &mut impl Ground,
@@ -290,7 +290,7 @@ impl Lab {
         Ok(Streaming { from: from.into(), to: to.into(), offered: rate, sent, arrived, duration, losses })
     }
 
-    /// Whether one host finds the other's hardware address.
+    /// Resolves the hardware address of one host from another. Reports whether it was found.
     fn find(&self, ground: &mut impl Ground, from: &str, to: &str) -> Result<bool, LabError> {
         let (src, dst) = (from.to_string(), to.to_string());
         let is_known = move |network: &Network| {
@@ -307,7 +307,7 @@ impl Lab {
         ground.with(move |network| is_known(network))
     }
 
-    /// The names of two hosts.
+    /// Returns the names of two different hosts.
     fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), LabError> {
         let (from, to) = (self.host(from)?, self.host(to)?);
         if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }
@@ -328,7 +328,7 @@ impl Lab {
         losses
     }
 
-    /// The losses since the beginning, one line for each switch and reason.
+    /// Lists the losses since the beginning, one line for each switch and reason.
     pub(super) fn losses(&self, ground: &mut impl Ground) -> Result<String, LabError> {
         let losses = ground.with(|network| network.losses().clone())?;
         let lines: BTreeSet<String> = self

@@ -1,9 +1,9 @@
 //! The network as a laboratory: commands such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
 //! script, or called from a program.
 //!
-//! A [`Lab`] does them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
-//! in simulated time. What a command finds out is a value ([`Pinged`], [`Streaming`], …) whose `Display` is what the
-//! console prints.
+//! A [`Lab`] runs them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
+//! in simulated time. The result of a command is a value ([`Pinged`], [`Streaming`], …) whose `Display` is the
+//! console's output.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,39 +32,40 @@ pub use command::{Command, HELP, LinkChange, PortChange, Show};
 pub use measure::{Pinged, PingedAll, Streaming};
 pub use script::{ScriptError, run_script};
 
-/// A network that time passes in.
+/// A network in which time passes.
 pub trait Ground {
-    /// Does something with the network, between two of its events.
+    /// Runs `f` on the network, between two of its events.
     ///
     /// # Errors
-    /// [`LabError`] if it is no longer there.
+    /// [`LabError`] if the network has ended.
     fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError>;
 
     /// Lets time pass.
     ///
     /// # Errors
-    /// [`LabError`] if it is no longer there, or the user asked to stop.
+    /// [`LabError`] if the network has ended, or if the user asked to stop.
     fn pass(&mut self, span: Time) -> Result<(), LabError>;
 
-    /// Whether the controller in the same process can be asked this command of `maple`. `None` if there is none.
+    /// Checks whether the controller in the same process accepts this command of `maple`; `None` if there is no
+    /// controller.
     fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
         let _ = words;
         None
     }
 
-    /// Asks the controller in the same process. The answer may have been printed already.
+    /// Queries the controller in the same process. The answer may have been printed already.
     ///
     /// # Errors
-    /// [`LabError`] if it refuses, or there is none.
+    /// [`LabError`] if the controller refuses, or does not exist.
     fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
         Err(LabError::Wrong(format!("there is no controller in this process to ask: {}", words.join(" "))))
     }
 }
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// The text is no command, or names what the network does not have.
+    /// The text is not a command, or names something that the network does not have.
     #[error("{0}")]
     Wrong(String),
     /// It ran, and the expected result did not occur.
@@ -84,7 +85,7 @@ pub enum LabError {
     Stopped,
 }
 
-/// A network in real time as a ground, until a flag is set.
+/// A network in real time as a ground, which ends when a flag is set.
 pub struct Live<'a> {
     emulation: &'a Emulation,
     stop: &'a AtomicBool,
@@ -92,7 +93,8 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// This emulation. `meanwhile` is called from time to time while time passes.
+    /// Creates a ground of this emulation, which ends when `stop` is set. `meanwhile` is called regularly while time
+    /// passes.
     pub fn new(
         emulation: &'a Emulation,
         stop: &'a AtomicBool,
@@ -123,14 +125,14 @@ impl Ground for Live<'_> {
     }
 }
 
-/// Does commands on a network. Clones share its topology.
+/// Runs commands on a network. Clones share its topology.
 #[derive(Clone)]
 pub struct Lab {
     topology: Arc<Topology>,
 }
 
 impl Lab {
-    /// A laboratory for a network of this topology.
+    /// Creates a laboratory for a network of this topology.
     pub fn new(topology: Topology) -> Lab {
         Lab { topology: Arc::new(topology) }
     }
@@ -143,7 +145,7 @@ impl Lab {
     /// Runs the command of a line. Returns the text to print. Empty lines and those that begin with `#` do nothing.
     ///
     /// # Errors
-    /// [`LabError`].
+    /// [`LabError`] if the line is not a command, or if the command fails.
     pub fn line(&self, ground: &mut impl Ground, line: &str) -> Result<String, LabError> {
         let Some(command) = Command::parse(line)? else { return Ok(String::new()) };
         self.run(ground, &command)
@@ -152,7 +154,7 @@ impl Lab {
     /// Runs a command. Returns the text to print.
     ///
     /// # Errors
-    /// [`LabError`].
+    /// [`LabError`] if the command fails.
     pub fn run(&self, ground: &mut impl Ground, command: &Command) -> Result<String, LabError> {
         match command {
             Command::Ping { from, to, count } => self.ping(ground, from, to, *count)?.told(),
@@ -198,7 +200,7 @@ impl Lab {
         }
     }
 
-    /// Whether a controller that is to be asked takes the question, before anything is done.
+    /// Checks that the controller accepts a query, before anything runs.
     fn check(&self, ground: &impl Ground, command: &Command) -> Result<(), LabError> {
         match command {
             Command::Not(command) => self.check(ground, command),
@@ -214,7 +216,7 @@ impl Lab {
     /// Changes all links between two switches.
     ///
     /// # Errors
-    /// [`LabError`] if there are none.
+    /// [`LabError`] if there is no link between them.
     pub fn link(&self, ground: &mut impl Ground, a: &str, b: &str, change: LinkChange) -> Result<(), LabError> {
         let (x, y) = (self.switch(a)?, self.switch(b)?);
         let between = |link: &&LinkSpec| [(x, y), (y, x)].contains(&(link.a.0, link.b.0));
@@ -235,10 +237,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Moves a host to a port of a switch, or to the first that is free, and has it announce itself. Where it is now.
+    /// Moves a host to a port of a switch, or to the first free one, where it announces itself. Returns its new place.
     ///
     /// # Errors
-    /// [`LabError`] if one of them is not there, or something else is plugged in.
+    /// [`LabError`] if one of them does not exist, or if something else is plugged in.
     pub fn move_host(
         &self,
         ground: &mut impl Ground,
@@ -257,7 +259,7 @@ impl Lab {
         Ok(format!("{host} is at port {at} of {switch}"))
     }
 
-    /// The datapath id of the switch with this name or datapath id.
+    /// Returns the datapath id of the switch with this name or datapath id.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
@@ -270,7 +272,7 @@ impl Lab {
         found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
     }
 
-    /// The name of the host with this name or address.
+    /// Returns the name of the host with this name or address.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
@@ -288,13 +290,13 @@ impl Lab {
         found.ok_or_else(|| LabError::Wrong(unknown("host", text, names())))
     }
 
-    /// The name of a switch.
+    /// Returns the name of a switch.
     fn name(&self, dpid: Dpid) -> String {
         let found = self.topology.switches.iter().find(|switch| switch.dpid == dpid);
         found.map_or_else(|| dpid.to_string(), |switch| switch.name.clone())
     }
 
-    /// Waits until something holds of the network, for so long at most.
+    /// Waits until a condition holds for the network, at most for `within`.
     fn until<R: Send + 'static>(
         &self,
         ground: &mut impl Ground,
@@ -316,12 +318,12 @@ impl Lab {
     }
 }
 
-/// A hardware address as people write it.
+/// Writes a hardware address as people do.
 fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// An error for an unknown name, with a suggestion.
+/// Returns the error for an unknown name, with a suggestion.
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = maple_wire::nearest(name, names.clone()) {
         return format!("there is no {what} {name}; did you mean {near}?");

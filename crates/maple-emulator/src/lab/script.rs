@@ -1,11 +1,11 @@
-//! Commands in a file, one a line.
+//! Scripts: commands in a file, one on each line.
 
 use super::{Command, Ground, Lab, LabError};
 
-/// Why a script ended early.
+/// The reason why a script ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// It could not be read.
+    /// The script could not be read.
     #[error("{file}: {error}")]
     Read {
         /// The file.
@@ -13,7 +13,7 @@ pub enum ScriptError {
         /// The system's error.
         error: std::io::Error,
     },
-    /// A line is no command. Nothing was run.
+    /// A line is not a command. Nothing was run.
     #[error("{file}:{line}: {error}")]
     Wrong {
         /// The file.
@@ -30,16 +30,16 @@ pub enum ScriptError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The reason.
         error: LabError,
     },
 }
 
-/// Does the commands of a file, telling each with what came of it, until the first that fails. All are read before the
-/// first is done. `exit` ends it.
+/// Runs the commands of a file, and reports each with its result, until the first that fails. All are parsed before the
+/// first one runs. `exit` ends the script.
 ///
 /// # Errors
-/// [`ScriptError`], naming file and line.
+/// [`ScriptError`] with file and line, if the file can't be read, a line is not a command, or a command fails.
 pub fn run_script(
     lab: &Lab,
     ground: &mut impl Ground,

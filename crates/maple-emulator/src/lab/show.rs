@@ -10,7 +10,7 @@ use crate::switch::{GroupKind, Switch};
 use crate::topology::Topology;
 
 impl Lab {
-    /// The output.
+    /// Returns the output of `show`.
     ///
     /// # Errors
     /// [`LabError`] if there is no such switch.

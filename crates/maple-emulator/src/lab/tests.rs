@@ -5,7 +5,7 @@ use maple_wire::{Action, Instruction, Match, Message, Version};
 
 use super::*;
 
-/// Simulated time, and nothing else happens.
+/// A network in simulated time without a controller.
 pub(super) struct Alone(pub Network);
 
 impl Ground for Alone {
@@ -19,7 +19,7 @@ impl Ground for Alone {
     }
 }
 
-/// A network without loops in which every switch floods.
+/// Creates a network without loops in which every switch floods.
 fn flooding(topology: &str) -> (Lab, Alone) {
     let topology = Topology::parse(topology).unwrap();
     let mut network = Network::new(&topology, Version::Of13);
@@ -36,7 +36,7 @@ fn flooding(topology: &str) -> (Lab, Alone) {
     (Lab::new(topology), Alone(network))
 }
 
-/// Runs commands. Returns their answers, errors after `error: `.
+/// Runs commands. Returns their outputs, with errors after `error: `.
 fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
     let answer = |line: &str| match lab.line(ground, line) {
         Ok(text) => text,
@@ -126,7 +126,7 @@ fn what_only_a_controller_knows_takes_one() {
     assert!(say(&lab, &mut net, "show emulated stats").contains("nothing called stats to show"));
 }
 
-/// A network with a controller that repeats what it is asked, and knows no `stats`.
+/// A network with a controller that repeats queries, and does not know `stats`.
 struct Controlled(Alone);
 
 impl Ground for Controlled {

@@ -1,6 +1,6 @@
-//! A line as words.
+//! Divides a line into words.
 
-/// The words of a line up to a comment, which begins with `#`. Quotes of both kinds keep what is between them together.
+/// Returns the words of a line up to a comment, which begins with `#`. Quotes of both kinds keep words together.
 ///
 /// # Errors
 /// If a quotation does not end.

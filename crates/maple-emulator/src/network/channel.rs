@@ -1,4 +1,4 @@
-//! The control channel of one switch: a connection that can be slow, lossy, cut or half open.
+//! The control channel of a switch: a connection that can be slow, lossy, cut or half open.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::time::Time;
 /// The events of a switch's connection for the controller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEvent {
-    /// The switch has connected. What it sends next begins with a hello.
+    /// The switch has connected. Its next message is a hello.
     Opened,
     /// One whole OpenFlow message.
     Message(Vec<u8>),
@@ -18,12 +18,12 @@ pub enum ControlEvent {
 
 /// The faults of control messages, in both directions.
 ///
-/// TCP does neither lose nor repeat messages; these faults stand for switches that do.
+/// TCP neither loses nor repeats messages; these faults stand for switches that do.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct ControlFaults {
-    /// Added to the delay of every message, in nanoseconds.
+    /// The additional delay of every message, in nanoseconds.
     pub delay: Time,
-    /// Up to this much more, by chance. Messages of one direction never overtake each other.
+    /// The maximum random delay on top of that, in nanoseconds. Messages of one direction never overtake each other.
     pub jitter: Time,
     /// The probability (0.0 to 1.0) that a message is lost.
     pub drop: f64,
@@ -38,27 +38,27 @@ pub(super) enum Direction {
     ToController,
 }
 
-/// The state of one switch's channel.
+/// The state of a switch's channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     /// Whether a connection is open.
     pub up: bool,
-    /// Counts connections, so that messages of an old one do not arrive in the new one.
+    /// The number of connections, by which messages of an old one are kept out of the new one.
     pub epoch: u64,
-    /// A fault keeps it from connecting.
+    /// Whether a fault keeps it from connecting.
     pub cut: bool,
-    /// A fault drops messages in both directions, without notice.
+    /// Whether a fault drops messages in both directions, without notice.
     pub half_open: bool,
     pub faults: ControlFaults,
-    /// Waits for the controller to take it.
+    /// The events that the controller has not taken yet.
     pub events: VecDeque<ControlEvent>,
-    /// Bytes from the controller that are not a whole message yet.
+    /// Bytes from the controller that are not a complete message yet.
     pub input: Vec<u8>,
     last: [Time; 2],
 }
 
 impl Channel {
-    /// When the copies of a message sent now arrive: none, one or two times.
+    /// Returns when the copies of a message sent now arrive: none, one or two times.
     pub fn arrivals(&mut self, now: Time, delay: Time, way: Direction, random: &mut Random) -> Vec<Time> {
         let faults = self.faults;
         if self.half_open || (faults.drop > 0.0 && random.chance(faults.drop)) {
@@ -71,13 +71,13 @@ impl Channel {
         vec![*last; copies]
     }
 
-    /// A new connection waits for nothing of the old one.
+    /// Forgets the arrivals of an old connection, for which a new one does not wait.
     pub fn forget_arrivals(&mut self) {
         self.last = [0; 2];
     }
 
-    /// Takes the whole messages out of the input. A length below 8 makes the rest of the stream unreadable: it is
-    /// given out as one last message.
+    /// Takes the complete messages out of the input. A length below 8 makes the rest of the stream unreadable: that is
+    /// returned as one last message.
     pub fn messages(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         self.input.extend_from_slice(bytes);
         let mut messages = Vec::new();

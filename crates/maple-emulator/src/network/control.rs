@@ -12,7 +12,7 @@ use super::{ControlEvent, Event, Network, NetworkError};
 const PACKET_OUT: u8 = 13;
 
 impl Network {
-    /// Makes a switch connect now, if it is not connected and nothing keeps it from it. For networks made without
+    /// Makes a switch connect now, if it is not connected and no fault prevents it. Used in networks without
     /// [`super::NetworkOptions::connects`].
     ///
     /// # Errors
@@ -23,7 +23,8 @@ impl Network {
         Ok(())
     }
 
-    /// The controller closes its connection to a switch. The switch connects again unless it was told not to.
+    /// Closes a connection from the controller's side. The switch connects again if it connects by itself
+    /// ([`super::NetworkOptions::connects`]).
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -36,12 +37,12 @@ impl Network {
         Ok(())
     }
 
-    /// Whether a connection of the switch stands, as the switch sees it.
+    /// Reports whether the switch has a connection, as the switch sees it.
     pub fn is_connected(&self, dpid: Dpid) -> bool {
         self.nodes.get(&dpid).is_some_and(|node| node.channel.up)
     }
 
-    /// Whether a fault keeps the switch from connecting.
+    /// Reports whether a fault keeps the switch from connecting.
     pub fn is_cut(&self, dpid: Dpid) -> bool {
         self.nodes.get(&dpid).is_some_and(|node| node.channel.cut)
     }
@@ -51,7 +52,7 @@ impl Network {
         self.nodes.get_mut(&dpid).map(|node| node.channel.events.drain(..).collect()).unwrap_or_default()
     }
 
-    /// The messages that a switch has sent since the controller last asked; openings and closings are passed over.
+    /// Returns the messages that a switch has sent since the last call; openings and closings are discarded.
     pub fn to_controller(&mut self, dpid: Dpid) -> Vec<Vec<u8>> {
         let message = |event| match event {
             ControlEvent::Message(bytes) => Some(bytes),
@@ -60,8 +61,8 @@ impl Network {
         self.take_control(dpid).into_iter().filter_map(message).collect()
     }
 
-    /// The controller sends a switch bytes: whole messages or pieces of them. They are lost, as they would be in
-    /// a socket, if the switch is not connected.
+    /// Sends bytes from the controller to a switch: whole messages or pieces of them. If the switch is not connected
+    /// they are lost, as in a socket.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -92,17 +93,18 @@ impl Network {
         let outgoing = node.switch.receive_bytes(now, bytes);
         let cause = self.packet_out_cause(dpid, bytes);
         self.carry_out(dpid, outgoing, cause);
-        // The message may have been a port-mod, and neighbours see that by the light going out.
+        // The message may have been a port-mod, which neighbours see by the loss of light.
         self.update_carriers(dpid);
     }
 
-    /// The frame that a packet-out sends, as the one that it was when it came to the controller.
+    /// Returns the frame that a packet-out sends, identified with the frame that came to the controller.
     fn packet_out_cause(&mut self, dpid: Dpid, bytes: &[u8]) -> Option<Cause> {
         if bytes.get(1) != Some(&PACKET_OUT) {
             return None;
         }
         let Ok((_, Message::PacketOut(packet_out))) = Message::decode(bytes) else { return None };
-        // What a controller sends by the switch by which it first sent these bytes is a frame like it, not the same one.
+        // If the controller sends these bytes by the switch by which it first sent them, they are a new frame, not the
+        // same one.
         let is_sent_again = |known: &InFlight| {
             known.path.first().is_some_and(|hop| hop.dpid == dpid && hop.in_port == PortNo::CONTROLLER)
         };
@@ -151,13 +153,13 @@ impl Network {
         self.carry_out(dpid, hello, None);
     }
 
-    /// The switch closes the connection. Its earlier messages still arrive.
+    /// Closes a connection from the switch's side. The switch's earlier messages still arrive.
     pub(super) fn closed_by_switch(&mut self, dpid: Dpid) {
         self.hang_up(dpid, true);
         self.reconnect_later(dpid);
     }
 
-    /// Ends a connection. What was under way to the controller arrives first if `delivering`, else it is lost.
+    /// Ends a connection. Messages in flight to the controller arrive first if `delivering`, and are lost otherwise.
     pub(super) fn hang_up(&mut self, dpid: Dpid, delivering: bool) {
         let Some(node) = self.nodes.get_mut(&dpid) else { return };
         if !node.channel.up {

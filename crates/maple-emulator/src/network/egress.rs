@@ -1,10 +1,10 @@
 //! The frames that wait at a port with a bounded rate: queues with minimum and maximum rates, and the choice of the
-//! next one.
+//! next frame.
 //!
-//! The line sends one frame at a time, at the port's rate. A queue may send when its last frame, at its highest rate,
-//! would be over. Of those that may, one that got less than it was promised goes first, the one that lacks most;
-//! then the one that was served longest ago. So a queue gets what it was promised whenever it wants it, and what is
-//! left over is shared frame by frame.
+//! The line sends one frame at a time, at the port's rate. A queue may send again when its last frame, at the queue's
+//! maximum rate, would be over. Among the queues that may send, those below their minimum rate come first, the one that
+//! lacks most before the others; then the one that was served longest ago. So a queue gets its minimum rate whenever it
+//! wants it, and the rest is shared frame by frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,14 +13,14 @@ use crate::time::{SECOND, Time};
 
 /// Maximum number of frames in a queue.
 const ROOM: usize = 100;
-/// The maximum deficit of a queue's minimum rate that is made up for later.
+/// The maximum deficit of a queue's minimum rate that is made up for later, in nanoseconds.
 const CREDIT: Time = SECOND / 10;
 
 /// The queues of one port; `T` is a frame.
 #[derive(Debug)]
 pub(super) struct Egress<T> {
     queues: BTreeMap<Option<u32>, Waiting<T>>,
-    /// When the line is free.
+    /// The time when the line is free.
     free: Time,
     served: u64,
     /// The time of the next check, if one is planned.
@@ -45,11 +45,11 @@ impl Limits {
 #[derive(Debug)]
 struct Waiting<T> {
     frames: VecDeque<(usize, T)>,
-    /// When it may send again, by its maximum rate.
+    /// The time when it may send again, by its maximum rate.
     may: Time,
     /// The time until which it has had its minimum rate.
     paid: Time,
-    /// When it was served last, as a count.
+    /// The number of the turn in which it was last served.
     served: u64,
 }
 
@@ -58,7 +58,7 @@ struct Waiting<T> {
 pub(super) struct Leaving<T> {
     pub queue: Option<u32>,
     pub bytes: usize,
-    /// Its time on the line.
+    /// Its time on the line, in nanoseconds.
     pub takes: Time,
     pub frame: T,
 }
@@ -79,13 +79,13 @@ impl<T> Egress<T> {
         Ok(())
     }
 
-    /// The next frame, if one may leave now.
+    /// Returns the next frame, if one may leave now.
     pub fn next(&mut self, now: Time, limits: &Limits) -> Option<Leaving<T>> {
         if self.free > now {
             return None;
         }
         let behind = |queue: Option<u32>, waiting: &Waiting<T>| {
-            // Promises that were not taken up are not kept for later, but for a moment.
+            // Unused minimum rates are kept only for a moment.
             let paid = waiting.paid.max(now.saturating_sub(CREDIT));
             limits.of(queue).min.is_some() && paid <= now
         };
@@ -113,19 +113,19 @@ impl<T> Egress<T> {
         Some(Leaving { queue, bytes, takes, frame })
     }
 
-    /// The frames that wait.
+    /// The waiting frames.
     pub fn frames(&self) -> impl Iterator<Item = &T> {
         self.queues.values().flat_map(|waiting| waiting.frames.iter().map(|(_, frame)| frame))
     }
 
-    /// When the next frame may leave. `None` if none waits.
+    /// The time when the next frame may leave; `None` if none waits.
     pub fn due(&self) -> Option<Time> {
         let may = self.queues.values().filter(|waiting| !waiting.frames.is_empty()).map(|waiting| waiting.may).min()?;
         Some(may.max(self.free))
     }
 }
 
-/// The time of this many bytes at a rate.
+/// Returns the time of this many bytes at a rate, in nanoseconds.
 fn time_of(bytes: usize, rate: u64) -> Time {
     (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Time
 }

@@ -5,7 +5,7 @@ use maple_wire::{Dpid, PortNo};
 use super::{ControlFaults, Event, Network, Wire};
 use crate::switch::Switch;
 
-/// A call names something that the network does not have.
+/// The error of a call that names something that the network does not have, or can't have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetworkError {
     /// No switch of this datapath id.
@@ -26,7 +26,7 @@ pub enum NetworkError {
     /// Something else is plugged in.
     #[error("port {1} of switch {0} is taken")]
     PortTaken(Dpid, PortNo),
-    /// A share of frames that is none.
+    /// A share of frames outside 0.0 to 1.0.
     #[error("{0} is not a share of frames from 0 to 1")]
     BadLoss(f64),
     /// A port number that no port can have.
@@ -38,7 +38,7 @@ impl Network {
     /// Takes all links between two switches down or up.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none.
+    /// [`NetworkError`] if there is no link between them.
     pub fn set_link(&mut self, a: Dpid, b: Dpid, up: bool) -> Result<(), NetworkError> {
         let between = |l: &super::Link| [(a, b), (b, a)].contains(&(l.spec.a.0, l.spec.b.0));
         if !self.links.iter().any(between) {
@@ -54,7 +54,7 @@ impl Network {
     /// Takes the links between two switches down.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none.
+    /// [`NetworkError`] if there is no link between them.
     pub fn link_down(&mut self, a: Dpid, b: Dpid) -> Result<(), NetworkError> {
         self.set_link(a, b, false)
     }
@@ -62,7 +62,7 @@ impl Network {
     /// Takes the links between two switches up.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none.
+    /// [`NetworkError`] if there is no link between them.
     pub fn link_up(&mut self, a: Dpid, b: Dpid) -> Result<(), NetworkError> {
         self.set_link(a, b, true)
     }
@@ -80,7 +80,8 @@ impl Network {
         Ok(())
     }
 
-    /// A switch loses its power for a moment: its rules, its configuration, its connection. It connects again.
+    /// Restarts a switch as after a power cut: it loses its rules, its configuration and its connection, and connects
+    /// again.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -109,7 +110,7 @@ impl Network {
         Ok(())
     }
 
-    /// Swallows all that a switch and its controller send each other, without telling either, until
+    /// Drops all messages between a switch and its controller, without notice to either, until
     /// [`Network::mend_control`].
     ///
     /// # Errors
@@ -120,8 +121,8 @@ impl Network {
         Ok(())
     }
 
-    /// Ends what [`Network::cut_control`] and [`Network::half_open_control`] began. A connection that was half open
-    /// is closed, because its lost messages cannot be recovered. The switch connects again.
+    /// Ends the faults of [`Network::cut_control`] and [`Network::half_open_control`]. A half-open connection is
+    /// closed, because its lost messages cannot be recovered. The switch connects again.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -139,7 +140,7 @@ impl Network {
         Ok(())
     }
 
-    /// Makes a switch's control channel slow or unreliable, from now on. The default repairs it.
+    /// Makes a switch's control channel slow or unreliable. The default repairs it.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -148,11 +149,12 @@ impl Network {
         Ok(())
     }
 
-    /// Unplugs a host and plugs it into a port of a switch, which is added if it is not there. The host says
-    /// nothing of it; [`Network::announce`] makes it.
+    /// Unplugs a host and plugs it into a port of a switch, which is added if it does not exist. The host sends
+    /// nothing; [`Network::announce`] makes it announce itself.
     ///
     /// # Errors
-    /// [`NetworkError`] if there is no such host or switch, or something else is plugged in there.
+    /// [`NetworkError`] if there is no such host or switch, the port number is not allowed, or something else is
+    /// plugged in there.
     pub fn move_host(&mut self, host: &str, dpid: Dpid, port: PortNo) -> Result<(), NetworkError> {
         let at = self.host_names.get(host).copied();
         let at = at.ok_or_else(|| NetworkError::NoHost(host.to_string()))?;
@@ -181,7 +183,7 @@ impl Network {
         Ok(())
     }
 
-    /// The first free port of a switch. One is added if there is none.
+    /// Returns the first free port number of a switch, which may be that of a port to be added.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -211,8 +213,8 @@ impl Network {
         self.disturbances.insert(dpid, self.now);
     }
 
-    /// Tells both ends of each link of a switch whether there is light: the link is up and neither end is taken
-    /// down by its operator.
+    /// Updates both ends of each link of a switch: there is light if the link is up and the operator has taken neither
+    /// end down.
     pub(super) fn update_carriers(&mut self, dpid: Dpid) {
         let ends: Vec<_> = self
             .links
@@ -236,10 +238,10 @@ impl Network {
         port.is_some_and(|p| p.description.config & maple_wire::Port::CONFIG_DOWN == 0)
     }
 
-    /// Whether all that a fault names is there now.
+    /// Checks that everything that a fault names exists.
     ///
     /// # Errors
-    /// [`NetworkError`] for the first thing that is not.
+    /// [`NetworkError`] for the first thing that does not exist.
     pub fn check_fault(&self, fault: &Fault) -> Result<(), NetworkError> {
         let switch = |dpid: &Dpid| self.nodes.get(dpid).ok_or(NetworkError::NoSwitch(*dpid));
         match fault {
@@ -264,8 +266,8 @@ impl Network {
         }
     }
 
-    /// Schedules a fault, in order with all other events of its time. What it names
-    /// and is not there by then ends up in [`Network::failed_faults`].
+    /// Schedules a fault, in order with all other events of its time. If something that it names does not exist by
+    /// then, the error is added to [`Network::failed_faults`].
     pub fn schedule(&mut self, at: crate::time::Time, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }
@@ -273,7 +275,7 @@ impl Network {
     /// Applies a fault now.
     ///
     /// # Errors
-    /// [`NetworkError`] if it names something that is not there.
+    /// [`NetworkError`] if the fault names something that does not exist.
     pub fn inflict(&mut self, fault: Fault) -> Result<(), NetworkError> {
         match fault {
             Fault::Link { a, b, up } => self.set_link(a, b, up),
@@ -288,7 +290,7 @@ impl Network {
     }
 }
 
-/// One fault, or its repair.
+/// A fault, or its repair.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// The links between two switches go down or come up.
@@ -313,11 +315,11 @@ pub enum Fault {
     Restart(Dpid),
     /// A control connection closes and stays closed.
     CutControl(Dpid),
-    /// A control connection swallows everything.
+    /// A control connection drops all messages.
     HalfOpenControl(Dpid),
-    /// A control connection is as it should be again.
+    /// A control connection is repaired.
     MendControl(Dpid),
-    /// A control channel gets slow or unreliable.
+    /// A control channel becomes slow or unreliable.
     Control(Dpid, ControlFaults),
     /// A host moves.
     Move {

@@ -1,4 +1,4 @@
-//! Frames on their way: from hosts, over wires, through switches, to hosts.
+//! The way of frames: from hosts, over wires, through switches, to hosts.
 
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
@@ -18,7 +18,7 @@ pub(super) struct InFlight {
     pub path: Vec<Hop>,
 }
 
-/// The frame that a switch was given when it caused something.
+/// The frame whose arrival at a switch caused something.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
     pub flight: InFlight,
@@ -56,7 +56,7 @@ impl Network {
         self.open_flow_with(src, dst, kind, ipv6, ATTEMPTS)
     }
 
-    /// As [`Network::open_flow`], for a flow that says each thing `patience` times at most.
+    /// Opens a flow as [`Network::open_flow`] does, with at most `patience` attempts for each packet.
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist.
@@ -81,7 +81,7 @@ impl Network {
         Ok(id)
     }
 
-    /// Makes a host send another, whose hardware address it knows, UDP datagrams at a rate.
+    /// Makes a host send UDP datagrams at a rate to another, whose hardware address it knows.
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist, or the first does not know the other.
@@ -94,7 +94,7 @@ impl Network {
         Ok(id)
     }
 
-    /// Makes a host send a gratuitous ARP, as one does that was moved.
+    /// Makes a host send a gratuitous ARP, as after a move.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such host.
@@ -132,7 +132,7 @@ impl Network {
         id
     }
 
-    /// Gives a frame its id and writes it into the log.
+    /// Gives a frame its id, and adds it to the log.
     pub(super) fn new_frame(&mut self, origin: Origin, frame: Vec<u8>) -> InFlight {
         self.frames += 1;
         let id = FrameId(self.frames);
@@ -151,7 +151,7 @@ impl Network {
         self.carry_out(dpid, outgoing, Some(Cause { flight, in_port: port }));
     }
 
-    /// Carries out what a switch wants done, on behalf of the frame that caused it, if one did.
+    /// Carries out a switch's outputs, on behalf of the frame that caused them, if there is one.
     pub(super) fn carry_out(&mut self, dpid: Dpid, outgoing: Vec<Outgoing>, cause: Option<Cause>) {
         let record = self.nodes[&dpid].switch.record().clone();
         for item in outgoing {
@@ -182,7 +182,7 @@ impl Network {
         self.schedule_switch(dpid);
     }
 
-    /// A copy leaves a switch at a port, directly or through its queue.
+    /// Sends a copy out of a switch's port, directly or through its queue.
     fn leave(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
         let copies = self.copies.entry(flight.id).or_default();
         *copies += 1;
@@ -202,7 +202,8 @@ impl Network {
         }
     }
 
-    /// A copy goes out of a port: onto a link, to a host, or into the open. The line takes this long for it.
+    /// Puts a copy onto the wire of a port: to a link, to a host, or to nowhere. The line takes `takes` (in
+    /// nanoseconds) for it.
     pub(super) fn send_out(&mut self, dpid: Dpid, port: PortNo, flight: InFlight, takes: Time) {
         match self.wires.get(&(dpid, port)) {
             None => self.note(&flight, Outcome::Egress { dpid, port, host: None }),
@@ -253,10 +254,10 @@ impl Network {
     }
 }
 
-/// For how many frames copies are counted; older ones have long arrived.
+/// The number of frames whose copies are counted; older ones have long arrived.
 const COPIES_KEPT: usize = 10_000;
 
-/// The copy of a frame that has gone through one more switch.
+/// Returns the copy of a frame that has passed one more switch.
 fn through(cause: &Cause, dpid: Dpid, steps: &[Step], out_port: Option<PortNo>, frame: Vec<u8>) -> InFlight {
     let mut path = cause.flight.path.clone();
     path.push(Hop { dpid, in_port: cause.in_port, steps: steps.to_vec(), out_port });

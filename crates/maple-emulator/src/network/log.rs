@@ -1,4 +1,4 @@
-//! The log of every frame: where it entered, where it left and with which headers, where it was lost.
+//! The log of every frame: the place where it entered, where it left and with which headers, and where it was lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -8,27 +8,27 @@ use maple_wire::{Dpid, PortNo};
 use crate::switch::{Lost, Step};
 use crate::time::Time;
 
-/// Names one frame that entered the network; all its copies share it.
+/// Identifies a frame that entered the network; all its copies share the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameId(pub u64);
 
-/// A switch that a frame went through.
+/// A switch that a frame passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The switch.
     pub dpid: Dpid,
-    /// The port that it came in by; [`PortNo::CONTROLLER`] where a packet-out put it there.
+    /// The ingress port; [`PortNo::CONTROLLER`] if a packet-out put the frame there.
     pub in_port: PortNo,
     /// The rules that it met.
     pub steps: Vec<Step>,
-    /// The port that this copy left by; `None` where it did not leave.
+    /// The port that this copy left by; `None` if it did not leave.
     pub out_port: Option<PortNo>,
 }
 
-/// Where a frame comes from.
+/// The origin of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A host sent it, or a test at a host's port: the switch and port that it enters by.
+    /// A host, or a test at a host's port: the switch and port where the frame enters.
     Port(Dpid, PortNo),
     /// A packet-out to this switch whose bytes no earlier packet-in had (LLDP, say).
     Controller(Dpid),
@@ -39,9 +39,9 @@ pub enum Origin {
 pub struct Entry {
     /// Its id.
     pub id: FrameId,
-    /// Where it entered.
+    /// The place where it entered.
     pub origin: Origin,
-    /// When.
+    /// The time when it entered.
     pub at: Time,
     /// Its bytes.
     pub frame: Vec<u8>,
@@ -52,20 +52,20 @@ pub struct Entry {
 pub struct Delivery {
     /// The frame's id.
     pub id: FrameId,
-    /// When it happened.
+    /// The time of the event.
     pub at: Time,
     /// The event.
     pub outcome: Outcome,
     /// The bytes of this copy, as rules have changed them.
     pub frame: Vec<u8>,
-    /// The switches that it went through, packet-outs included.
+    /// The switches that it passed, including packet-outs.
     pub path: Vec<Hop>,
 }
 
 /// The fate of one copy of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It left the network by this port of this switch, where this host is, or none.
+    /// It left the network by this port of this switch, to this host if there is one.
     Egress {
         /// The switch.
         dpid: Dpid,
@@ -76,24 +76,24 @@ pub enum Outcome {
     },
     /// A switch sent it to its controller.
     Controller(Dpid),
-    /// It went no further.
+    /// It was dropped.
     Dropped(Dpid, Drop),
 }
 
-/// Why a copy of a frame went no further.
+/// The reason why a copy of a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drop {
     /// The switch lost it.
     Switch(Lost),
-    /// The link went down, or its far end was.
+    /// The link was down.
     LinkDown,
-    /// The link lost it, by chance.
+    /// The link lost it at random.
     Loss,
     /// The queue of its port was full.
     QueueFull,
-    /// It went through more switches than the limit: a loop.
+    /// It passed more switches than the limit: a loop.
     Loop,
-    /// More copies of one frame than the limit: a broadcast storm.
+    /// The frame had more copies than the limit: a broadcast storm.
     Storm,
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Drop {
     }
 }
 
-/// The last frames that entered, and their deliveries. When full, the oldest are removed.
+/// The last frames that entered, with their deliveries. When full, the oldest are removed.
 #[derive(Clone, Debug)]
 pub struct DeliveryLog {
     entries: VecDeque<Entry>,
@@ -121,7 +121,7 @@ pub struct DeliveryLog {
 }
 
 impl DeliveryLog {
-    /// A log of at most `limit` entries and as many deliveries.
+    /// Creates a log of at most `limit` entries and `limit` deliveries.
     pub fn new(limit: usize) -> DeliveryLog {
         DeliveryLog { entries: VecDeque::new(), deliveries: VecDeque::new(), limit, forgotten: 0 }
     }
@@ -131,27 +131,27 @@ impl DeliveryLog {
         self.entries.iter()
     }
 
-    /// Their deliveries, in order.
+    /// The deliveries, in order.
     pub fn deliveries(&self) -> impl DoubleEndedIterator<Item = &Delivery> {
         self.deliveries.iter()
     }
 
-    /// One frame, if it is not forgotten.
+    /// Returns a frame, if it is not forgotten.
     pub fn entry(&self, id: FrameId) -> Option<&Entry> {
-        // Ids rise with the entries.
+        // Ids ascend with the entries.
         let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
         self.entries.get(at)
     }
 
-    /// The deliveries of one frame, in order. What was delivered before it entered is not looked at.
+    /// Returns the deliveries of a frame, in order. Deliveries before its entry are skipped.
     pub fn of(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
         let since = self.entry(id).map_or(0, |entry| entry.at);
         let first = self.deliveries.partition_point(|delivery| delivery.at < since);
         self.deliveries.range(first..).filter(move |d| d.id == id)
     }
 
-    /// Where one frame came out, and with which bytes: switch, port and frame of each copy that left the network.
-    /// Compare this with a policy's answer.
+    /// Returns switch, port and bytes of each copy of a frame that left the network. Compare this with a policy's
+    /// answer.
     pub fn egress(&self, id: FrameId) -> BTreeSet<(Dpid, PortNo, Vec<u8>)> {
         self.of(id)
             .filter_map(|d| match &d.outcome {
@@ -161,12 +161,12 @@ impl DeliveryLog {
             .collect()
     }
 
-    /// The number of copies of one frame that left the network. Two at one port count twice.
+    /// The number of copies of a frame that left the network. Two at one port count twice.
     pub fn copies(&self, id: FrameId) -> usize {
         self.of(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
     }
 
-    /// The ids of the frames with these bytes that entered by this port, in order.
+    /// Returns the ids of the frames with these bytes that entered by this port, in order.
     pub fn entered(&self, dpid: Dpid, port: PortNo, frame: &[u8]) -> Vec<FrameId> {
         let fits = |e: &&Entry| e.origin == Origin::Port(dpid, port) && e.frame == frame;
         self.entries.iter().filter(fits).map(|e| e.id).collect()

@@ -1,8 +1,8 @@
 //! A whole network in simulated time: switches, hosts, links, control channels, and their faults.
 //!
-//! The network is a queue of events, ordered by time and then by the order in which they were made, so one topology,
-//! one seed and one sequence of calls give one run. It does nothing by itself: [`Network::run_until`] lets time pass.
-//! The controller's side of every channel is two calls, [`Network::take_control`] and [`Network::from_controller`].
+//! The network is a queue of events, ordered by time and then by the order of their creation. So one topology, one seed
+//! and one sequence of calls give one run. It does nothing by itself: [`Network::run_until`] lets time pass. The
+//! controller's side of every channel is two calls, [`Network::take_control`] and [`Network::from_controller`].
 //!
 //! ```text
 //!   host ── wire ── switch ── link ── switch ── wire ── host        frames, DeliveryLog
@@ -10,9 +10,9 @@
 //!        take_control / from_controller                             whole OpenFlow messages
 //! ```
 //!
-//! A frame keeps its [`FrameId`] through the switches and also through the controller: a packet-out with the bytes
-//! of an earlier packet-in goes on as that frame, on the path that led there. Where several frames have the same
-//! bytes the last one that came to the controller is meant, so tests that ask where a frame went give each its own
+//! A frame keeps its [`FrameId`] through the switches and also through the controller: a packet-out with the bytes of
+//! an earlier packet-in continues as that frame, on the path that led there. If several frames have the same bytes, the
+//! last one that came to the controller is meant. So tests that check where a frame went give each frame its own
 //! payload.
 
 use std::cmp::{Ordering, Reverse};
@@ -49,22 +49,22 @@ use frames::InFlight;
 use punted::Punted;
 use shaping::Shaped;
 
-/// How a network behaves.
+/// The options of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
     /// The OpenFlow version of the switches.
     pub version: Version,
     /// The capacity of the switches.
     pub switch: SwitchOptions,
-    /// Decides everything that is left to chance.
+    /// The seed of everything random.
     pub seed: u64,
-    /// The delay of a control message, one way.
+    /// The one-way delay of a control message, in nanoseconds.
     pub control_delay: Time,
-    /// The delay of a frame between a host and its switch.
+    /// The delay of a frame between a host and its switch, in nanoseconds.
     pub host_delay: Time,
-    /// The time that a switch waits before it connects again.
+    /// The time in nanoseconds that a switch waits before it connects again.
     pub reconnect_delay: Time,
-    /// Whether switches connect by themselves; without it [`Network::connect`] does it.
+    /// Whether switches connect by themselves; otherwise [`Network::connect`] makes them connect.
     pub connects: bool,
     /// Maximum number of switches on a frame's path. At least twice the number of switches.
     pub max_hops: usize,
@@ -75,8 +75,8 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
-    /// The usual behaviour: 1 µs to hosts, 50 µs to the controller, reconnects after 10 ms, 64 hops, 4,096 copies,
-    /// a log of 100,000, seed 0.
+    /// Creates options with the usual behaviour: 1 µs to hosts, 50 µs to the controller, reconnects after 10 ms, 64
+    /// hops, 4,096 copies, a log of 100,000, seed 0.
     pub fn new(version: Version) -> NetworkOptions {
         NetworkOptions {
             version,
@@ -103,7 +103,7 @@ pub struct Network {
     made: u64,
     nodes: BTreeMap<Dpid, Node>,
     hosts: Vec<HostNode>,
-    /// Places of hosts in that list.
+    /// The indexes of hosts in that list.
     host_names: FxHashMap<String, usize>,
     host_macs: FxHashMap<[u8; 6], usize>,
     links: Vec<Link>,
@@ -115,9 +115,9 @@ pub struct Network {
     log: DeliveryLog,
     pairs: BTreeMap<PairKey, PairCounters>,
     failed_faults: Vec<NetworkError>,
-    /// Copies that went no further, by switch and reason.
+    /// Copies that were dropped, by switch and reason.
     losses: BTreeMap<(Dpid, Drop), u64>,
-    /// When something of a switch last failed or came back.
+    /// The times when a part of each switch last failed or returned.
     disturbances: BTreeMap<Dpid, Time>,
 }
 
@@ -138,13 +138,13 @@ struct HostNode {
 /// A link between two switches, and whether it is up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// What it is.
+    /// The link's description.
     pub spec: LinkSpec,
     /// Whether it carries frames.
     pub up: bool,
 }
 
-/// What is plugged into a port.
+/// The device at the other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wire {
     Link(usize),
@@ -173,7 +173,7 @@ impl PartialOrd for Scheduled {
 }
 
 impl Ord for Scheduled {
-    /// By time, and where that is equal by the order in which they were made, which is unique.
+    /// Orders by time, and events of one time by the order of their creation, which is unique.
     fn cmp(&self, other: &Scheduled) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }
@@ -203,14 +203,14 @@ enum Event {
 }
 
 impl Network {
-    /// A network of this topology whose switches speak `version`, at time 0.
+    /// Creates a network of this topology whose switches speak `version`, at time 0.
     pub fn new(topology: &Topology, version: Version) -> Network {
         Network::with_options(topology, NetworkOptions::new(version))
     }
 
-    /// A network with all options.
+    /// Creates a network with these options.
     pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> Network {
-        // A flood comes to every host over some links, and is no storm; nor is the way along all switches a loop.
+        // A flood reaches every host over some links, which is not a storm; a path along all switches is not a loop.
         options.max_copies = options.max_copies.max(2 * topology.hosts.len());
         options.max_hops = options.max_hops.max(2 * topology.switches.len());
         let mut network = Network {
@@ -265,17 +265,17 @@ impl Network {
         network
     }
 
-    /// The present.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// The datapath ids of its switches, in rising order.
+    /// The datapath ids of its switches, in ascending order.
     pub fn dpids(&self) -> impl Iterator<Item = Dpid> {
         self.nodes.keys().copied()
     }
 
-    /// A switch.
+    /// Returns a switch.
     pub fn switch(&self, dpid: Dpid) -> Option<&Switch> {
         self.nodes.get(&dpid).map(|node| &node.switch)
     }
@@ -300,7 +300,7 @@ impl Network {
         &self.log
     }
 
-    /// Forgets the log, for instance between two tests on one network.
+    /// Clears the log, for instance between two tests on one network.
     pub fn clear_log(&mut self) {
         self.log.clear();
     }
@@ -310,27 +310,28 @@ impl Network {
         &self.pairs
     }
 
-    /// Copies of frames that went no further, by switch and reason, since the beginning.
+    /// Copies of frames that were dropped since the beginning, by switch and reason.
     pub fn losses(&self) -> &BTreeMap<(Dpid, Drop), u64> {
         &self.losses
     }
 
-    /// When a switch last restarted, or something of it last failed or came back: a port, a link, its connection.
+    /// Returns when a switch last restarted, or when a part of it last failed or returned: a port, a link, its
+    /// connection.
     pub fn disturbed(&self, dpid: Dpid) -> Option<Time> {
         self.disturbances.get(&dpid).copied()
     }
 
-    /// Names in scheduled faults that did not exist at their time.
+    /// The errors of scheduled faults that named something that did not exist at their time.
     pub fn failed_faults(&self) -> &[NetworkError] {
         &self.failed_faults
     }
 
-    /// When the next event is.
+    /// The time of the next event.
     pub fn next_event(&self) -> Option<Time> {
         self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
     }
 
-    /// Whether copies of a frame are on a wire, or wait at a port for the line. What is with the controller does not
+    /// Reports whether copies of a frame are on a wire, or wait at a port for the line. Copies at the controller do not
     /// count.
     pub fn is_in_flight(&self, id: FrameId) -> bool {
         let on_wire = |Reverse(scheduled): &Reverse<Scheduled>| match &scheduled.event {
@@ -340,7 +341,7 @@ impl Network {
         self.queue.iter().any(on_wire) || self.waits_at_port(id)
     }
 
-    /// Runs the next event. Returns whether there was one.
+    /// Runs the next event. Reports whether there was one.
     pub fn step(&mut self) -> bool {
         let Some(Reverse(scheduled)) = self.queue.pop() else { return false };
         self.now = self.now.max(scheduled.at);
@@ -361,7 +362,7 @@ impl Network {
         true
     }
 
-    /// Runs all events up to and including time `until`. Afterwards the time is `until`.
+    /// Runs all events up to and including time `until`. Then the time is `until`.
     pub fn run_until(&mut self, until: Time) {
         while self.next_event().is_some_and(|at| at <= until) {
             self.step();
@@ -369,7 +370,7 @@ impl Network {
         self.now = self.now.max(until);
     }
 
-    /// Lets so much time pass.
+    /// Lets the time `span` pass, in nanoseconds.
     pub fn run_for(&mut self, span: Time) {
         self.run_until(self.now + span);
     }
@@ -379,7 +380,7 @@ impl Network {
         self.queue.push(Reverse(Scheduled { at, order: self.made, event }));
     }
 
-    /// Sees to it that a switch gets its turn when its next rule may expire.
+    /// Schedules the turn of a switch for when its next rule may expire.
     fn schedule_switch(&mut self, dpid: Dpid) {
         let Some(node) = self.nodes.get_mut(&dpid) else { return };
         let Some(next) = node.switch.next_timeout() else { return };

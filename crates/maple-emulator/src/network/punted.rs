@@ -1,4 +1,4 @@
-//! Frames that are with the controller, so that a packet-out can be told from a new frame.
+//! Frames that are at the controller. They distinguish a packet-out of a known frame from one of a new frame.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ pub(super) struct Punted {
 }
 
 impl Punted {
-    /// A frame goes to the controller, which sees `data` of it.
+    /// Adds a frame that goes to the controller, which sees `data` of it.
     pub fn put(&mut self, data: &[u8], flight: InFlight) {
         self.count += 1;
         self.order.push_back((self.count, data.to_vec()));
@@ -31,7 +31,7 @@ impl Punted {
         }
     }
 
-    /// The last frame of which the controller saw these bytes.
+    /// Returns the last frame of which the controller saw these bytes.
     pub fn get(&self, data: &[u8]) -> Option<&InFlight> {
         self.frames.get(data).map(|(_, flight)| flight)
     }

@@ -17,18 +17,18 @@ pub(super) struct Shaped {
 }
 
 impl Network {
-    /// Sets how long frames take over the links between two switches, from now on.
+    /// Sets the delay of frames on the links between two switches, in nanoseconds.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none.
+    /// [`NetworkError`] if there is no link between them.
     pub fn set_link_delay(&mut self, a: Dpid, b: Dpid, delay: Time) -> Result<(), NetworkError> {
         self.change_links(a, b, |link| link.spec.delay = delay)
     }
 
-    /// Sets the share of frames, 0.0 to 1.0, that the links between two switches lose, from now on.
+    /// Sets the share of frames, 0.0 to 1.0, that the links between two switches lose.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none, or the share is not one.
+    /// [`NetworkError`] if there is no link between them, or if the share is outside 0.0 to 1.0.
     pub fn set_link_loss(&mut self, a: Dpid, b: Dpid, loss: f64) -> Result<(), NetworkError> {
         if !(0.0..=1.0).contains(&loss) {
             return Err(NetworkError::BadLoss(loss));
@@ -36,10 +36,10 @@ impl Network {
         self.change_links(a, b, |link| link.spec.loss = loss)
     }
 
-    /// Bounds what the links between two switches carry in each direction, in bits a second, or no longer does.
+    /// Sets or removes the maximum rate of the links between two switches in each direction, in bits a second.
     ///
     /// # Errors
-    /// [`NetworkError`] if there are none.
+    /// [`NetworkError`] if there is no link between them.
     pub fn set_link_rate(&mut self, a: Dpid, b: Dpid, rate: Option<u64>) -> Result<(), NetworkError> {
         self.change_links(a, b, |link| link.spec.rate = rate)?;
         let between = |link: &&Link| [(a, b), (b, a)].contains(&(link.spec.a.0, link.spec.b.0));
@@ -53,7 +53,7 @@ impl Network {
         if changed == 0 { Err(NetworkError::NoLink(a, b)) } else { Ok(()) }
     }
 
-    /// Bounds what leaves a switch by a port, in bits a second, or no longer does.
+    /// Sets or removes the maximum rate at which frames leave a switch by a port, in bits a second.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such port.
@@ -63,7 +63,7 @@ impl Network {
         Ok(())
     }
 
-    /// Makes or changes a queue of a port, or removes it.
+    /// Adds, changes or removes a queue of a port.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such port.
@@ -83,7 +83,7 @@ impl Network {
         Ok(())
     }
 
-    /// Has a port keep to what its switch says of it now.
+    /// Updates the limits of a port from its switch's settings.
     fn reshape(&mut self, dpid: Dpid, port: PortNo) {
         let Some(switch) = self.nodes.get(&dpid).map(|node| &node.switch) else { return };
         let queues = switch.queues().filter(|((at, _), _)| *at == port).map(|((_, id), queue)| (id, queue.rates));
@@ -93,7 +93,7 @@ impl Network {
         self.drain(dpid, port);
     }
 
-    /// A frame is to leave by a port whose rate is bounded.
+    /// Queues a frame at a port with a bounded rate.
     pub(super) fn queue_up(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
         let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
         let queue = queue.filter(|queue| limits.queues.contains_key(queue));
@@ -107,12 +107,12 @@ impl Network {
         self.drain(dpid, port);
     }
 
-    /// Whether a copy of this frame waits at a port with a bounded rate.
+    /// Reports whether a copy of this frame waits at a port with a bounded rate.
     pub(super) fn waits_at_port(&self, id: FrameId) -> bool {
         self.shaped.values().any(|shaped| shaped.egress.frames().any(|flight| flight.id == id))
     }
 
-    /// Sends what may leave by a port now, and plans when to look again.
+    /// Sends the frames that may leave by a port now, and schedules the next check.
     pub(super) fn drain(&mut self, dpid: Dpid, port: PortNo) {
         let now = self.now;
         loop {

@@ -8,9 +8,9 @@ use maple_wire::{Message, Version};
 use super::{Outgoing, Refusal, Switch};
 use crate::time::Time;
 
-/// The most open bundles of a connection.
+/// The maximum number of open bundles of a connection.
 const MAX_BUNDLES: usize = 16;
-/// The most messages of a bundle.
+/// The maximum number of messages of a bundle.
 const MAX_MESSAGES: usize = 1 << 17;
 
 /// An open bundle.
@@ -18,7 +18,7 @@ const MAX_MESSAGES: usize = 1 << 17;
 pub(super) struct Bundle {
     flags: u16,
     is_closed: bool,
-    /// What is to be obeyed, with the transaction ids.
+    /// The messages to obey, with their transaction ids.
     messages: Vec<(u32, FlowMod)>,
 }
 

@@ -13,11 +13,11 @@ use crate::switch::refusal::Refusal;
 
 /// The properties of the switch that the checks need.
 pub struct Abilities<'a> {
-    /// The version it speaks.
+    /// The version that the switch speaks.
     pub version: Version,
     /// The number of its tables.
     pub n_tables: u8,
-    /// Whether it takes masks on transport ports, and only ports with 16 bits.
+    /// Whether it accepts masks on transport ports, and only port numbers of 16 bits.
     pub open_vswitch: bool,
     /// The groups that exist.
     pub groups: &'a BTreeMap<u32, Group>,
@@ -25,10 +25,10 @@ pub struct Abilities<'a> {
     pub meters: &'a BTreeMap<u32, Meter>,
 }
 
-/// Where actions stand: this decides what has to be known of the packets that they meet.
+/// The place of actions, which decides what the checks must know about packets.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
-    /// In apply-actions of a rule with this match, or in a packet-out whose packet is described so.
+    /// In apply-actions of a rule with this match, or in a packet-out whose packet this match describes.
     Applied(&'a Match),
     /// In write-actions of a rule with this match.
     Written(&'a Match),
@@ -51,28 +51,32 @@ const UNSETTABLE: FieldSet = FieldSet::of(&[
 const PORTS: FieldSet =
     FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
 
-/// What describes a packet well enough to say which other fields it has.
+/// The fields that determine which other fields a packet has.
 const DESCRIBING: [Field; 4] = [Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type];
 
-/// The greatest port number of 1.0 and of Open vSwitch, apart from the reserved ones.
+/// The maximum port number of 1.0 and of Open vSwitch, apart from the reserved ones.
 const MAX_NARROW_PORT: u32 = 0xfeff;
 /// `OFPAT_SET_FIELD`.
 const SET_FIELD: u16 = 25;
 
-/// Whether rules can match the field.
+/// Reports whether rules can match the field.
 pub fn can_match(field: Field) -> bool {
     field != Field::PbbIsid
 }
 
-/// Whether actions can set the field.
+/// Reports whether actions can set the field.
 pub fn can_set(field: Field) -> bool {
     !UNSETTABLE.contains(field)
 }
 
-/// The match as the table keeps it: in OXM order, each field once, without masks of zeros, which ask for nothing.
+/// Returns the match in the form that the table keeps: in OXM order, each field once, without masks of zeros, which
+/// constrain nothing.
 ///
-/// A field needs its prerequisites before it in 1.3. In 1.0, where fields have no order, a field without them is as if
-/// it were wildcarded, so it is left out.
+/// In 1.3 the prerequisites of a field must come before it. In 1.0 fields have no order, and a field without its
+/// prerequisites is left out, as if it were wildcarded.
+///
+/// # Errors
+/// [`Refusal`] if a field is unknown, duplicated, out of range, or (in 1.3) lacks its prerequisites.
 pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> {
     let mut seen = FieldSet::EMPTY;
     let mut kept = Match::any();
@@ -91,7 +95,7 @@ pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> 
             return Err(Refusal::MatchMask);
         }
         match abilities.version {
-            // 1.0 has priorities without ids.
+            // 1.0 allows VLAN priorities without ids.
             Version::Of10 if field != Field::VlanPcp && !promises(given, field) => {}
             Version::Of13 if !promises(&kept, field) => return Err(Refusal::MatchPrerequisite),
             _ if constraint.mask == 0 => {}
@@ -101,10 +105,10 @@ pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> 
     Ok(kept)
 }
 
-/// The condition of an entry, if a packet can fulfil it.
+/// Returns the condition of an entry, if a packet can fulfil it.
 fn constraint(version: Version, entry: &MatchField) -> Result<Constraint, Refusal> {
     let Stated { field, value, mask } = match entry {
-        // 1.0 has room for ICMP types and codes that no packet has.
+        // 1.0 has more bits for ICMP types and codes than packets have.
         MatchField::Known(constraint) if version == Version::Of10 => return Ok(*constraint),
         MatchField::Known(Constraint { field, value, mask }) => {
             Stated { field: *field, value: *value, mask: Some(*mask) }
@@ -120,7 +124,7 @@ fn constraint(version: Version, entry: &MatchField) -> Result<Constraint, Refusa
     Ok(Constraint::masked(field, value, mask.unwrap_or(field.full_mask())))
 }
 
-/// Whether every packet that fits the match has the field.
+/// Reports whether every packet that fits the match has the field.
 fn promises(matching: &Match, field: Field) -> bool {
     let holds = |need: &Prerequisite| {
         matching.get(need.field).is_some_and(|c| c.mask & need.mask == need.mask && c.value & need.mask == need.value)
@@ -128,14 +132,17 @@ fn promises(matching: &Match, field: Field) -> bool {
     field.prerequisites().iter().any(|all| all.iter().all(holds))
 }
 
-/// The match of packets that have the same headers as this one.
+/// Returns the match of packets that have the same headers as this frame.
 pub fn describe(frame: &[u8]) -> Match {
     let packet = Packet::new(frame, 0);
     let known = |field| packet.switch_value(field).map(|value| Constraint::exact(field, value));
     Match::from_constraints(DESCRIBING.into_iter().filter_map(known))
 }
 
-/// Whether a rule in `table` with this match may have these instructions.
+/// Checks the instructions of a rule in `table` with this match.
+///
+/// # Errors
+/// [`Refusal`] for the first instruction that the rule can't have.
 pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[Instruction]) -> Result<(), Refusal> {
     for (at, instruction) in list.iter().enumerate() {
         let same = |other: &Instruction| std::mem::discriminant(other) == std::mem::discriminant(instruction);
@@ -143,7 +150,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
             return Err(Refusal::DuplicateInstruction);
         }
         match instruction {
-            // A deletion in all tables has no table that others come after.
+            // A deletion in all tables has no table to compare with.
             Instruction::GotoTable(to) if *to <= table && table != super::ALL_TABLES || *to >= abilities.n_tables => {
                 return Err(Refusal::GotoTable);
             }
@@ -159,7 +166,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
     Ok(())
 }
 
-/// The instructions in the order of their execution (1.3 §5.9), without those that do nothing.
+/// Returns the instructions in the order of their execution (1.3 §5.9), without those that do nothing.
 pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
     let is_empty = |one: &Instruction| matches!(one, Instruction::ApplyActions(all) | Instruction::WriteActions(all) if all.is_empty());
     list.retain(|instruction| !is_empty(instruction));
@@ -167,7 +174,10 @@ pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
     list
 }
 
-/// Whether these actions can be done to packets at this place.
+/// Checks that these actions can be applied to packets at this place.
+///
+/// # Errors
+/// [`Refusal`] for the first action that can't be applied.
 pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Result<(), Refusal> {
     let mut promised = Promised::at(abilities.version, place);
     for action in list {
@@ -202,7 +212,7 @@ pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Resu
             Action::SetNwTtl(_) | Action::DecNwTtl => promised.has_or_is_written(Field::IpProto, place),
             Action::SetVlanVid(vid) if *vid > 0xfff => return Err(Refusal::ActionArgument),
             Action::SetVlanPcp(pcp) if *pcp > 7 => return Err(Refusal::ActionArgument),
-            // `SET_NW_TOS` of 1.0 with bits that are not the code point's.
+            // This is `SET_NW_TOS` of 1.0 with bits outside the code point.
             Action::Unknown { kind: 8, .. } if abilities.version == Version::Of10 => {
                 return Err(Refusal::ActionArgument);
             }
@@ -218,12 +228,12 @@ pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Resu
     Ok(())
 }
 
-/// What is known of the packets that an action meets.
+/// The known facts about the packets that an action meets.
 struct Promised {
-    /// Their headers. `None` where nothing has to be known: in buckets, and in 1.0, where an action on a header that a
-    /// packet lacks does nothing.
+    /// Their headers. `None` if nothing must be known: in buckets, and in 1.0, where an action on a missing header does
+    /// nothing.
     headers: Option<Match>,
-    /// How many VLAN tags they have at least.
+    /// The minimum number of VLAN tags.
     tags: usize,
 }
 
@@ -242,7 +252,8 @@ impl Promised {
         self.headers.as_ref().is_none_or(|m| if is_of_a_tag { self.tags > 0 } else { promises(m, field) })
     }
 
-    /// Written actions but set-field are left to the packet, as Open vSwitch does.
+    /// Reports whether the packet has the field, or the action is written. Like Open vSwitch, the checks leave written
+    /// actions other than set-field to the packet.
     fn has_or_is_written(&self, field: Field, place: Place<'_>) -> bool {
         matches!(place, Place::Written(_)) || self.has(field)
     }
@@ -259,7 +270,7 @@ impl Promised {
     }
 }
 
-/// Whether a field can be set so.
+/// Checks that a field can be set to this value.
 fn settable(set: &Stated) -> Result<(), Refusal> {
     if !can_match(set.field) {
         return Err(Refusal::SetLength);
@@ -275,7 +286,7 @@ fn settable(set: &Stated) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What is wrong with a set-field of 1.3 that reads as an unknown action.
+/// Returns what is wrong with a set-field of 1.3 that parses as an unknown action.
 fn wrong_set_field(body: &[u8]) -> Refusal {
     let Some((header, rest)) = body.split_first_chunk::<4>() else { return Refusal::SetLength };
     let header = u32::from_be_bytes(*header);
@@ -292,7 +303,7 @@ fn output(abilities: &Abilities, port: PortNo) -> Result<(), Refusal> {
     }
 }
 
-/// Whether it is the number of a port that the switch can have. 0 is in Open vSwitch's eyes: no packet leaves by it.
+/// Reports whether a port of the switch can have this number. Open vSwitch accepts 0, although no packet leaves by it.
 pub fn is_number(abilities: &Abilities, port: PortNo) -> bool {
     let narrow = abilities.open_vswitch || abilities.version == Version::Of10;
     port.0 <= if narrow { MAX_NARROW_PORT } else { PortNo::MAX.0 }

@@ -13,19 +13,19 @@ use super::stats::WILDCARDS10;
 use super::{Config, Outgoing, Removal, Switch};
 use crate::time::Time;
 
-/// How many bytes of a refused request an error message repeats; the specifications ask for 64 at least.
+/// The number of bytes of a refused request that an error message repeats; the specifications require at least 64.
 const ERROR_DATA: usize = 128;
 /// `OFPET_EXPERIMENTER`.
 const EXPERIMENTER_ERROR: u16 = 0xffff;
-/// Nicira's number.
+/// Nicira's experimenter id.
 const NICIRA: u32 = 0x2320;
-/// The bits of `OFPC_FRAG_*`; this mode of them, reassembling, is not had.
+/// The bits of `OFPC_FRAG_*`. `REASSEMBLE`: the mode that the switch does not have.
 const FRAGMENTS: u16 = 3;
 const REASSEMBLE: u16 = 2;
-/// `OFPC_INVALID_TTL_TO_CONTROLLER` of 1.1, which Open vSwitch takes in 1.0 as well.
+/// `OFPC_INVALID_TTL_TO_CONTROLLER` of 1.1, which Open vSwitch accepts in 1.0 as well.
 const INVALID_TTL: u16 = 4;
 
-/// The state of its connection.
+/// The state of the switch's connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     state: State,
@@ -39,21 +39,21 @@ pub(super) struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Down,
-    /// Our hello is out, the other has not come.
+    /// The switch has sent its hello, and the controller's has not come.
     Greeting,
     Up,
 }
 
 impl Default for Connection {
     fn default() -> Connection {
-        // 1.3 §6.3.5: masters and equals get all but invalid TTLs, slaves only port-status.
+        // Masters and equals get all but invalid TTLs, slaves only port-status (1.3 §6.3.5).
         let unasked = AsyncConfig { packet_in: [0b011, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
         Connection { state: State::Down, role: Role::EQUAL, generation: None, unasked, bundles: BTreeMap::new() }
     }
 }
 
 impl Switch {
-    /// A connection to the controller is open: the switch sends its hello.
+    /// Opens a connection to the controller: the switch sends its hello.
     pub fn connect(&mut self) -> Vec<Outgoing> {
         self.connection = Connection { state: State::Greeting, ..Connection::default() };
         let version = self.version as u8;
@@ -64,24 +64,24 @@ impl Switch {
         vec![Outgoing::Message { xid: 0, message: Message::Hello(hello) }]
     }
 
-    /// The connection is closed. The rules stay.
+    /// Closes the connection. The rules stay.
     pub fn disconnect(&mut self) {
         self.connection = Connection::default();
     }
 
-    /// Whether a controller is connected and versions are agreed on.
+    /// Reports whether a controller is connected and versions are agreed on.
     pub fn is_connected(&self) -> bool {
         self.connection.state == State::Up
     }
 
-    /// Obeys the bytes of one whole message. The answer to an invalid one is an error.
+    /// Obeys the bytes of one complete message. The answer to an invalid one is an error.
     pub fn receive_bytes(&mut self, now: Time, bytes: &[u8]) -> Vec<Outgoing> {
         match Message::decode(bytes) {
             Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
             Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
             Err(error) => match Header::peek(bytes) {
                 Ok(Some(header)) => vec![self.error(refusal_of(&error), header.xid, bytes)],
-                // Not even a header: nothing that follows can be parsed.
+                // Without a header, nothing that follows can be parsed.
                 Ok(None) | Err(_) => vec![self.error(Refusal::BadLength, 0, bytes), Outgoing::Close],
             },
         }
@@ -104,12 +104,12 @@ impl Switch {
         Outgoing::Message { xid, message: Message::Error(ErrorMsg { kind, code, data }) }
     }
 
-    /// Obeys a message; `bytes` are what it was read from.
+    /// Obeys a message; `bytes` are its encoded form.
     pub(super) fn handle(&mut self, now: Time, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
         match &mut message {
             Message::PacketOut(_) => self.record.clear(),
-            // Rules without wildcards come before all others (1.0 §3.4).
+            // Rules without wildcards take precedence over all others (1.0 §3.4).
             Message::FlowMod(request) if self.version == Version::Of10 && has_no_wildcards(bytes) => {
                 request.priority = u16::MAX;
             }
@@ -185,7 +185,7 @@ impl Switch {
             Message::BundleControl(request) => Message::BundleControl(self.bundle_control(now, request, out)?),
             Message::BundleAdd(request) => return self.bundle_add(xid, request).map(|()| None),
             Message::Experimenter(_) => return Err(Refusal::BadExperimenter),
-            // Answers to questions that this switch never asks, or errors: nothing to do.
+            // The switch ignores answers to requests that it never sends, and errors.
             Message::Error(_) | Message::EchoReply(_) => return Ok(None),
             _ => return Err(Refusal::BadType),
         };
@@ -298,13 +298,13 @@ fn changes_the_switch(message: &Message) -> bool {
     )
 }
 
-/// Whether a flow-mod of 1.0 has no wildcards.
+/// Reports whether a flow-mod of 1.0 has no wildcards.
 fn has_no_wildcards(flow_mod: &[u8]) -> bool {
     let wildcards = flow_mod.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
     wildcards.is_some_and(|bits| bits & WILDCARDS10 == 0)
 }
 
-/// The error of a request that could not be read.
+/// Returns the error for a request that could not be decoded.
 fn refusal_of(error: &Error) -> Refusal {
     let (what, length) = match error {
         Error::BadVersion(_) => return Refusal::BadVersion,
@@ -317,7 +317,7 @@ fn refusal_of(error: &Error) -> Refusal {
         _ => return Refusal::BadLength,
     };
     match what {
-        // A list whose length is no multiple of 8.
+        // These are lists whose length is not a multiple of 8.
         "action" | "instruction" | "bucket" if length % 8 != 0 => Refusal::BadLength,
         "match" | "OXM entry" => Refusal::MatchLength,
         "action" | "body of an action" => Refusal::ActionLength,

@@ -13,40 +13,40 @@ const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const DELETE: u16 = 2;
 
-/// How many groups may be watched through each other.
+/// The maximum depth of groups that watch each other.
 const MAX_WATCHED: u8 = 8;
 
-/// The greatest number that a group may have.
+/// The maximum number that a group may have.
 const MAX_GROUP: u32 = 0xffff_ff00;
 /// `OFPG_ALL`.
 const ALL_GROUPS: u32 = 0xffff_fffc;
-/// `OFPG_ANY`, as a watched group: none.
+/// `OFPG_ANY`: as a watched group, no group.
 const NO_GROUP: u32 = 0xffff_ffff;
 
-/// Which of its buckets a group does.
+/// The rule by which a group chooses its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GroupKind {
-    /// All of them, each on a copy.
+    /// All buckets, each on a copy.
     All = 0,
-    /// One, chosen by a hash of the packet's addresses and ports, and by weight.
+    /// One bucket, chosen by a hash of the packet's addresses and ports, and by weight.
     Select = 1,
-    /// The only one.
+    /// The only bucket.
     Indirect = 2,
-    /// The first whose port is up.
+    /// The first bucket whose port is up.
     FastFailover = 3,
 }
 
 /// A group.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Which of its buckets it does.
+    /// The rule by which it chooses its buckets.
     pub kind: GroupKind,
-    /// Its capabilities.
+    /// Its buckets.
     pub buckets: Vec<Bucket>,
     /// Packets and bytes that each bucket took.
     pub bucket_counters: Vec<(u64, u64)>,
-    /// Packets that came to it.
+    /// Packets that the group took.
     pub packets: u64,
     /// Bytes of these.
     pub bytes: u64,
@@ -85,7 +85,7 @@ impl Switch {
                 }
                 Ok(())
             }
-            // Open vSwitch reads commands above as those of 1.5, which need a group.
+            // Open vSwitch interprets higher commands as those of 1.5, which need a group.
             3 => Err(Refusal::UnknownGroup),
             _ => Err(Refusal::GroupCommand),
         }
@@ -147,7 +147,7 @@ impl Switch {
         }
     }
 
-    /// The buckets that watch nothing, or something that is up.
+    /// Returns the buckets that watch nothing, or something that is up.
     fn live<'a>(&'a self, buckets: &'a [Bucket]) -> impl Iterator<Item = usize> + 'a {
         buckets.iter().enumerate().filter(|(_, bucket)| self.is_live(bucket, MAX_WATCHED)).map(|(at, _)| at)
     }
@@ -159,7 +159,7 @@ impl Switch {
         !is_watching(bucket) || is_up(bucket.watch_port) || group.is_some_and(has_live)
     }
 
-    /// The live bucket whose share of the weights the packet's hash falls into; none if all weights are 0.
+    /// Chooses the live bucket whose share of the weights the packet's hash falls into; none if all weights are 0.
     fn choose_by_weight(&self, buckets: &[Bucket], frame: &[u8]) -> Vec<usize> {
         let weight = |at: &usize| u64::from(buckets[*at].weight);
         let live: Vec<usize> = self.live(buckets).collect();

@@ -1,7 +1,6 @@
-//! Finds rules without looking at all of them: rules that look at the same bits of the same fields share a *shape*, and
-//! a hash of these bits finds those of a shape that fit a packet. So a look-up costs a hash for each shape, however
-//! many rules there are. What the rules are and which of them wins is the table's business; a property compares the
-//! two.
+//! Finds rules without testing all of them. Rules that match the same bits of the same fields share a *shape*, and a
+//! hash of these bits finds those of a shape that fit a packet. So a look-up costs a hash for each shape, however many
+//! rules there are. The table decides what the rules are and which of them wins; a property test compares the two.
 
 use std::cmp::Reverse;
 
@@ -25,7 +24,7 @@ struct Shape {
 }
 
 impl Index {
-    /// A rule is there.
+    /// Adds a rule.
     pub fn insert(&mut self, matching: &Match, rank: Rank) {
         let (bits, values) = split(matching);
         let at = self.shapes.iter().position(|shape| shape.bits == bits).unwrap_or_else(|| {
@@ -36,7 +35,7 @@ impl Index {
         ranks.insert(ranks.partition_point(|other| *other < rank), rank);
     }
 
-    /// A rule was removed.
+    /// Removes a rule.
     pub fn remove(&mut self, matching: &Match, rank: Rank) {
         let (bits, values) = split(matching);
         let Some(at) = self.shapes.iter().position(|shape| shape.bits == bits) else { return };
@@ -52,14 +51,14 @@ impl Index {
         }
     }
 
-    /// The rule of exactly this match and priority.
+    /// Returns the rule of exactly this match and priority.
     pub fn strictly(&self, matching: &Match, priority: u16) -> Option<Rank> {
         let (bits, values) = split(matching);
         let ranks = self.shapes.iter().find(|shape| shape.bits == bits)?.rules.get(&values)?;
         ranks.iter().find(|rank| rank.0.0 == priority).copied()
     }
 
-    /// The rules of the highest priority that fit a packet, the oldest first.
+    /// Returns the rules of the highest priority that fit a packet, the oldest first.
     pub fn best(&self, packet: impl Fn(Field) -> Option<u128>) -> Vec<Rank> {
         let mut best: Vec<Rank> = Vec::new();
         for shape in &self.shapes {
@@ -79,7 +78,7 @@ impl Index {
     }
 }
 
-/// The bits of a match, and their values.
+/// Returns the bits of a match, and their values.
 fn split(matching: &Match) -> (Vec<(Field, u128)>, Vec<u128>) {
     matching.constraints().map(|c| ((c.field, c.mask), c.value)).unzip()
 }

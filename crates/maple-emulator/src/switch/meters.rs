@@ -1,8 +1,8 @@
 //! Meters: rates above which the packets of rules are dropped (1.3 §5.7, §6.5, §7.3.4.4).
 //!
-//! Each band has a bucket of tokens that fills at the band's rate, in the switch's time, up to the band's burst: what
-//! the controller says, or what passes in a second if it says nothing. A packet that finds too few tokens exceeds the
-//! band. Of the bands that it exceeds the one with the highest rate is done. Bands drop; remarking is refused.
+//! Each band has a bucket of tokens that fills at the band's rate, in the switch's time, up to the band's burst: the
+//! controller's value, or the tokens of one second if it gives none. A packet that finds too few tokens exceeds the
+//! band. Of the bands that it exceeds, the one with the highest rate applies. Bands drop; remarking is refused.
 
 use maple_wire::Instruction;
 use maple_wire::msg::stats::{BandCounter, MeterConfig, MeterFeatures, MeterStats};
@@ -22,9 +22,9 @@ const PKTPS: u16 = 1 << 1;
 const BURST: u16 = 1 << 2;
 const STATS: u16 = 1 << 3;
 
-/// How many meters there may be.
+/// The maximum number of meters.
 const MAX_METERS: usize = 65_536;
-/// How many bands a meter may have.
+/// The maximum number of bands of a meter.
 const MAX_BANDS: usize = 8;
 /// `OFPM_ALL`.
 pub(super) const ALL_METERS: u32 = 0xffff_ffff;
@@ -39,7 +39,7 @@ pub struct Meter {
     added: Time,
 }
 
-/// A band and its tokens, in billionths of a bit or of a packet, so that no rounding adds up.
+/// A band and its tokens, in billionths of a bit or of a packet, so that rounding errors do not add up.
 #[derive(Clone, Debug)]
 struct Bucket {
     band: Band,
@@ -55,17 +55,17 @@ impl Meter {
         self.bands.iter().map(|bucket| &bucket.band)
     }
 
-    /// Whether its rates are in packets, not kilobits, a second.
+    /// Reports whether its rates are in packets, not kilobits, a second.
     pub fn counts_packets(&self) -> bool {
         self.flags & PKTPS != 0
     }
 
-    /// Packets that came to it, and packets that its bands dropped.
+    /// The number of packets that came to it, and the number that its bands dropped.
     pub fn packets(&self) -> (u64, u64) {
         (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
     }
 
-    /// Whether a packet of this many bytes may pass now.
+    /// Reports whether a packet of this many bytes may pass now.
     fn passes(&mut self, now: Time, bytes: usize) -> bool {
         self.packets += 1;
         self.bytes += bytes as u64;
@@ -87,7 +87,7 @@ impl Meter {
 }
 
 impl Bucket {
-    /// Takes this many tokens, if they are there.
+    /// Takes this many tokens, if they are there. Reports whether they were.
     fn take(&mut self, now: Time, cost: u128, in_packets: bool) -> bool {
         let unit = if in_packets { 1 } else { 1000 };
         let full = Bucket::full(&self.band, unit);
@@ -107,14 +107,15 @@ impl Bucket {
 }
 
 impl Switch {
-    /// Its meters, by number.
+    /// The switch's meters, by number.
     pub fn meters(&self) -> impl Iterator<Item = (u32, &Meter)> {
         self.meters.iter().map(|(number, meter)| (*number, meter))
     }
 
     /// Obeys a meter-mod.
     ///
-    /// Rules go with their meter and nobody is told: 1.3 has no reason for it, and Open vSwitch sends nothing.
+    /// Rules are removed with their meter, without notice: 1.3 has no reason code for it, and Open vSwitch sends
+    /// nothing.
     pub(super) fn meter_mod(&mut self, now: Time, request: MeterMod) -> Result<(), Refusal> {
         match request.command {
             ADD | MODIFY => {
@@ -144,7 +145,7 @@ impl Switch {
         }
     }
 
-    /// Whether the meter lets the packet pass. A removed one lets all pass: its rules were removed with it.
+    /// Reports whether the meter lets the packet pass. A missing meter lets all pass: its rules were removed with it.
     pub(super) fn meter(&mut self, now: Time, number: u32, bytes: usize) -> bool {
         let passes = self.meters.get_mut(&number).is_none_or(|meter| meter.passes(now, bytes));
         if !passes {
@@ -199,7 +200,7 @@ impl Switch {
     }
 }
 
-/// Whether a rule sends its packets through the meter.
+/// Reports whether a rule sends its packets through the meter.
 pub(super) fn uses_meter(rule: &Rule, number: u32) -> bool {
     rule.instructions.contains(&Instruction::Meter(number))
 }

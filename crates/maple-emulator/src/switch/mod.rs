@@ -1,8 +1,8 @@
 //! An OpenFlow switch without sockets and clocks: messages and frames in, messages and frames out.
 //!
-//! It accepts, refuses and answers what Open vSwitch does, and it says in [`Record`] what happened to each packet.
-//! `docs/emulator.md` lists where it differs, `tests/system/test_emulator.py` compares the two. In the tie of several
-//! matching rules of one priority the oldest rule wins.
+//! It accepts, refuses and answers what Open vSwitch does, and [`Record`] describes what happened to each packet.
+//! `docs/emulator.md` lists the differences, and `tests/system/test_emulator.py` compares the two. If several matching
+//! rules have one priority, the oldest rule wins.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,15 +49,15 @@ pub struct SwitchOptions {
     pub n_tables: u8,
     /// Maximum number of rules of each table.
     pub table_size: usize,
-    /// Whether it says that it is an Open vSwitch, and does as that does where the specification forbids it: it takes
-    /// masks on transport ports, and no port above 0xfeff.
+    /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification: it accepts masks
+    /// on transport ports, and no port above 0xfeff.
     pub open_vswitch: bool,
     /// Whether it has bundles, in 1.3.
     pub bundles: bool,
 }
 
 impl Default for SwitchOptions {
-    /// 254 tables of 65,536 rules, as many tables as Open vSwitch has; strict, with bundles.
+    /// Returns 254 tables of 65,536 rules, as many tables as Open vSwitch has; strict, with bundles.
     fn default() -> SwitchOptions {
         SwitchOptions { n_tables: 254, table_size: 65_536, open_vswitch: false, bundles: true }
     }
@@ -66,7 +66,7 @@ impl Default for SwitchOptions {
 /// The output of a switch after a message, a frame, or time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// Sends the controller a message.
+    /// Sends a message to the controller.
     Message {
         /// The transaction id: the request's, or 0.
         xid: u32,
@@ -75,9 +75,9 @@ pub enum Outgoing {
     },
     /// Sends a frame.
     Frame {
-        /// Out of this port.
+        /// The port to send it out of.
         port: PortNo,
-        /// Through this queue of the port, if the rule said so.
+        /// The queue of the port, if the rule chose one.
         queue: Option<u32>,
         /// The frame.
         frame: Vec<u8>,
@@ -86,7 +86,7 @@ pub enum Outgoing {
     Close,
 }
 
-/// One table that a packet went through.
+/// A table that a packet passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// A rule took it.
@@ -100,21 +100,21 @@ pub enum Step {
         /// Whether another rule of this priority with other instructions matches as well.
         ambiguous: bool,
     },
-    /// No rule did.
+    /// No rule matched.
     Miss {
         /// The table.
         table: u8,
     },
 }
 
-/// Why a packet, or a copy of it, went no further.
+/// The reason why a packet, or a copy of it, was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lost {
     /// No rule matched.
     NoRule,
     /// A rule without outputs took it.
     ByRule,
-    /// A rule would have sent it back out of the port that it came in by.
+    /// A rule would have sent it back out of its ingress port.
     ToIngress(PortNo),
     /// The switch has no such port.
     NoSuchPort(PortNo),
@@ -124,7 +124,7 @@ pub enum Lost {
     NowhereToFlood,
     /// Its time to live ran out.
     TimeToLive,
-    /// It was for the controller, and none is connected or wants it.
+    /// It was for the controller, which is not connected or does not want it.
     NoController,
     /// A meter's rate was exceeded.
     Metered(u32),
@@ -152,10 +152,10 @@ impl fmt::Display for Lost {
     }
 }
 
-/// The record of the packet that was processed last.
+/// The record of the last processed packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The tables it went through, in order.
+    /// The tables that it passed, in order.
     pub steps: Vec<Step>,
     /// Its losses.
     pub lost: Vec<Lost>,
@@ -173,17 +173,18 @@ impl Record {
 pub struct SwitchCounters {
     /// Packet-ins sent.
     pub packet_ins: u64,
-    /// Packet-outs obeyed.
+    /// Packet-outs executed.
     pub packet_outs: u64,
-    /// Flow-mods received, the refused ones included.
+    /// Flow-mods received, including refused ones.
     pub flow_mods: u64,
     /// Barriers answered.
     pub barriers: u64,
-    /// Errors sent, except for messages of unknown experimenters, by which a controller finds out what a switch has.
+    /// Errors sent, except for messages of unknown experimenters, by which a controller discovers the abilities of a
+    /// switch.
     pub errors: u64,
 }
 
-/// `OFPT_SET_CONFIG`'s contents.
+/// The content of `OFPT_SET_CONFIG`.
 #[derive(Clone, Copy, Debug)]
 struct Config {
     flags: u16,
@@ -196,7 +197,7 @@ pub struct Switch {
     dpid: Dpid,
     version: Version,
     options: SwitchOptions,
-    /// Those that were used, from the first to the last, and at least one.
+    /// The tables from the first to the last used one, at least one.
     tables: Vec<Table>,
     groups: BTreeMap<u32, Group>,
     meters: BTreeMap<u32, Meter>,
@@ -210,7 +211,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch without ports, rules and connection.
+    /// Creates a switch without ports, rules and connection.
     pub fn new(dpid: Dpid, version: Version, options: SwitchOptions) -> Switch {
         let n_tables = if version == Version::Of10 { 1 } else { options.n_tables.clamp(1, 254) };
         let options = SwitchOptions { n_tables, ..options };
@@ -241,7 +242,7 @@ impl Switch {
         self.version
     }
 
-    /// Its tables, in order: at least the first one, and all up to the last that was used.
+    /// The tables, in order: at least the first one, and all up to the last used one.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -256,12 +257,12 @@ impl Switch {
         self.counters
     }
 
-    /// The record of the packet that was processed last, by [`Switch::receive`] or a packet-out.
+    /// The record of the last processed packet, from [`Switch::receive`] or a packet-out.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// How many packets met several rules of one priority with different instructions.
+    /// The number of packets that met several rules of one priority with different instructions.
     pub fn ambiguous_matches(&self) -> u64 {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
@@ -271,8 +272,8 @@ impl Switch {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
 
-    /// Loses rules, groups, meters, learned addresses, configuration and connection, as a power cut does. Ports and queues
-    /// stay as they are.
+    /// Restarts the switch as after a power cut: it loses rules, groups, meters, learned addresses, configuration and
+    /// connection. Ports and queues stay as they are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
         let (ports, queues, counters) =
@@ -297,7 +298,7 @@ impl Switch {
         out
     }
 
-    /// When the next rule's timeout is over, if no packet comes before.
+    /// The time when the next rule's timeout is over, if no packet comes before.
     pub fn next_timeout(&self) -> Option<Time> {
         self.tables.iter().filter_map(Table::next_expiry).min()
     }
@@ -325,11 +326,12 @@ impl Switch {
 
     /// Obeys one message of the controller.
     ///
-    /// The answer to a request that cannot be done is an error with the request's first bytes.
+    /// The answer to a request that cannot be executed is an error with the request's first bytes.
     pub fn handle_message(&mut self, now: Time, header: Header, message: Message) -> Vec<Outgoing> {
         let mut bytes = Vec::new();
         if message.encode(self.version, header.xid, &mut bytes).is_err() {
-            // What this version can't say can't have come in by it; the header alone names the request.
+            // A message that this version can't encode can't have arrived in it; the header alone identifies the
+            // request.
             bytes = vec![header.version, header.kind];
             bytes.extend(header.length.to_be_bytes());
             bytes.extend(header.xid.to_be_bytes());
@@ -359,7 +361,7 @@ impl Switch {
                 FlowModCommand::Add => table.add(now, self.version, &request)?,
                 FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
                     let strict = request.command == FlowModCommand::ModifyStrict;
-                    // In 1.0 a change of nothing is an addition.
+                    // In 1.0, modifying no rule adds one.
                     if table.modify(self.version, &request, strict) == 0 && self.version == Version::Of10 {
                         table.add(now, self.version, &request)?;
                     }
@@ -375,7 +377,7 @@ impl Switch {
         Ok(())
     }
 
-    /// The flow-mod as it is obeyed, if it can be, whatever the tables hold.
+    /// Checks a flow-mod independently of the tables' content. Returns it in the form in which it is obeyed.
     fn checked(&self, mut request: FlowMod) -> Result<FlowMod, Refusal> {
         let known = match self.version {
             Version::Of10 => {
@@ -398,19 +400,19 @@ impl Switch {
         if !self.has_table(request.table_id) || (!deletes && request.table_id == ALL_TABLES) {
             return Err(Refusal::BadTable);
         }
-        // There are no buffers, so there is no packet to be sent through the tables as well.
+        // The switch has no buffers, so it has no packet to send through the tables.
         if !deletes && request.buffer_id != NO_BUFFER {
             return Err(Refusal::BufferUnknown);
         }
         Ok(request)
     }
 
-    /// Whether there is a table with this number, or it means all.
+    /// Reports whether there is a table with this number, or the number means all.
     fn has_table(&self, table_id: u8) -> bool {
         table_id == ALL_TABLES || table_id < self.options.n_tables
     }
 
-    /// A table that the switch has is going to be used.
+    /// Creates a table before its first use.
     fn make_room(&mut self, table_id: u8) {
         let needed = usize::from(table_id) + 1;
         if self.tables.len() < needed {
@@ -418,7 +420,7 @@ impl Switch {
         }
     }
 
-    /// The tables that a request means, as far as they were ever used.
+    /// Returns the tables that a request means, as far as they were ever used.
     fn used(&self, table_id: u8) -> std::ops::Range<usize> {
         let (at, count) = (usize::from(table_id), self.tables.len());
         if table_id == ALL_TABLES { 0..count } else { at.min(count)..(at + 1).min(count) }
@@ -452,7 +454,7 @@ const ALL_TABLES: u8 = 0xff;
 const EMERGENCY: u16 = 1 << 2;
 /// The flags of a flow-mod in 1.0: report its end, check overlaps, emergency.
 const FLAGS10: u16 = 0b111;
-/// In 1.3: report its end, check overlaps, reset counts, count no packets, count no bytes.
+/// The flags of a flow-mod in 1.3: report its end, check overlaps, reset counts, count no packets, count no bytes.
 const FLAGS13: u16 = 0b1_1111;
 
 fn is_deletion(request: &FlowMod) -> bool {

@@ -1,5 +1,5 @@
-//! The output to `NORMAL`: what a switch without a controller does (1.0 §5.2.4, 1.3 §4.5). It learns where addresses
-//! are, and sends a frame there or everywhere, each VLAN for itself.
+//! The output to `NORMAL`: the behaviour of a switch without a controller (1.0 §5.2.4, 1.3 §4.5). It learns the ports
+//! of addresses, and sends a frame there or everywhere, separately for each VLAN.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use super::pipeline::Flight;
 use super::{Lost, Outgoing, Switch};
 use crate::time::{SECOND, Time};
 
-/// How many addresses are remembered, and for how long after a frame from them.
+/// The maximum number of learned addresses. `REMEMBERED`: how long after a frame from it an address is remembered.
 const MAX_LEARNED: usize = 8192;
 const REMEMBERED: Time = 300 * SECOND;
-/// The bit of an address that more than one host may have.
+/// The bit of an address that stands for a group of hosts.
 const GROUP: u128 = 1 << 40;
 /// The id of a VLAN within its field.
 const VLAN_ID: u128 = 0xfff;
 
-/// Where addresses were seen, by VLAN.
+/// The ports of addresses and the times of their last frames, by VLAN and address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learned(BTreeMap<(u128, u128), (PortNo, Time)>);
 
 impl Learned {
-    /// A frame from this address has come in.
+    /// Learns the port of a frame's source address.
     fn learn(&mut self, now: Time, vlan: u128, source: u128, port: PortNo) {
         if source & GROUP != 0 {
             return;
@@ -41,7 +41,7 @@ impl Learned {
 }
 
 impl Switch {
-    /// Sends a packet where a learning switch does.
+    /// Sends a packet as a learning switch does.
     pub(super) fn normal(&mut self, now: Time, flight: &Flight, out: &mut Vec<Outgoing>) {
         let packet = Packet::with_wire_len(&flight.frame, flight.in_port.0, flight.frame.len());
         let value = |field| packet.switch_value(field).unwrap_or(0);
@@ -50,7 +50,7 @@ impl Switch {
             self.record.lost.push(Lost::Reserved);
             return;
         }
-        // What a controller injects without a port says nothing about where its source is.
+        // A packet that a controller injects without a port does not show where its source is.
         if self.ports.contains_key(&flight.in_port) {
             self.learned.learn(now, vlan, source, flight.in_port);
         }

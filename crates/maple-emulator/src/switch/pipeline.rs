@@ -7,7 +7,7 @@ use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Match, Messa
 use crate::switch::{Lost, Outgoing, Step, Switch};
 use crate::time::Time;
 
-/// How deep outputs to `TABLE` and groups may nest before the packet is dropped.
+/// The maximum nesting depth of outputs to `TABLE` and of groups; deeper packets are dropped.
 const MAX_DEPTH: u8 = 8;
 
 /// `OFPPC_NO_RECV`.
@@ -27,16 +27,16 @@ pub(super) struct Flight {
     metadata: u64,
     tunnel: u64,
     queue: Option<u32>,
-    /// Who is speaking now.
+    /// The rule that acts at present.
     origin: Origin,
-    /// Who speaks for the action set: the first table's rule, or the packet-out.
+    /// The origin for the action set: the first table's rule, or the packet-out.
     first: Option<Origin>,
-    /// Whether a packet-out brought it.
+    /// Whether a packet-out injected it.
     is_injected: bool,
     depth: u8,
 }
 
-/// Which rule is speaking, as packet-ins report it.
+/// The acting rule, as packet-ins report it.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     table: u8,
@@ -60,14 +60,14 @@ impl Flight {
         }
     }
 
-    /// The packet of a packet-out. What it makes the switch report is the packet-out's doing: never a miss in 1.3, and
-    /// without the cookie of a rule where an action set sends it.
+    /// Creates the packet of a packet-out. Packet-ins that it causes name the packet-out as their origin: never a miss
+    /// in 1.3, and without the cookie of a rule if an action set sends it.
     pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> Flight {
         let flight = Flight::new(frame, in_port);
         Flight { first: Some(flight.origin), is_injected: true, ..flight }
     }
 
-    /// A copy for the buckets of a group, if it is not in too many groups. What buckets report is never a miss.
+    /// Returns a copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
     pub(super) fn inside_group(&self) -> Option<Flight> {
         let origin = Origin { reason: PacketInReason::Action, ..self.origin };
         (self.depth < MAX_DEPTH).then(|| Flight { origin, depth: self.depth + 1, ..self.clone() })
@@ -89,7 +89,7 @@ impl Flight {
 }
 
 impl Switch {
-    /// A frame arrives by a port. What it causes is returned; [`Switch::record`] then says which rules it met.
+    /// Receives a frame at a port. Returns the resulting outputs; then [`Switch::record`] has the rules that it met.
     pub fn receive(&mut self, now: Time, in_port: PortNo, frame: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
         self.record.clear();
@@ -133,7 +133,7 @@ impl Switch {
                     }
                     Instruction::GotoTable(table) => next = Some(*table),
                     Instruction::Meter(meter) => alive = alive && self.meter(now, *meter, flight.frame.len()),
-                    // The checks let no experimenter or unknown instruction into a table.
+                    // The checks keep experimenter and unknown instructions out of tables.
                     Instruction::Experimenter { .. } | Instruction::Unknown { .. } => {}
                 }
             }
@@ -147,7 +147,7 @@ impl Switch {
         self.apply(now, &mut flight, &set.in_order(), out);
     }
 
-    /// The instructions of the rule that takes the packet.
+    /// Returns the instructions of the rule that takes the packet.
     fn look_up(&mut self, now: Time, table: u8, flight: &mut Flight) -> Option<Vec<Instruction>> {
         let of13 = self.version == Version::Of13;
         self.make_room(table);
@@ -174,7 +174,7 @@ impl Switch {
         Some(instructions)
     }
 
-    /// No rule matched: 1.0 sends the packet to the controller, 1.3 drops it.
+    /// Handles a table miss: 1.0 sends the packet to the controller, 1.3 drops it.
     fn miss(&mut self, mut flight: Flight, table: u8, out: &mut Vec<Outgoing>) {
         match self.version {
             Version::Of10 => {
@@ -185,7 +185,7 @@ impl Switch {
         }
     }
 
-    /// Applies the actions in order. False if the packet was dropped because its time to live ran out.
+    /// Applies the actions in order. Returns `false` if the packet was dropped because its time to live ran out.
     pub(super) fn apply(
         &mut self,
         now: Time,
@@ -205,7 +205,7 @@ impl Switch {
                 Action::Group(group) => self.group(now, flight, *group, out),
                 Action::SetField(Constraint { field: Field::Metadata, value, .. }) => flight.metadata = *value as u64,
                 Action::SetField(Constraint { field: Field::TunnelId, value, .. }) => flight.tunnel = *value as u64,
-                // The checks let no other action that changes nothing into a table.
+                // The checks keep all other actions that change nothing out of tables.
                 action => {
                     if rewrite::apply(action, &mut flight.frame) == Applied::Expired {
                         self.expired(flight, out);
@@ -217,7 +217,7 @@ impl Switch {
         true
     }
 
-    /// The packet's time to live is over: it is lost, and a controller that asks for such packets gets it.
+    /// Drops a packet whose time to live is over, and sends it to a controller that wants such packets.
     fn expired(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
         self.record.lost.push(Lost::TimeToLive);
         let reason = PacketInReason::InvalidTtl;
@@ -244,7 +244,7 @@ impl Switch {
         }
     }
 
-    /// Sends the packet out of all ports, or those that take part in a flood.
+    /// Sends the packet out of all ports, or of those that take part in a flood.
     pub(super) fn flood(&mut self, flight: &Flight, port: PortNo, out: &mut Vec<Outgoing>) {
         let open = |config: u32| config & NO_FWD == 0 && (port == PortNo::ALL || config & NO_FLOOD == 0);
         let targets: Vec<PortNo> = self
@@ -275,7 +275,7 @@ impl Switch {
         out.push(Outgoing::Frame { port: number, queue: flight.queue, frame: flight.frame.clone() });
     }
 
-    /// Sends the packet to the controller: all of it, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
+    /// Sends the whole packet to the controller, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
     fn packet_in(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
         let muted = self.ports.get(&flight.in_port).is_some_and(|p| p.description.config & NO_PACKET_IN != 0);
         let reason = flight.origin.reason;

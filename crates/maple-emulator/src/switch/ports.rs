@@ -16,7 +16,7 @@ pub struct SwitchPort {
     pub description: Port,
     /// Its counters.
     pub counters: PortCounters,
-    /// Its rate, in bits a second. No bound if `None`.
+    /// The maximum rate of the port, in bits a second; `None`: no maximum.
     pub rate: Option<u64>,
     pub(super) added: Time,
 }
@@ -66,7 +66,7 @@ impl Switch {
         messages
     }
 
-    /// Says whether the port's link is up. A port that does not exist, or does not change, causes nothing.
+    /// Sets whether the port's link is up. Does nothing for a missing port, or if the state does not change.
     pub fn set_link(&mut self, number: PortNo, up: bool) -> Vec<Outgoing> {
         let of13 = self.version == Version::Of13;
         let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
@@ -82,7 +82,7 @@ impl Switch {
         self.port_status(PortReason::Modify, number)
     }
 
-    /// The operator takes a port down or up, at the switch itself.
+    /// Takes a port down or up, as its operator would at the switch itself.
     pub fn set_port_down(&mut self, number: PortNo, down: bool) -> Vec<Outgoing> {
         let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
         let before = port.description.config;

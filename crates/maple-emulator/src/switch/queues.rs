@@ -1,8 +1,8 @@
 //! Queues of ports: their configuration and counters (1.0 §5.3.4–5.3.5, 1.3 §7.2.2, §7.3.5.8).
 //!
-//! OpenFlow can use queues and ask for them, not make them: that is the operator's, as on Open vSwitch. Which frame
-//! leaves when is decided where time passes, in `network/egress.rs`. A frame for a queue that its port does not have
-//! goes as if it were for none.
+//! OpenFlow can use and query queues, but not create them: the operator does that, as on Open vSwitch. The order in
+//! which frames leave is decided where time passes, in `network/egress.rs`. A frame for a queue that its port does not
+//! have is treated as a frame without a queue.
 
 use maple_wire::PortNo;
 use maple_wire::msg::stats::{QueueStats, QueueStatsRequest};
@@ -33,7 +33,7 @@ pub struct QueueCounters {
     pub packets: u64,
     /// Bytes sent.
     pub bytes: u64,
-    /// Packets that found it full.
+    /// Packets that found the queue full.
     pub dropped: u64,
 }
 
@@ -48,12 +48,12 @@ pub struct Queue {
 }
 
 impl Switch {
-    /// Its queues, by port and number.
+    /// The switch's queues, by port and number.
     pub fn queues(&self) -> impl Iterator<Item = ((PortNo, u32), &Queue)> {
         self.queues.iter().map(|(at, queue)| (*at, queue))
     }
 
-    /// The operator makes or changes a queue of a port, or removes it. Counters of one that is changed go on.
+    /// Adds, changes or removes a queue of a port, as the operator would. A changed queue keeps its counters.
     pub fn set_queue(&mut self, now: Time, port: PortNo, queue: u32, rates: Option<QueueRates>) {
         match rates {
             None => drop(self.queues.remove(&(port, queue))),
@@ -64,7 +64,7 @@ impl Switch {
         }
     }
 
-    /// The operator bounds the rate of a port, in bits a second, or removes the bound. The controller is notified.
+    /// Sets or removes the maximum rate of a port in bits a second, as the operator would. The controller is notified.
     pub fn set_port_rate(&mut self, number: PortNo, rate: Option<u64>) -> Vec<Outgoing> {
         let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
         if port.rate == rate {
@@ -77,7 +77,7 @@ impl Switch {
         self.port_status(maple_wire::msg::PortReason::Modify, number)
     }
 
-    /// A frame has left by a port, from this queue or none.
+    /// Counts a frame that has left by a port, from this queue or none.
     pub(crate) fn queue_sent(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
         if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(&(port, queue))) {
             queue.counters.packets += 1;
@@ -85,7 +85,7 @@ impl Switch {
         }
     }
 
-    /// A frame that was to leave by a port found its queue full.
+    /// Counts a frame that found its queue full.
     pub(crate) fn queue_dropped(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
         if let Some(port) = self.ports.get_mut(&port) {
             let counters = &mut port.counters;
@@ -109,7 +109,7 @@ impl Switch {
             let share = |rate: u64| (u128::from(rate) * 1000 / u128::from(line)).min(1000) as u16;
             let min = queue.rates.min.map(|rate| QueueProperty::MinRate(share(rate)));
             let max = queue.rates.max.map(|rate| QueueProperty::MaxRate(share(rate)));
-            // 1.0 has no property for the most.
+            // 1.0 has no property for the maximum rate.
             let max = max.filter(|_| self.version == maple_wire::Version::Of13);
             QueueDesc { id: *id, port: *at, properties: min.into_iter().chain(max).collect() }
         };
@@ -117,7 +117,7 @@ impl Switch {
     }
 
     pub(super) fn queue_stats(&self, now: Time, asked: QueueStatsRequest) -> Result<Vec<QueueStats>, Refusal> {
-        // 1.0 calls all ports `ALL`, 1.3 `ANY`. Open vSwitch takes the other word in 1.0 as well.
+        // 1.0 calls all ports `ALL`, 1.3 `ANY`. Open vSwitch accepts both in 1.0.
         let any_port =
             asked.port == PortNo::ANY || asked.port == PortNo::ALL && self.version == maple_wire::Version::Of10;
         if !any_port && !self.ports.contains_key(&asked.port) {

@@ -1,8 +1,8 @@
-//! Why a switch refuses a request, with the OpenFlow error (1.0 §5.4.4, 1.3 §7.4.4).
+//! The reasons why a switch refuses a request, with their OpenFlow errors (1.0 §5.4.4, 1.3 §7.4.4).
 
 use maple_wire::Version;
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No version in common.
@@ -37,7 +37,7 @@ pub enum Refusal {
     ActionArgument,
     /// An action on headers that the match does not promise.
     ActionInconsistent,
-    /// An action of another length than its type has.
+    /// An action whose length does not fit its type.
     ActionLength,
     /// A set-field of a field that it does not know, or of another length than the field has.
     SetLength,
@@ -49,15 +49,15 @@ pub enum Refusal {
     UnknownInstruction,
     /// An instruction of an experimenter that it does not know.
     InstructionExperimenter,
-    /// An instruction of another length than its type has.
+    /// An instruction whose length does not fit its type.
     InstructionLength,
     /// Two instructions of one type.
     DuplicateInstruction,
     /// A goto-table that does not lead to a later table.
     GotoTable,
-    /// A match of another type or length.
+    /// A match of wrong type or length.
     MatchLength,
-    /// A match on a value with bits that its mask lets out.
+    /// A match on a value with bits outside its mask.
     MatchWildcards,
     /// A match on an unknown field, or with another length than the field has.
     MatchField,
@@ -65,7 +65,7 @@ pub enum Refusal {
     MatchValue,
     /// A mask on a field that can't be masked.
     MatchMask,
-    /// A match on a field without the fields that it presupposes.
+    /// A match on a field without its prerequisites.
     MatchPrerequisite,
     /// A field matched twice.
     MatchDuplicate,
@@ -113,7 +113,7 @@ pub enum Refusal {
     BandCount,
     /// A queue that does not exist.
     UnknownQueue,
-    /// A port that does not exist, in a question about queues.
+    /// A port that does not exist, in a query for queues.
     QueuePort,
     /// Table features that the tables can't be given.
     FixedTables,
@@ -150,9 +150,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Type and code of the error in this version's numbering.
+    /// Returns type and code of the error in this version's numbering.
     ///
-    /// What 1.0 has no number for is said by the nearest one that it has.
+    /// For a reason without a number in 1.0, it returns the nearest one that 1.0 has.
     pub fn number(self, version: Version) -> (u16, u16) {
         match version {
             Version::Of10 => self.number10(),
@@ -237,7 +237,7 @@ impl Refusal {
         }
     }
 
-    /// Type and code of the error of Nicira's that stands for what 1.0 has no number for. It comes with
+    /// Returns type and code of Nicira's error for a reason without a number in 1.0. It is sent with
     /// [`Refusal::NICIRA`].
     pub fn nicira(self) -> Option<(u16, u16)> {
         match self {
@@ -248,7 +248,7 @@ impl Refusal {
         }
     }
 
-    /// Type and code of an error of 1.0 that has those of Nicira's in its data.
+    /// Type and code of the 1.0 error whose data has those of Nicira's.
     pub const NICIRA: (u16, u16) = (0xb0c2, 0);
 
     fn number10(self) -> (u16, u16) {

@@ -18,13 +18,13 @@ use crate::time::{SECOND, Time};
 const ALL_GROUPS: u32 = 0xffff_fffc;
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
-/// Maximum number of content bytes of one reply. The length field of the header has 16 bits.
+/// Maximum number of content bytes of one reply, because the length field of the header has 16 bits.
 const PAGE: usize = 60_000;
-/// The 1.0 wildcard bits that rules may use: all.
+/// The 1.0 wildcard bits that rules may use: all bits.
 pub(super) const WILDCARDS10: u32 = 0x3f_ffff;
 
 impl Switch {
-    /// Answers a statistics request, with several messages where one would be too long.
+    /// Answers a statistics request, with several messages if one would be too long.
     pub(super) fn statistics(&self, now: Time, request: StatsRequest) -> Result<Vec<StatsReply>, Refusal> {
         let one = |body| Ok(vec![StatsReply::new(body)]);
         match request.body {
@@ -57,7 +57,7 @@ impl Switch {
         }
     }
 
-    /// The kinds that only 1.3 has.
+    /// Answers the kinds that only 1.3 has.
     fn statistics13(&self, now: Time, body: RequestBody) -> Result<Vec<StatsReply>, Refusal> {
         let one = |body| Ok(vec![StatsReply::new(body)]);
         match body {
@@ -93,7 +93,7 @@ impl Switch {
                 let tables = (0..self.options.n_tables).map(|id| self.table_features(id)).collect();
                 Ok(self.pages(tables, ReplyBody::TableFeatures))
             }
-            // The tables can't be made other than they are.
+            // The tables' features can't be changed.
             RequestBody::TableFeatures(_) => Err(Refusal::FixedTables),
             _ => Err(Refusal::BadStats),
         }
@@ -121,7 +121,7 @@ impl Switch {
             cookie_mask: if self.version == Version::Of13 { asked.cookie_mask } else { 0 },
             ..FlowMod::new(FlowModCommand::Modify, 0, matching, Vec::new())
         };
-        // Tables that 1.0 has no room for have no rules.
+        // Tables that 1.0 does not have contain no rules.
         if self.version == Version::Of13 && !self.has_table(asked.table_id) {
             return Err(Refusal::BadRequestTable);
         }
@@ -149,7 +149,7 @@ impl Switch {
         }
     }
 
-    /// The port with this number, if it is there, or all.
+    /// Returns the port with this number, if it exists, or all.
     fn ports_named(&self, port: PortNo) -> Vec<&SwitchPort> {
         self.ports.values().filter(|one| port == PortNo::ANY || one.description.number == port).collect()
     }
@@ -187,8 +187,8 @@ impl Switch {
             let wanted = Field::ALL.into_iter().filter(|f| check::can_match(*f) && (!settable || check::can_set(*f)));
             wanted.map(|field| oxm_id(field, settable)).collect()
         };
-        // Goto, write-metadata, write-actions, apply-actions, clear-actions, meter (1.3 §7.2.4); the last table has none
-        // to go to.
+        // The bits stand for goto, write-metadata, write-actions, apply-actions, clear-actions and meter (1.3 §7.2.4);
+        // the last table can't go to another one.
         let first = usize::from(later.is_empty());
         let mut properties =
             vec![TableProperty::Instructions { miss: false, ids: types(&[1, 2, 3, 4, 5, 6][first..]) }];

@@ -1,10 +1,10 @@
 //! A flow table: rules by decreasing priority, of which the first that matches takes a packet (1.0 §3.4, 1.3 §5.2–5.5
 //! and §6.4).
 //!
-//! This is the reference that cleverer tables are judged by, so it is as plain as it can be: a list, and an index that
-//! saves looking at all of it. OpenFlow leaves open
-//! which of several matching rules of one priority takes a packet. Here the oldest does, and [`Found::ambiguous`]
-//! says that there was a choice between different instructions: a controller must not rely on its outcome.
+//! This is the reference for cleverer tables, so it is as plain as possible: a list, and an index that avoids testing
+//! all of it. OpenFlow leaves open which of several matching rules of one priority takes a packet. Here the oldest
+//! does, and [`Found::ambiguous`] reports that there was a choice between different instructions: a controller must not
+//! rely on its outcome.
 
 use std::cmp::Reverse;
 
@@ -23,23 +23,23 @@ pub const RESET_COUNTS: u16 = 1 << 2;
 /// One rule of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Higher wins.
+    /// The priority; the highest wins.
     pub priority: u16,
-    /// Which packets, in OXM order.
+    /// The matching packets, in OXM order.
     pub matching: Match,
-    /// Their actions.
+    /// The instructions for them.
     pub instructions: Vec<Instruction>,
-    /// The controller's mark.
+    /// The controller's cookie.
     pub cookie: u64,
     /// Bits of `OFPFF_*` that it was added with.
     pub flags: u16,
-    /// Seconds without a packet after which it expires. 0 is never.
+    /// Seconds without a packet after which the rule expires; 0 means never.
     pub idle_timeout: u16,
-    /// Seconds after which it expires. 0 is never.
+    /// Seconds after which the rule expires; 0 means never.
     pub hard_timeout: u16,
-    /// When it was added.
+    /// The time when it was added.
     pub added: Time,
-    /// When it last took a packet, or was added.
+    /// The time when it last took a packet, or was added.
     pub used: Time,
     /// Packets that it took.
     pub packets: u64,
@@ -47,7 +47,7 @@ pub struct Rule {
     pub bytes: u64,
 }
 
-/// Why a rule left its table, as flow-removed says it.
+/// The reason why a rule left its table, as flow-removed reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Removal {
@@ -74,11 +74,11 @@ pub struct Found<'a> {
 #[derive(Clone, Debug)]
 pub struct Table {
     rules: Vec<Rule>,
-    /// The rank of each rule, in their order.
+    /// The rank of each rule, in the order of `rules`.
     ranks: Vec<Rank>,
     index: Index,
     added: u64,
-    /// Rules that have a timeout.
+    /// The number of rules that have a timeout.
     timed: usize,
     capacity: usize,
     /// Packets looked up.
@@ -90,7 +90,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table that holds at most `capacity` rules.
+    /// Creates an empty table that holds at most `capacity` rules.
     pub fn new(capacity: usize) -> Table {
         Table {
             rules: Vec::new(),
@@ -115,8 +115,8 @@ impl Table {
         self.capacity
     }
 
-    /// The rule that takes a packet with these fields; a field that the packet lacks is `None`. Counts the lookup,
-    /// not the packet's bytes.
+    /// Returns the rule that takes a packet with these fields; a field that the packet lacks is `None`. Counts the
+    /// lookup, not the packet's bytes.
     pub fn lookup(&mut self, packet: impl Fn(Field) -> Option<u128>) -> Option<Found<'_>> {
         self.lookups += 1;
         let fits = self.index.best(packet);
@@ -129,8 +129,11 @@ impl Table {
         Some(Found { rule: &mut self.rules[at], ambiguous })
     }
 
-    /// `OFPFC_ADD` of a checked flow-mod. A rule of the same match and priority is replaced without a word; in 1.3
-    /// its counters pass on unless the flow-mod resets them.
+    /// Executes `OFPFC_ADD` of a checked flow-mod. A rule of the same match and priority is replaced without notice; in
+    /// 1.3 its counters are kept unless the flow-mod resets them.
+    ///
+    /// # Errors
+    /// [`Refusal::Overlap`] if the flow-mod asks for that check, or [`Refusal::TableFull`].
     pub fn add(&mut self, now: Time, version: Version, request: &FlowMod) -> Result<(), Refusal> {
         let mut rule = Rule {
             priority: request.priority,
@@ -171,8 +174,8 @@ impl Table {
         Ok(())
     }
 
-    /// `OFPFC_MODIFY` and `OFPFC_MODIFY_STRICT`. Says how many rules changed; counters and times stay, unless a 1.3
-    /// flow-mod resets the counters. In 1.0 the cookie changes too, as it does in Open vSwitch.
+    /// Executes `OFPFC_MODIFY` and `OFPFC_MODIFY_STRICT`. Returns the number of changed rules. Counters and times stay,
+    /// unless a 1.3 flow-mod resets the counters. In 1.0 the cookie changes too, as in Open vSwitch.
     pub fn modify(&mut self, version: Version, request: &FlowMod, strict: bool) -> usize {
         let mut changed = 0;
         let among = if strict { self.strictly(request).map_or(0..0, |at| at..at + 1) } else { 0..self.rules.len() };
@@ -188,9 +191,9 @@ impl Table {
         changed
     }
 
-    /// `OFPFC_DELETE` and `OFPFC_DELETE_STRICT`: the rules that went, highest priority first.
+    /// Executes `OFPFC_DELETE` and `OFPFC_DELETE_STRICT`. Returns the deleted rules, highest priority first.
     pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
-        // Most strict deletions mean one rule or none.
+        // Most strict deletions select at most one rule.
         if strict && self.strictly(request).is_none_or(|at| !selects(&self.rules[at], request, true)) {
             return Vec::new();
         }
@@ -204,7 +207,7 @@ impl Table {
         .collect()
     }
 
-    /// The rules that a request's match and cookie select, whatever their priority.
+    /// Returns the rules that a request's match and cookie select, whatever their priority.
     pub fn covered<'a>(&'a self, request: &FlowMod) -> impl Iterator<Item = &'a Rule> {
         self.rules.iter().filter(|rule| selects(rule, request, false))
     }
@@ -224,17 +227,17 @@ impl Table {
         })
     }
 
-    /// Takes out the rules that use a group.
+    /// Removes the rules that use a group.
     pub fn remove_group_users(&mut self, group: u32) -> Vec<(Rule, Removal)> {
         self.remove(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, group).then_some(Removal::GroupDelete))
     }
 
-    /// Takes out the rules that send packets through a meter.
+    /// Removes the rules that send packets through a meter.
     pub fn remove_meter_users(&mut self, meter: u32) {
         self.remove(|rule| super::meters::uses_meter(rule, meter).then_some(()));
     }
 
-    /// When the next rule's time comes, if no packet arrives before.
+    /// The time when the next rule expires, if no packet arrives before.
     pub fn next_expiry(&self) -> Option<Time> {
         if self.timed == 0 {
             return None;
@@ -263,19 +266,19 @@ impl Table {
         gone
     }
 
-    /// Where the rule of this rank is.
+    /// Returns the position of the rule with this rank.
     fn place(&self, rank: Rank) -> Option<usize> {
         self.ranks.binary_search(&rank).ok()
     }
 
-    /// Where the rule is that a strict request means.
+    /// Returns the position of the rule that a strict request selects.
     fn strictly(&self, request: &FlowMod) -> Option<usize> {
         self.index.strictly(&request.matching, request.priority).and_then(|rank| self.place(rank))
     }
 }
 
 impl Rule {
-    /// Whether this is a table-miss rule: priority 0, takes every packet (1.3 §5.4).
+    /// Reports whether this is a table-miss rule: priority 0, matches every packet (1.3 §5.4).
     pub fn is_table_miss(&self) -> bool {
         self.priority == 0 && self.matching.fields.is_empty()
     }
@@ -286,8 +289,8 @@ impl Rule {
     }
 }
 
-/// Whether a flow-mod or statistics request selects a rule: by match and priority when strict, else all rules that
-/// the match covers; and by cookie.
+/// Reports whether a flow-mod or statistics request selects a rule: by match and priority if strict, otherwise all
+/// rules that the match covers; and by cookie.
 fn selects(rule: &Rule, request: &FlowMod, strict: bool) -> bool {
     let by_match = if strict { is_strictly(rule, request) } else { request.matching.covers(&rule.matching) };
     by_match && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
@@ -297,7 +300,7 @@ fn is_strictly(rule: &Rule, request: &FlowMod) -> bool {
     rule.priority == request.priority && rule.matching == request.matching
 }
 
-/// Whether the rule has the request's priority and some packet could fit both matches.
+/// Reports whether the rule has the request's priority, and some packet could fit both matches.
 fn overlaps(rule: &Rule, request: &FlowMod) -> bool {
     let disjoint =
         |a: &Constraint| request.matching.get(a.field).is_some_and(|b| (a.value ^ b.value) & a.mask & b.mask != 0);

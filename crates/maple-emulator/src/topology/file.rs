@@ -37,7 +37,7 @@ use super::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, 
 use crate::switch::QueueRates;
 use crate::time::MICROSECOND;
 
-/// The highest port number that both OpenFlow versions can say.
+/// The highest port number that both OpenFlow versions have.
 const MAX_PORT: u32 = 0xfeff;
 
 #[derive(Deserialize)]
@@ -177,7 +177,7 @@ impl Reader<'_> {
         Ok(switches)
     }
 
-    /// Takes the ports that the file names, before others get numbers.
+    /// Takes the ports that the file names, before the others get numbers.
     fn claim_given_ports(&mut self, content: &File, by_name: &BTreeMap<&str, Dpid>) -> Result<(), TopologyError> {
         let hosts =
             content.hosts.iter().enumerate().map(|(i, h)| (format!("hosts[{i}]."), "switch", &h.switch, h.port));
@@ -285,7 +285,7 @@ impl Reader<'_> {
         Ok(queues)
     }
 
-    /// A rate in bits a second.
+    /// Converts a rate to bits a second.
     fn rate(&self, field: String, mbit: Option<f64>) -> Result<Option<u64>, TopologyError> {
         match mbit {
             None => Ok(None),
@@ -295,7 +295,7 @@ impl Reader<'_> {
     }
 }
 
-/// Six pairs of hex digits between colons, not a group address and not all zero.
+/// Parses six pairs of hex digits between colons, not a group address and not all zero.
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut parts = text.split(':');

@@ -29,13 +29,13 @@ use crate::quantity;
 use crate::switch::QueueRates;
 use crate::time::{MICROSECOND, Time};
 
-/// The default delay of a link.
+/// The default delay of a link, in nanoseconds.
 pub const DEFAULT_DELAY: Time = 10 * MICROSECOND;
 
 /// Maximum number of hosts of a shape.
 const MAX_HOSTS: u32 = 20_000;
 
-/// Why a topology could not be made.
+/// The reason why a topology could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// The text is neither a known shape nor a JSON file's name.
@@ -64,12 +64,12 @@ pub enum TopologyError {
         /// The problem.
         error: serde_json::Error,
     },
-    /// A value in the file makes no sense.
+    /// A value in the file is invalid.
     #[error("{file}: {field}: {why}")]
     Field {
         /// The file.
         file: String,
-        /// Where in it, such as `links[2].a`.
+        /// The place in it, such as `links[2].a`.
         field: String,
         /// The problem.
         why: String,
@@ -92,9 +92,9 @@ pub struct HostSpec {
     pub name: String,
     /// Its hardware address.
     pub mac: [u8; 6],
-    /// Its IPv4 address; the network is 10.0.0.0/8, everyone is on the link.
+    /// Its IPv4 address; the network is 10.0.0.0/8, and all hosts are on the link.
     pub ipv4: Ipv4Addr,
-    /// Its IPv6 address; everyone is on the link.
+    /// Its IPv6 address; all hosts are on the link.
     pub ipv6: Ipv6Addr,
     /// The switch.
     pub switch: Dpid,
@@ -111,11 +111,11 @@ pub struct LinkSpec {
     pub b: (Dpid, PortNo),
     /// The delay of a frame, in nanoseconds.
     pub delay: Time,
-    /// The share of frames that it loses, 0.0 to 1.0, each by chance.
+    /// The share of frames that it loses at random, 0.0 to 1.0.
     pub loss: f64,
-    /// The rate of each direction, in bits a second. No bound if `None`.
+    /// The maximum rate in each direction, in bits a second; `None`: no maximum.
     pub rate: Option<u64>,
-    /// Numbers by name, such as `secure`, that policies can weigh paths by.
+    /// Numbers by name, such as `secure`, which policies can use as weights of paths.
     pub attributes: BTreeMap<String, f64>,
 }
 
@@ -132,7 +132,7 @@ pub struct QueueSpec {
     pub rates: QueueRates,
 }
 
-/// Switches, hosts and links, with every port number given.
+/// Switches, hosts and links, with all port numbers.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Topology {
     /// The switches, in order of their names' numbers.
@@ -146,7 +146,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology of a text: one of the shapes above, or the name of a JSON file.
+    /// Parses a topology: one of the shapes above, or the name of a JSON file.
     ///
     /// # Errors
     /// [`TopologyError`], naming the text, or the file and the field.
@@ -219,12 +219,12 @@ impl Topology {
         Ok(())
     }
 
-    /// A chain of `n` switches with one host each.
+    /// Builds a chain of `n` switches with one host each.
     pub fn linear(n: u32) -> Topology {
         Topology::chain(n, 1)
     }
 
-    /// A chain of `n` switches with this many hosts each.
+    /// Builds a chain of `n` switches with this many hosts each.
     pub fn chain(n: u32, hosts: u32) -> Topology {
         let mut plan = Plan::default();
         let switches: Vec<Dpid> = (0..n).map(|_| plan.switch()).collect();
@@ -233,8 +233,8 @@ impl Topology {
         plan.build()
     }
 
-    /// A ring of `n` switches with one host each. The link from the last to the first is the short way between
-    /// them and the insecure one: its `secure` cost is `n`.
+    /// Builds a ring of `n` switches with one host each. The link from the last to the first is the short path between
+    /// them, and the insecure one: its `secure` cost is `n`.
     pub fn ring(n: u32) -> Topology {
         let mut plan = Plan::default();
         let switches: Vec<Dpid> = (0..n).map(|_| plan.switch()).collect();
@@ -244,7 +244,8 @@ impl Topology {
         plan.build()
     }
 
-    /// A tree of switches, numbered in depth-first order as Mininet does, with `fanout` hosts under each lowest one.
+    /// Builds a tree of switches, numbered in depth-first order as Mininet does, with `fanout` hosts under each lowest
+    /// one.
     pub fn tree(depth: u32, fanout: u32) -> Topology {
         fn grow(plan: &mut Plan, depth: u32, fanout: u32) -> Dpid {
             let switch = plan.switch();
@@ -263,7 +264,7 @@ impl Topology {
         plan.build()
     }
 
-    /// A fat tree of `k`-port switches: cores first, then each pod's aggregation and edge switches.
+    /// Builds a fat tree of `k`-port switches: cores first, then each pod's aggregation and edge switches.
     pub fn fattree(k: u32) -> Topology {
         let half = (k / 2) as usize;
         let mut plan = Plan::default();
@@ -280,14 +281,14 @@ impl Topology {
         plan.build()
     }
 
-    /// The ports of a switch that hosts or links use, in rising order.
+    /// Returns the ports of a switch that hosts or links use, in ascending order.
     pub fn ports(&self, switch: Dpid) -> BTreeSet<PortNo> {
         let hosts = self.hosts.iter().map(|h| (h.switch, h.port));
         let links = self.links.iter().flat_map(|l| [l.a, l.b]);
         hosts.chain(links).filter(|(dpid, _)| *dpid == switch).map(|(_, port)| port).collect()
     }
 
-    /// The ports that hosts or links use, in rising order, by switch.
+    /// Returns the ports that hosts or links use, in ascending order, by switch.
     pub fn all_ports(&self) -> BTreeMap<Dpid, BTreeSet<PortNo>> {
         let mut ports = BTreeMap::<Dpid, BTreeSet<PortNo>>::new();
         let hosts = self.hosts.iter().map(|h| (h.switch, h.port));
@@ -297,18 +298,18 @@ impl Topology {
         ports
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     pub fn host(&self, name: &str) -> Option<&HostSpec> {
         self.hosts.iter().find(|h| h.name == name)
     }
 
-    /// The switch of this name.
+    /// Returns the switch of this name.
     pub fn switch(&self, name: &str) -> Option<&SwitchSpec> {
         self.switches.iter().find(|s| s.name == name)
     }
 }
 
-/// The hardware address, IPv4 and IPv6 address of host number `n` (from 1).
+/// Returns the hardware address, IPv4 and IPv6 address of host number `n` (from 1).
 pub fn addresses(n: u32) -> ([u8; 6], Ipv4Addr, Ipv6Addr) {
     let bytes = n.to_be_bytes();
     let mac = [0, 0, bytes[0], bytes[1], bytes[2], bytes[3]];

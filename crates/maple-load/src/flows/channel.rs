@@ -1,4 +1,4 @@
-//! One switch's connection to the controller: bytes in and out.
+//! A switch's connection to the controller.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use crate::error::LoadError;
 
 /// A connection.
 pub(crate) struct Channel {
-    /// The switch, from 1.
+    /// The switch's number, from 1.
     id: u64,
     pub socket: TcpStream,
     /// Whether there can be more to read.
     pub is_readable: bool,
     version: Version,
-    /// The start of a message that has not come in whole.
+    /// The start of a message that has not arrived completely.
     partial: Vec<u8>,
     /// The bytes to write.
     waiting: Vec<u8>,
@@ -24,6 +24,9 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Connects switch `id`, from 1.
+    ///
+    /// # Errors
+    /// [`LoadError::Connect`] if the controller can't be reached.
     pub fn connect(address: SocketAddr, id: u32, version: Version) -> Result<Channel, LoadError> {
         let connected = std::net::TcpStream::connect(address).and_then(|socket| {
             socket.set_nodelay(true)?;
@@ -35,16 +38,22 @@ impl Channel {
     }
 
     /// Queues a message.
+    ///
+    /// # Errors
+    /// [`LoadError::Malformed`] if this version can't encode it.
     pub fn say(&mut self, xid: u32, message: &Message) -> Result<(), LoadError> {
         message.encode(self.version, xid, &mut self.waiting).map_err(|error| self.malformed(error))
     }
 
-    /// Bytes that wait.
+    /// The number of queued bytes.
     pub fn unsent(&self) -> usize {
         self.waiting.len()
     }
 
     /// Reads once. Returns the length of the buffer's contents, from the start of a message. `None` if nothing came.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the controller has closed the connection, or if reading fails.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, LoadError> {
         let held = self.partial.len();
         buffer[..held].copy_from_slice(&self.partial);
@@ -70,6 +79,9 @@ impl Channel {
     }
 
     /// Writes queued bytes, as far as the socket accepts them.
+    ///
+    /// # Errors
+    /// [`LoadError::Closed`] if the socket takes nothing, or if writing fails.
     pub fn flush(&mut self) -> Result<(), LoadError> {
         let mut taken = 0;
         while taken < self.waiting.len() {
@@ -85,12 +97,12 @@ impl Channel {
         Ok(())
     }
 
-    /// The controller has closed it.
+    /// The error for a connection that the controller has closed.
     pub fn closed(&self, why: &str) -> LoadError {
         LoadError::Closed { switch: self.id, why: why.to_owned() }
     }
 
-    /// A message does not hold together.
+    /// The error for an inconsistent message.
     pub fn malformed(&self, error: maple_wire::Error) -> LoadError {
         LoadError::Malformed { switch: self.id, error }
     }

@@ -1,6 +1,6 @@
 //! The forwarding of the switches: tables, groups, rewrites, ports, and the links between them.
 //!
-//! Nothing is assumed about the encoding of routes: a frame is followed through the present rules, whatever they
+//! The fabric assumes nothing about the encoding of routes: it follows a frame through the present rules, whatever they
 //! push, set or pop. A frame crosses a link without delay.
 
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use super::table::{Fields, Rule, Table};
 const MOST_HOPS: usize = 64;
 /// Maximum depth of nested groups.
 const DEPTH: u8 = 4;
-/// `OFPGC_*` and the number that means all groups.
+/// `OFPGC_*`, and the group number that means all groups.
 const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const ALL_GROUPS: u32 = 0xffff_fffc;
-/// `OFPGT_ALL`: each bucket gets a copy. Of the others the first bucket is used.
+/// `OFPGT_ALL`: each bucket gets a copy. For the other types the first bucket is used.
 const EACH: u8 = 0;
-/// The table that means all.
+/// The table number that means all tables.
 const ALL_TABLES: u8 = 0xff;
 
 /// A switch's place in the network, and a port.
@@ -31,7 +31,7 @@ pub type Place = (usize, u32);
 /// The other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
-    /// A host, or none.
+    /// A port with or without a host, but without a link.
     Edge,
     /// Another switch.
     Link(Place),
@@ -49,28 +49,28 @@ pub(crate) struct Port {
 pub(crate) struct Node {
     pub tables: Vec<Table>,
     pub groups: FxHashMap<u32, Rc<GroupMod>>,
-    /// By number. The first one is port 0, which does not exist.
+    /// The ports by number. The first one is port 0, which does not exist.
     pub ports: Vec<Option<Port>>,
 }
 
-/// The result for a packet, or for a copy of it.
+/// The outcome for a packet or a copy of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// It left by an edge port.
     Egress { at: Place, frame: Vec<u8> },
-    /// A switch has something for the controller.
+    /// A switch sends it to the controller.
     Punt { at: Place, table: u8, cookie: u64, metadata: u64, reason: PacketInReason, frame: Vec<u8> },
-    /// It was lost: no rule, or one without output, or a port that is down.
+    /// It was lost: no rule matched, the rule has no output, or a port is down.
     Lost,
 }
 
-/// All switches and links.
+/// The switches and links of a network.
 #[derive(Debug)]
 pub(crate) struct Fabric {
     pub nodes: Vec<Node>,
     version: Version,
     fields: Fields,
-    /// Frames that are about to come in.
+    /// Frames that are about to arrive.
     arriving: Vec<(Place, Vec<u8>)>,
     /// The ports of links that the last packet left by, in order.
     pub crossed: Vec<Place>,
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Obeys a group-mod. `false` if it cannot be obeyed. Rules that use a deleted group are deleted too.
+    /// Obeys a group-mod. Returns `false` if it cannot be obeyed. Rules that use a deleted group are deleted too.
     pub fn group_mod(&mut self, request: GroupMod) -> bool {
         let is_there = self.groups.contains_key(&request.group);
         match request.command {
@@ -182,21 +182,21 @@ impl Fabric {
         }
     }
 
-    /// A frame comes in by a port.
+    /// Takes a frame in by a port, and follows it.
     pub fn receive(&mut self, at: Place, frame: Vec<u8>, seen: &mut Vec<Seen>) {
         self.crossed.clear();
         self.arriving.push((at, frame));
         self.settle(seen);
     }
 
-    /// A packet-out.
+    /// Sends a packet-out's frame, and follows it.
     pub fn send(&mut self, at: Place, actions: &[Action], frame: Vec<u8>, seen: &mut Vec<Seen>) {
         self.crossed.clear();
         self.apply(&mut Flight::new(at, frame), actions, 0, seen);
         self.settle(seen);
     }
 
-    /// Follows frames until none is under way.
+    /// Follows frames until none is in flight.
     fn settle(&mut self, seen: &mut Vec<Seen>) {
         let mut hops = 0;
         while let Some((at, frame)) = self.arriving.pop() {
@@ -209,7 +209,7 @@ impl Fabric {
         }
     }
 
-    /// One switch.
+    /// Passes a frame through one switch.
     fn pass(&mut self, mut flight: Flight, seen: &mut Vec<Seen>) {
         let before = seen.len() + self.arriving.len();
         let mut set = ActionSet::default();
@@ -255,7 +255,7 @@ impl Fabric {
         Some(Rc::clone(&rule.instructions))
     }
 
-    /// No rule matched: 1.0 sends the packet to the controller, 1.3 drops it.
+    /// Handles a table miss: 1.0 sends the packet to the controller, 1.3 drops it.
     fn miss(&mut self, mut flight: Flight, table: u8, seen: &mut Vec<Seen>) {
         if self.version == Version::Of13 {
             seen.push(Seen::Lost);
@@ -284,7 +284,7 @@ impl Fabric {
         }
     }
 
-    /// A group works on a copy.
+    /// Applies a group to copies of the packet.
     fn group(&mut self, flight: &Flight, group: u32, depth: u8, seen: &mut Vec<Seen>) {
         let Some(group) = self.nodes[flight.at.0].groups.get(&group).cloned() else { return };
         if depth == DEPTH {

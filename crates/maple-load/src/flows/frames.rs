@@ -6,16 +6,16 @@ use crate::workload::NetworkHost;
 
 /// The mark of our frames. The flow's number follows it.
 const MARK: [u8; 4] = *b"mplf";
-/// The position of the mark: after Ethernet, IPv4 and UDP, or after Ethernet and ARP.
+/// The position of the mark in bytes: after Ethernet, IPv4 and UDP, or after Ethernet and ARP.
 const AT: usize = 42;
-/// The shortest frame of Ethernet, without its checksum.
+/// The length in bytes of the shortest Ethernet frame, without its checksum.
 const SHORTEST: usize = 60;
-/// Ports of UDP.
+/// The UDP source and destination ports.
 const PORTS: (u16, u16) = (31_256, 22_635);
 const ARP: [u8; 2] = [0x08, 0x06];
 const REQUEST: u8 = 1;
 
-/// The first packet of a flow.
+/// Builds the first packet of a flow.
 pub(crate) fn packet(src: &NetworkHost, dst: &NetworkHost, flow: u32) -> Vec<u8> {
     let mut payload = [0; SHORTEST - AT];
     payload[..4].copy_from_slice(&MARK);
@@ -24,7 +24,7 @@ pub(crate) fn packet(src: &NetworkHost, dst: &NetworkHost, flow: u32) -> Vec<u8>
     frame.udp(PORTS.0, PORTS.1).payload(&payload)
 }
 
-/// A host makes itself known: it asks for another one, or for itself if there is none.
+/// Builds a host's announcement: an ARP request for another host, or for itself if there is none.
 pub(crate) fn announcement(host: &NetworkHost, to: Option<&NetworkHost>, flow: u32) -> Vec<u8> {
     let (mac, ip) = to.map_or(([0xff; 6], host.ip), |to| (to.mac, to.ip));
     let mut frame = Frame::ethernet(mac, host.mac).arp_request(host.ip.octets(), ip.octets());
@@ -34,27 +34,28 @@ pub(crate) fn announcement(host: &NetworkHost, to: Option<&NetworkHost>, flow: u
     frame
 }
 
-/// A packet from an address that was never seen, to a host.
+/// Builds a packet from an address that was never seen, to a host.
 pub(crate) fn stranger(number: u32, to: &NetworkHost) -> Vec<u8> {
     let [a, b, c, d] = number.to_be_bytes();
     let frame = Frame::ethernet(to.mac, [0x06, 0, a, b, c, d]).ipv4([11, b, c, d], to.ip.octets());
     frame.udp(PORTS.0, PORTS.1).payload(&[0; SHORTEST - AT])
 }
 
-/// The number of the flow that a frame belongs to.
+/// Returns the number of the flow to which a frame belongs.
 pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
     let number = frame.get(AT..AT + 8)?.strip_prefix(&MARK)?;
     Some(u32::from_be_bytes(number.try_into().ok()?))
 }
 
-/// The address that a frame asks for, if it is an ARP request that is no announcement of ours, and which host asks.
+/// Returns the requested address and the requesting host's addresses, if the frame is an ARP request other than our
+/// announcements.
 pub(crate) fn asked_for(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
     let is_request = frame.get(12..14)? == ARP && *frame.get(21)? == REQUEST && flow_of(frame).is_none();
     let at = |at: usize| frame.get(at..at + 4)?.try_into().ok();
     is_request.then(|| Some((at(38)?, frame.get(22..28)?.try_into().ok()?, at(28)?)))?
 }
 
-/// The answer of a host.
+/// Builds a host's answer to an ARP request.
 pub(crate) fn answer(host: &NetworkHost, mac: [u8; 6], ip: [u8; 4]) -> Vec<u8> {
     Frame::ethernet(mac, host.mac).arp(2, host.mac, host.ip, mac, ip.into())
 }

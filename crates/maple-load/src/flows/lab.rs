@@ -7,7 +7,8 @@
 //!  a flow has ended when its packet came out at its host, and a second one takes the same way by rules alone
 //! ```
 //!
-//! One thread does all of it. A message is obeyed when it is read, so a barrier is answered when all before it is done.
+//! One thread does everything. A message is obeyed when it is read, so a barrier is answered when all before it is
+//! done.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,16 +31,16 @@ use crate::workload::{Network, NetworkHost};
 
 /// Maximum time for all handshakes together.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time that the poll waits.
+/// The maximum time that the poll waits.
 const NAP: Duration = Duration::from_millis(10);
-/// A message must fit in here.
+/// The size in bytes of the read buffer, into which a message must fit.
 const BUFFER: usize = 1 << 20;
-/// The interval of repeating a host's packet, and the number of repetitions.
+/// The time in nanoseconds after which a host's packet is repeated, and the number of repetitions.
 const AGAIN: u64 = 1_000_000_000;
 const TRIES: u8 = 4;
-/// Tables of a switch that speaks 1.3.
+/// The number of tables of a switch that speaks 1.3.
 const TABLES: u8 = 254;
-/// A switch keeps no packets of a port that floods while this much waits for the controller.
+/// The queued bytes for the controller above which a switch drops packets of a port that floods.
 const CONGESTED: usize = 1 << 14;
 
 /// The network to emulate.
@@ -53,10 +54,10 @@ pub struct LabOptions {
     pub ports: u32,
     /// The version that the switches speak.
     pub version: Version,
-    /// Maximum number of flows under way.
+    /// Maximum number of flows that are open at once.
     pub window: usize,
-    /// One flow of this many is confirmed: it ends only if a further packet would come out by rules alone. 1 confirms
-    /// all.
+    /// One of every `confirm` flows is confirmed: it ends only if a further packet would come out by rules alone. 1
+    /// confirms all.
     pub confirm: u32,
 }
 
@@ -68,27 +69,27 @@ pub type Pair = (u32, u32);
 enum Purpose {
     /// The first packet of a flow between hosts.
     Flow(Pair),
-    /// A host makes itself known.
+    /// The announcement of a host.
     Announcement(u32),
 }
 
-/// A packet that is under way.
+/// An open flow or announcement.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     purpose: Purpose,
     began: u64,
     tries: u8,
-    /// It was delivered, but a second one would not be yet.
+    /// Whether its packet was delivered before a second one would be.
     is_delivered: bool,
 }
 
-/// The network. See the module.
+/// A network of switches that obey the controller; see the module.
 pub struct Lab {
     pub(super) options: LabOptions,
     pub(super) fabric: Fabric,
     pub(super) channels: Vec<Channel>,
     pub(super) identities: Vec<Identity>,
-    /// Which switches the controller has asked for their features.
+    /// Whether the controller has asked each switch for its features.
     pub(super) is_known: Vec<bool>,
     pub(super) counters: Counters,
     hosts_by_ip: FxHashMap<[u8; 4], u32>,
@@ -99,7 +100,7 @@ pub struct Lab {
     clock: Instant,
     open: FxHashMap<u32, Open>,
     next_flow: u32,
-    /// When packets are to be sent again, in order.
+    /// The times at which packets are sent again, in order.
     due: VecDeque<(u64, u32)>,
     /// Flows whose packet was delivered before the rules were complete.
     unconfirmed: Vec<u32>,
@@ -110,10 +111,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Connects all switches and answers questions until the controller knows them.
+    /// Connects all switches, and serves the controller until it knows them.
     ///
     /// # Errors
-    /// If the controller cannot be reached, closes a connection, breaks the protocol, or does not finish handshakes.
+    /// [`LoadError`] if the controller cannot be reached, closes a connection, breaks the protocol, or does not finish
+    /// handshakes.
     pub fn connect(options: LabOptions) -> Result<Lab, LoadError> {
         let network = &options.network;
         let nodes = nodes(&options);
@@ -171,10 +173,10 @@ impl Lab {
         Ok(())
     }
 
-    /// Obeys the controller for this long.
+    /// Serves the controller for this long.
     ///
     /// # Errors
-    /// If the controller closes a connection or breaks the protocol. So do all that let time pass.
+    /// [`LoadError`] if the controller closes a connection or breaks the protocol.
     pub fn wait(&mut self, time: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + time;
         while Instant::now() < deadline {
@@ -183,8 +185,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Every host makes itself known to another one, the first two before the others. Returns the number of those that
-    /// could not within `patience`.
+    /// Makes every host announce itself to another one, the first two before the others. Returns the number of hosts
+    /// that did not finish within `patience`.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -195,7 +197,7 @@ impl Lab {
         order.sort_by_key(|host| !anchors.contains(host));
         let mut begun = 0;
         while (begun < order.len() || !self.open.is_empty()) && Instant::now() < deadline {
-            // The first ones go alone: the others ask for them.
+            // The first hosts go alone, since the others ask for them.
             let window = if begun <= anchors.len() { 1 } else { self.options.window };
             while begun < order.len() && self.open.len() < window {
                 self.begin(Purpose::Announcement(order[begun]))?;
@@ -208,7 +210,7 @@ impl Lab {
         Ok(unknown)
     }
 
-    /// The first host, and the first one at another port: others announce themselves to these.
+    /// Returns the first host, and the first one at another port. The others announce themselves to these.
     fn anchors(&self) -> [u32; 2] {
         let hosts = &self.options.network.hosts;
         let first = hosts.first().map(place);
@@ -216,21 +218,22 @@ impl Lab {
         [0, other as u32]
     }
 
-    /// The host that this one announces itself to. None if it is the first.
+    /// Returns the host to which this one announces itself; `None` for the first host.
     fn confidant(&self, host: u32) -> Option<u32> {
         let [first, other] = self.anchors();
         let at = |host: u32| place(&self.options.network.hosts[host as usize]);
         if host == first { None } else { Some(if at(host) == at(first) { other } else { first }) }
     }
 
-    /// Whether a pair of hosts makes a new flow: they are at different ports, and no announcement used this pair.
+    /// Reports whether a pair of hosts makes a new flow: they are at different ports, and no announcement used the
+    /// pair.
     pub fn is_new(&self, (src, dst): Pair) -> bool {
         let hosts = &self.options.network.hosts;
         place(&hosts[src as usize]) != place(&hosts[dst as usize]) && self.confidant(src) != Some(dst)
     }
 
-    /// Keeps the window full of new flows until this many have ended since the lab was made, or the time is over. Tells
-    /// whether they have.
+    /// Keeps the window full of new flows until `until` flows have ended since the lab was made, or the time is over.
+    /// Reports whether they have.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -257,7 +260,7 @@ impl Lab {
         Ok(true)
     }
 
-    /// Waits until no flow is under way, or the time is over. Then the remaining ones have failed.
+    /// Waits until no flow is open, or the time is over. The remaining flows count as failed.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -277,8 +280,8 @@ impl Lab {
         self.unconfirmed.clear();
     }
 
-    /// The frames of this many unknown hosts, numbered from `first`, come in by a port, as long as the switch's channel
-    /// has room for them. How many did.
+    /// Injects the frames of `count` unknown hosts, numbered from `first`, at a port, as long as the switch's channel
+    /// has room for them. Returns the number of injected frames.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -294,7 +297,7 @@ impl Lab {
         Ok(count)
     }
 
-    /// A link goes down or up, and both switches report it.
+    /// Takes a link down or up; both switches report it.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -309,12 +312,13 @@ impl Lab {
         self.flush()
     }
 
-    /// The ports of links that a packet of this pair would leave by, if it would come out at its host by rules alone.
+    /// Returns the link ports that a packet of this pair would leave by; `None` unless rules alone bring it to its
+    /// host.
     pub fn path(&mut self, pair: Pair) -> Option<&[Place]> {
         self.comes_out(pair, u32::MAX).then_some(&self.fabric.crossed[..])
     }
 
-    /// Whether a packet of this pair comes out at its host by rules alone.
+    /// Reports whether rules alone bring a packet of this pair to its host.
     fn comes_out(&mut self, (src, dst): Pair, flow: u32) -> bool {
         let hosts = &self.options.network.hosts;
         let (src, dst) = (&hosts[src as usize], &hosts[dst as usize]);
@@ -333,7 +337,7 @@ impl Lab {
         self.send(id, purpose)
     }
 
-    /// A host sends a packet.
+    /// Sends a host's packet.
     fn send(&mut self, id: u32, purpose: Purpose) -> Result<(), LoadError> {
         let host = |id: u32| &self.options.network.hosts[id as usize];
         let (src, frame) = match purpose {
@@ -378,7 +382,7 @@ impl Lab {
         self.channels[switch].say(0, &Message::PacketIn(message))
     }
 
-    /// A frame leaves the network.
+    /// Handles a frame that leaves the network.
     fn came_out(&mut self, at: Place, frame: &[u8]) {
         let Some(id) = frames::flow_of(frame) else {
             self.answer(at, frame);
@@ -400,7 +404,8 @@ impl Lab {
         }
     }
 
-    /// A flow's packet was delivered to its host. The flow has ended if a further one would be too, if that is checked.
+    /// Handles a flow's packet that reached its host. The flow ends if a further packet would reach it too, or if that
+    /// is not checked.
     fn delivered(&mut self, id: u32, pair: Pair) {
         if !id.is_multiple_of(self.options.confirm) || self.comes_out(pair, id) {
             self.end(id);
@@ -419,7 +424,7 @@ impl Lab {
         }
     }
 
-    /// A host answers a question for its address.
+    /// Lets a host answer a request for its address.
     fn answer(&mut self, at: Place, frame: &[u8]) {
         let Some((ip, mac, asker)) = frames::asked_for(frame) else { return };
         let Some(host) = self.hosts_by_ip.get(&ip).map(|id| &self.options.network.hosts[*id as usize]) else { return };
@@ -429,7 +434,7 @@ impl Lab {
         }
     }
 
-    /// One turn: reads messages, obeys them, repeats due packets, writes.
+    /// Takes one turn: reads messages, obeys them, repeats due packets, writes.
     fn turn(&mut self, wait: Duration) -> Result<(), LoadError> {
         self.flush()?;
         let wait = if self.unread.is_empty() { wait } else { Duration::ZERO };
@@ -472,7 +477,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends flows whose rules came after their packet.
+    /// Ends flows whose rules arrived after their packet.
     fn confirm(&mut self) {
         for id in std::mem::take(&mut self.unconfirmed) {
             match self.open.get(&id).map(|open| open.purpose) {
@@ -522,15 +527,15 @@ impl Lab {
         Counters { ended: self.ended.len() as u64, ..self.counters }
     }
 
-    /// The times from first packet to end of flows since this was last asked: how long half of them took at most, and
-    /// 99 of 100, in microseconds.
+    /// Returns the median and the 99th percentile of the times from first packet to end of flows, in microseconds,
+    /// since the last call.
     pub fn take_latency(&mut self) -> (f64, f64) {
         let latency = std::mem::take(&mut self.latency);
         let micros = |share| latency.quantile(share) as f64 / 1e3;
         (micros(0.5), micros(0.99))
     }
 
-    /// The network that this is.
+    /// The emulated network.
     pub fn network(&self) -> &Network {
         &self.options.network
     }
@@ -540,7 +545,7 @@ impl Lab {
         self.fabric.nodes[switch].rules()
     }
 
-    /// The number of them that send packets to the controller.
+    /// The number of a switch's rules that send packets to the controller.
     pub fn rules_to_controller(&self, switch: usize) -> usize {
         self.fabric.to_controller(switch)
     }
@@ -550,7 +555,7 @@ fn place(host: &NetworkHost) -> Place {
     (host.switch, host.port)
 }
 
-/// The switches with their ports: those of hosts and of links, and further ones.
+/// Builds the switches with their ports: those of hosts and of links, and further ones.
 fn nodes(options: &LabOptions) -> Vec<Node> {
     let network = &options.network;
     let hosts = network.hosts.iter().map(|host| (place(host), Far::Edge));

@@ -3,17 +3,17 @@
 use crate::flows::{Lab, Pair};
 use crate::workload::{Network, NetworkHost};
 
-/// At which switches of a line hosts are.
+/// The switches of a line that have hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// At the first and the last one, and flows go from one to the other.
+    /// The first and the last switch; flows go from one to the other.
     Ends,
-    /// At all, and every host talks to every other.
+    /// All switches; every host talks to every other.
     All,
 }
 
-/// A line of switches, each with ports from 1 to `ports` for hosts, over which the hosts are spread evenly. The ports
-/// after these lead to the switch before and the one after.
+/// Builds a line of switches, each with ports from 1 to `ports` for hosts, over which the hosts are spread evenly. The
+/// next two ports lead to the previous and the next switch.
 pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
     let at: Vec<u32> = match spread {
         Spread::Ends if switches > 1 => vec![0, switches - 1],
@@ -37,13 +37,13 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
     }
 }
 
-/// All pairs of hosts that make new flows, each once, in an order without pattern; with `crossing` only those of hosts
-/// at different switches.
+/// Returns all pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
+/// hosts at different switches.
 pub fn pairs(lab: &Lab, crossing: bool) -> Vec<Pair> {
     let hosts = &lab.network().hosts;
     let count = hosts.len() as u64;
     let all = count * count;
-    // A step that has no factor in common with the number of pairs visits each once.
+    // A step that is coprime to the number of pairs visits each pair once.
     let step = (all * 5 / 13..).find(|step| gcd(*step, all) == 1).unwrap_or(1);
     let pair = |n: u64| (n * step) % all;
     let fits = |(src, dst): &Pair| !crossing || hosts[*src as usize].switch != hosts[*dst as usize].switch;

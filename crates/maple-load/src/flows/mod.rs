@@ -1,11 +1,11 @@
 //! New flows through a whole network, from the first packet to the last rule.
 //!
-//! [`crate::run`] asks a controller as fast as it answers and takes its word for it. Here the switches obey: they keep
+//! [`crate::run`] asks a controller as fast as it answers, and trusts the answers. Here the switches obey: they keep
 //! flow tables, follow packets through them and over links, and answer a barrier when all before it is done. A flow has
 //! *ended* when its first packet came out at the destination's port, and a second one would take the whole way by rules
 //! alone. So a controller that answers early, or forgets a switch, gains nothing.
 //!
-//! Nothing is assumed of how routes are encoded; what counts is where packets come out.
+//! Nothing is assumed about the encoding of routes; what counts is where packets come out.
 
 mod table;
 
@@ -38,9 +38,9 @@ pub struct Counters {
     pub packet_outs: u64,
     /// Flow-mods.
     pub flow_mods: u64,
-    /// Of these, those that add a rule.
+    /// The number of flow-mods that add a rule.
     pub adds: u64,
-    /// The number of these whose rule sends to the controller.
+    /// The number of added rules that send to the controller.
     pub adds_to_controller: u64,
     /// Group-mods.
     pub group_mods: u64,
@@ -50,15 +50,15 @@ pub struct Counters {
     pub refused: u64,
     /// Packets that were lost in the network.
     pub lost: u64,
-    /// Packets that came out at another host than theirs, as when they are flooded.
+    /// Packets that came out at a host other than the destination, for example when flooded.
     pub elsewhere: u64,
-    /// Packets that came out once more.
+    /// Further copies of packets that had come out.
     pub copies: u64,
-    /// Packets that hosts sent again as the flow had not ended after a second.
+    /// Packets that hosts sent again because the flow had not ended after a second.
     pub resent: u64,
     /// Flows that hosts gave up.
     pub failed: u64,
-    /// The number of these whose packet was delivered, but never by rules.
+    /// Failed flows whose packet was delivered, but never by rules.
     pub without_rules: u64,
 }
 

@@ -11,15 +11,15 @@ use super::table::Rule;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
-/// Rules in one message of statistics.
+/// The maximum number of rules in one statistics message.
 const RULES: usize = 200;
-/// The table that means all.
+/// The table number that means all tables.
 const ALL_TABLES: u8 = 0xff;
 /// `OFPST_*` flag: more parts follow.
 const MORE: u16 = 1;
 /// `OFPRR_DELETE`.
 const DELETED: u8 = 2;
-/// Bytes of a request that an error carries.
+/// The number of bytes of a request that an error carries.
 const ERROR_DATA: usize = 64;
 /// `OFPET_*` of a request that is not understood, of flow-mods in either version, and of group-mods.
 const BAD_REQUEST: u16 = 1;
@@ -29,7 +29,7 @@ const GROUP_MOD_FAILED: u16 = 6;
 /// `OFPBRC_BAD_STAT`.
 const BAD_STAT: u16 = 2;
 
-/// Obeys it.
+/// Obeys a message.
 pub(super) fn message(lab: &mut Lab, switch: usize, header: Header, bytes: &[u8]) -> Result<(), LoadError> {
     let (_, message) = Message::decode(bytes).map_err(|error| lab.channels[switch].malformed(error))?;
     match message {
@@ -48,7 +48,7 @@ pub(super) fn message(lab: &mut Lab, switch: usize, header: Header, bytes: &[u8]
     }
 }
 
-/// Requests, and messages that need no answer.
+/// Answers requests, and ignores messages that need no answer.
 fn converse(lab: &mut Lab, switch: usize, xid: u32, message: &Message) -> Result<(), LoadError> {
     match message {
         Message::BarrierRequest => lab.counters.barriers += 1,

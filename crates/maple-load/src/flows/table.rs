@@ -1,9 +1,9 @@
 //! A flow table that stays fast with a hundred thousand rules: tuple space search (Srinivasan and others, SIGCOMM
 //! 1999).
 //!
-//! Rules that match the same bits of the same fields form a *shape* and share a hash table. A look-up asks the shapes
-//! from the highest priority down and stops when no later shape can do better, so it costs one hash per shape and not
-//! one comparison per rule. The few fields that the shapes look at are read from the frame once.
+//! Rules that match the same bits of the same fields form a *shape* and share a hash table. A look-up visits the shapes
+//! from the highest priority down, and stops when no later shape can do better. So it costs one hash per shape, not one
+//! comparison per rule. The few fields that the shapes match are read from the frame once.
 //!
 //! The emulator's table is the plain reference that this one is tested against.
 
@@ -28,7 +28,7 @@ pub(crate) struct Rule {
     pub bytes: u64,
 }
 
-/// The fields of one packet at one switch, read when they are first asked for.
+/// The fields of one packet at one switch, each read at its first use.
 #[derive(Debug)]
 pub(crate) struct Fields {
     known: u64,
@@ -46,7 +46,7 @@ impl Fields {
         (self.known, self.present) = (0, 0);
     }
 
-    /// Notes a field that is not in the frame.
+    /// Sets a field that is not in the frame.
     pub fn set(&mut self, field: Field, value: u128) {
         let bit = 1 << field as u8;
         self.known |= bit;
@@ -71,19 +71,19 @@ impl Fields {
 #[derive(Debug)]
 struct Shape {
     masks: Vec<(Field, u128)>,
-    /// No rule has a higher priority. Perhaps none has this one any more.
+    /// An upper bound of the priorities of the shape's rules.
     highest: u16,
-    /// By the hash of the values, so a look-up needs no key.
+    /// The rules by the hash of their values, so a look-up needs no key.
     rules: FxHashMap<u64, Vec<Rule>>,
 }
 
 /// A flow table.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// In falling order of `highest`.
+    /// The shapes, in descending order of `highest`.
     shapes: Vec<Shape>,
     count: usize,
-    /// Most rules have the same actions as another one.
+    /// Instructions that rules share: most rules have the same actions as another one.
     shared: FxHashSet<Rc<[Instruction]>>,
 }
 
@@ -96,13 +96,13 @@ impl Table {
         self.count
     }
 
-    /// All rules, in no order.
+    /// All rules, in arbitrary order.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.shapes.iter().flat_map(|shape| shape.rules.values().flatten())
     }
 
-    /// The rule that takes the packet. Of several with the same priority any one: a controller must not rely on the
-    /// choice.
+    /// Returns the rule that takes the packet. Among several with the same priority the choice is arbitrary: a
+    /// controller must not rely on it.
     pub fn look_up(&mut self, fields: &mut Fields, packet: &Packet<'_>) -> Option<&mut Rule> {
         let mut best: Option<(u16, Place)> = None;
         for (at, shape) in self.shapes.iter().enumerate() {
@@ -122,8 +122,8 @@ impl Table {
         self.shapes[at].rules.get_mut(&hash)?.get_mut(place)
     }
 
-    /// Adds a rule, or replaces the one of the same match and priority, whose counters pass on. `false` if the match
-    /// has an entry that is not known.
+    /// Adds a rule, or replaces the one of the same match and priority, whose counters it takes over. Returns `false`
+    /// if the match has an unknown field.
     pub fn add(&mut self, request: FlowMod) -> bool {
         let Some(matching) = canonical(request.matching) else { return false };
         let (masks, hash) = shape_of(&matching);
@@ -151,7 +151,7 @@ impl Table {
         true
     }
 
-    /// Instructions in the order of execution, as one piece for all rules that have them.
+    /// Returns instructions in the order of execution, shared by all rules that have them.
     fn share(&mut self, mut instructions: Vec<Instruction>) -> Rc<[Instruction]> {
         instructions.sort_by_key(Instruction::rank);
         match self.shared.get(instructions.as_slice()) {
@@ -164,7 +164,8 @@ impl Table {
         }
     }
 
-    /// The place of the shape with these masks, made where there is none, which then holds a rule of this priority.
+    /// Returns the index of the shape with these masks, for a rule of this priority. Creates the shape if it does not
+    /// exist.
     fn shape(&mut self, masks: Vec<(Field, u128)>, priority: u16) -> usize {
         let at = match self.shapes.iter().position(|shape| shape.masks == masks) {
             Some(at) if self.shapes[at].highest >= priority => return at,
@@ -195,7 +196,7 @@ impl Table {
         changed
     }
 
-    /// Takes out the rules that the request selects.
+    /// Removes the rules that the request selects, and returns them.
     pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
         let mut gone = Vec::new();
         let restricted = |rule: &Rule| Instruction::lead_to(&rule.instructions, request.out_port, request.out_group);
@@ -210,8 +211,8 @@ impl Table {
         gone
     }
 
-    /// Visits the rules that a request selects by match, priority where strict, and cookie. Those for which `keep` is
-    /// false are taken out; the count is the caller's.
+    /// Visits the rules that a request selects by match, cookie and, if `strict`, priority. Removes those for which
+    /// `keep` is false; the caller updates the count.
     fn each(&mut self, request: &FlowMod, strict: bool, mut keep: impl FnMut(&mut Rule) -> bool) {
         let Some(matching) = canonical(request.matching.clone()) else { return };
         let selects = |rule: &Rule| {

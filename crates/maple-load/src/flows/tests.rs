@@ -24,7 +24,7 @@ fn rule(priority: u16, matching: Match, port: u32) -> FlowMod {
     FlowMod::new(FlowModCommand::Add, priority, matching, output(port))
 }
 
-/// Matches on few values, so that rules overlap and meet again.
+/// Generates matches on few values, so that rules overlap and repeat.
 fn matching() -> impl Strategy<Value = Match> {
     let port = prop::option::of(1u128..3).prop_map(|port| port.map(|port| Constraint::exact(Field::InPort, port)));
     let mac = |field| {
@@ -54,7 +54,7 @@ fn request() -> impl Strategy<Value = FlowMod> {
             command,
             cookie,
             cookie_mask: if command == FlowModCommand::Add { 0 } else { cookie_mask },
-            // Equal priorities leave the choice open, so each rule says by its output which it is.
+            // Equal priorities leave the choice open, so each rule has an output of its own.
             ..rule(priority, matching, port)
         },
     )
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// Two switches: hosts at port 1, a link between their ports 2.
+/// Creates two switches, with hosts at port 1 and a link between their ports 2.
 fn fabric(version: Version) -> Fabric {
     let node = |other: usize| {
         let port = |far| Some(Port { far, is_up: true });
@@ -189,7 +189,7 @@ fn a_group_that_goes_takes_its_rules_along() {
     assert_eq!(fabric.nodes[0].rules(), 0);
 }
 
-/// What a controller leaves out.
+/// The messages that a controller leaves out.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
@@ -199,7 +199,7 @@ enum Fault {
     Packet,
 }
 
-/// A controller of lines with hosts at both ends: it forwards by destination, from the addresses alone.
+/// Starts a controller for lines with hosts at both ends. It forwards by destination, from the addresses alone.
 fn controller(version: Version, switches: u32, ports: u32, fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a free port");
     let address = listener.local_addr().expect("it has an address");
@@ -239,7 +239,7 @@ fn say(socket: &mut TcpStream, version: Version, message: &Message) {
     socket.write_all(&bytes).expect("the switch reads");
 }
 
-/// What has come, or nothing if the switch has left.
+/// Reads packet-ins; `None` if the switch has disconnected.
 fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Option<Vec<PacketIn>> {
     let mut chunk = [0; 4096];
     let read = match socket.read(&mut chunk) {
@@ -258,7 +258,7 @@ fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Option<Vec<PacketIn
     Some(packet_ins)
 }
 
-/// Rules on all switches, then the packet at the switch that it came from.
+/// Sends rules to all switches, then the packet to the switch that it came from.
 fn answer(
     sockets: &mut [TcpStream],
     version: Version,

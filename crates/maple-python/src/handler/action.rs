@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyInt, PyString};
 use crate::kind::{named, operand, to_raw};
 use crate::told::described;
 
-/// Asks for the whole packet (`OFPCML_NO_BUFFER`).
+/// The `max_len` of an output that sends the whole packet to the controller (`OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;
 
 /// One action.
@@ -17,13 +17,13 @@ const WHOLE: u16 = 0xffff;
 pub struct Action(WireAction);
 
 impl Action {
-    /// This action.
+    /// Wraps this action.
     pub(super) fn of(action: WireAction) -> Action {
         Action(action)
     }
 }
 
-/// The actions of an object: a port number, an action, or several of these.
+/// Returns the actions of an object: a port number, an action, or several of these.
 pub(super) fn actions(object: &Bound<'_, PyAny>) -> PyResult<Vec<WireAction>> {
     if let Some(action) = one(object)? {
         return Ok(vec![action]);
@@ -51,7 +51,7 @@ fn wrong(object: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!("an action is a port number or an Action, not {}", described(object)))
 }
 
-/// The port with this number.
+/// Returns the port with this number.
 pub(super) fn port(number: &Bound<'_, PyAny>) -> PyResult<PortNo> {
     let wrong = || PyValueError::new_err(format!("{} is no port number", described(number)));
     number.extract().map(PortNo).map_err(|_| wrong())

@@ -14,7 +14,7 @@ use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use crate::interrupt::Watched;
 use crate::told::described;
 
-/// No request.
+/// The value of `wish` while no call of `timer` is requested.
 const NEVER: u64 = u64::MAX;
 
 thread_local! {
@@ -30,7 +30,7 @@ pub struct PyHandler {
     wish: AtomicU64,
 }
 
-/// Makes the handler of a switch, in so much time.
+/// Makes the handler of a switch within the time limit.
 pub(super) fn born<'py>(
     py: Python<'py>,
     class: &Bound<'py, PyAny>,
@@ -53,7 +53,7 @@ pub(super) fn born<'py>(
 }
 
 impl PyHandler {
-    /// The time until the requested call of `timer`, if there was a request since the last question.
+    /// Takes the time until the requested call of `timer`, if there was a request since the last call.
     pub(super) fn take_wish(&self) -> Option<Duration> {
         match self.wish.load(Ordering::Relaxed) {
             NEVER => None,

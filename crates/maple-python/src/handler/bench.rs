@@ -40,7 +40,7 @@ impl HandlerBench {
     }
 }
 
-/// The messages as text, without their transaction ids.
+/// Returns the messages as text, without their transaction ids.
 fn said(out: &Replies) -> Vec<String> {
     let message = |frame: &[u8]| {
         let (header, message) = Message::decode(frame).ok()?;

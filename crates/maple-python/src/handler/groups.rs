@@ -10,18 +10,18 @@ use super::action::{self, Action};
 use super::messages::shown;
 use crate::told::described;
 
-/// `OFPG_ANY`.
+/// Any group (`OFPG_ANY`), or all meters (`OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;
-/// `OFPG_ALL`.
+/// All groups (`OFPG_ALL`).
 const ALL_GROUPS: u32 = 0xffff_fffc;
-/// Names of `OFPGT_*`.
+/// The names of the group types `OFPGT_*`, by number.
 const KINDS: [&str; 4] = ["all", "select", "indirect", "ff"];
-/// `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
+/// The meter flags `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
 const PER_KILOBIT: u16 = 1;
 pub(super) const PER_PACKET: u16 = 2;
 const BURST: u16 = 4;
 const STATISTICS: u16 = 8;
-/// `OFPGC_*` and `OFPMC_*`.
+/// The commands `OFPGC_*` of groups and `OFPMC_*` of meters.
 const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const DELETE: u16 = 2;
@@ -46,7 +46,7 @@ pub struct PyGroupMod(Message);
 #[derive(PartialEq)]
 pub struct PyMeterMod(Message);
 
-/// A type of groups in a word.
+/// Returns the name of a group type.
 pub(super) fn kind_name(kind: u8) -> &'static str {
     KINDS.get(usize::from(kind)).copied().unwrap_or("other")
 }
@@ -134,7 +134,7 @@ impl PyBand {
 }
 
 impl PyGroupMod {
-    /// The message.
+    /// Returns the group-mod.
     pub(super) fn message(&self) -> &Message {
         &self.0
     }
@@ -149,7 +149,7 @@ impl PyGroupMod {
     }
 }
 
-/// A bucket, or the actions of one.
+/// Returns the bucket that an object is, or a bucket with the actions that it means.
 fn bucket_of(object: &Bound<'_, PyAny>) -> PyResult<Bucket> {
     match object.cast_exact::<PyBucket>() {
         Ok(bucket) => Ok(bucket.get().0.clone()),
@@ -193,7 +193,7 @@ impl PyGroupMod {
 }
 
 impl PyMeterMod {
-    /// The message.
+    /// Returns the meter-mod.
     pub(super) fn message(&self) -> &Message {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Matches: the packets of a rule.
+//! Matches: which packets a rule takes.
 
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field, Match, Version, print};
@@ -14,7 +14,7 @@ use crate::kind::{Kind, from_raw, named, operand, to_raw};
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMatch(pub Match);
 
-/// The condition that a value means.
+/// Returns the condition that a value means.
 fn constraint(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Constraint> {
     if value.is_none() && field == Field::VlanVid {
         return Ok(Constraint::exact(field, 0));
@@ -48,7 +48,7 @@ fn masked(field: Field, value: u128, mask: u128) -> PyResult<Constraint> {
     }
 }
 
-/// Adds the prerequisites of these fields (1.3 §7.2.3.8), if they are unique.
+/// Adds the prerequisites of these fields (1.3 §7.2.3.8) if there is only one choice.
 fn completed(mut matching: Match) -> PyResult<Match> {
     loop {
         let mut open = None;
@@ -83,14 +83,14 @@ fn completed(mut matching: Match) -> PyResult<Match> {
     }
 }
 
-/// The match without masks of zeros, which ask for nothing once the prerequisites are there. Open vSwitch makes another
-/// rule of some of them, which it shows like the rule without, and 1.0 has no form for most.
+/// Returns the match without masks of zeros, which ask for nothing once the prerequisites are there. With some of them
+/// Open vSwitch makes a different rule, which it shows like the rule without, and 1.0 has no form for most.
 fn without_empty_masks(matching: Match) -> Match {
     Match::from_constraints(matching.constraints().filter(|constraint| constraint.mask != 0).copied())
 }
 
 impl PyMatch {
-    /// The Python form of a condition: a value, a pair of value and mask, or `None` for "no VLAN tag".
+    /// Returns the Python form of a condition: a value, a pair of value and mask, or `None` for "no VLAN tag".
     fn shown<'py>(py: Python<'py>, constraint: &Constraint) -> PyResult<Bound<'py, PyAny>> {
         let Constraint { field, value, mask } = *constraint;
         if constraint.is_exact() {

@@ -9,9 +9,9 @@ use super::action;
 use super::matching::PyMatch;
 use super::packet_in::PyPacketIn;
 
-/// `OFPTT_ALL`.
+/// All tables (`OFPTT_ALL`).
 const ALL_TABLES: u8 = 0xff;
-/// `OFPFF_CHECK_OVERLAP`.
+/// The flow-mod flag `OFPFF_CHECK_OVERLAP`.
 const CHECK_OVERLAP: u16 = 2;
 
 /// Has the switch send a packet.
@@ -24,7 +24,7 @@ pub struct PyPacketOut(Message);
 #[derive(PartialEq)]
 pub struct PyFlowMod {
     message: Message,
-    /// The packet that follows the rule, where the switch does not keep it.
+    /// The packet-out that follows the rule if the switch does not buffer the packet.
     packet_out: Option<Message>,
 }
 
@@ -33,7 +33,7 @@ pub struct PyFlowMod {
 #[derive(PartialEq)]
 pub struct Barrier;
 
-/// A message in words.
+/// Returns a message as text for people.
 pub(super) fn shown(message: &Message) -> String {
     let mut bytes = Vec::new();
     let encoded =
@@ -45,12 +45,12 @@ pub(super) fn shown(message: &Message) -> String {
 }
 
 impl PyPacketOut {
-    /// This packet-out.
+    /// Wraps this packet-out.
     pub(super) fn new(message: Message) -> PyPacketOut {
         PyPacketOut(message)
     }
 
-    /// The statistics to request.
+    /// Returns the packet-out.
     pub(super) fn message(&self) -> &Message {
         &self.0
     }
@@ -77,12 +77,12 @@ impl PyPacketOut {
 }
 
 impl PyFlowMod {
-    /// The flow-mod.
+    /// Returns the flow-mod.
     pub(super) fn message(&self) -> &Message {
         &self.message
     }
 
-    /// The packet-out after it, if one is needed.
+    /// Returns the packet-out that follows the rule, if one is needed.
     pub(super) fn packet_out(&self) -> Option<&Message> {
         self.packet_out.as_ref()
     }
@@ -92,7 +92,7 @@ impl PyFlowMod {
     }
 }
 
-/// The actions of a rule.
+/// Returns the instructions of a rule: its meter, its actions and its next table.
 fn instructions(actions: Vec<maple_wire::Action>, goto: Option<u8>, meter: Option<u32>) -> Vec<Instruction> {
     let apply = (!actions.is_empty()).then_some(Instruction::ApplyActions(actions));
     [meter.map(Instruction::Meter), apply, goto.map(Instruction::GotoTable)].into_iter().flatten().collect()

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The interpreter is entered once for a batch, not for each packet. An exception is reported with file and line and
-//! ends only that call: earlier messages are sent, and the switch is served further.
+//! ends only that call: earlier messages are sent, and the switch is still served.
 
 mod base;
 mod switch;
@@ -63,12 +63,15 @@ pub struct PythonHandlers {
 }
 
 impl PythonHandlers {
-    /// Handlers of this class. A call may take `limit`.
+    /// Creates handlers of this class. A call may take `limit`.
     pub fn new(class: &Bound<'_, PyAny>, limit: Duration) -> PythonHandlers {
         PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(Told::new("the handler", limit)) }
     }
 
-    /// The handler of a switch.
+    /// Makes the handler of a switch.
+    ///
+    /// # Errors
+    /// The error of Python if the switch's object can't be made. An error of the class itself is reported to `errors`.
     pub fn make(&self, py: Python<'_>, info: &SwitchInfo, errors: ErrorReporter) -> PyResult<PythonHandler> {
         let switch = Py::new(py, PySwitch::new(info))?;
         let (limit, told) = (self.limit, Arc::clone(&self.told));
@@ -96,13 +99,13 @@ impl HandlerFactory for PythonHandlers {
         })
     }
 
-    /// The thread stays known to the interpreter, so that a batch has only to take the lock.
+    /// Keeps the thread attached to the interpreter, so that a batch only has to take the lock.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         Python::attach(|py| host::on_worker(py, worker));
     }
 }
 
-/// Serves a switch whose handler could not be made. That was reported.
+/// The handler of a switch whose Python handler could not be made, which was reported. It does nothing.
 struct NoHandler;
 
 impl Handler for NoHandler {
@@ -111,18 +114,18 @@ impl Handler for NoHandler {
 
 /// One switch's handler.
 pub struct PythonHandler {
-    /// The object. None if it could not be made.
+    /// The object. `None` if it could not be made.
     object: Option<Py<PyHandler>>,
     switch: Py<PySwitch>,
     limit: Duration,
     told: Arc<Told>,
     errors: ErrorReporter,
-    /// Whether the class has an `error` of its own.
+    /// Whether the class has a method `error` of its own.
     hears_errors: bool,
 }
 
 impl PythonHandler {
-    /// The Python object, if it could be made.
+    /// Returns the Python object, if it could be made.
     pub fn object(&self) -> Option<&Py<PyHandler>> {
         self.object.as_ref()
     }
@@ -155,7 +158,7 @@ impl PythonHandler {
         }
     }
 
-    /// Sends the result of a method: nothing, a message, or several.
+    /// Sends the result of a method: no message, one, or several.
     fn say(
         &self,
         handler: &Bound<'_, PyHandler>,
@@ -166,7 +169,7 @@ impl PythonHandler {
         if answer.is_none() || self.say_one(handler, method, answer, out) {
             return Ok(());
         }
-        // A text is a sequence of texts, so the error shows all of it.
+        // A text is a sequence of texts, and an error about its first letter would be useless, so it is not iterated.
         let messages = if answer.is_instance_of::<PyString>() { None } else { answer.try_iter().ok() };
         let Some(messages) = messages else { return Err(no_message(handler, method, answer)) };
         for message in messages {
@@ -178,8 +181,8 @@ impl PythonHandler {
         Ok(())
     }
 
-    /// Sends one message. `false` if the object is none. What the switch's version can't express is left out and
-    /// reported, and what comes after it is sent.
+    /// Sends one message. Returns `false` if the object is not a message. A message that the switch's version can't
+    /// express is left out and reported; later messages are sent.
     fn say_one(
         &self,
         handler: &Bound<'_, PyHandler>,
@@ -280,11 +283,11 @@ impl Handler for PythonHandler {
             Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
             Message::StatsReply(reply) => match PyStats::new(py, out.version(), reply) {
                 Ok(Some(stats)) => self.tell(py, intern!(py, "stats"), Bound::new(py, stats), out),
-                // Other kinds cannot be requested.
+                // Handlers cannot request other kinds.
                 Ok(None) => {}
                 Err(error) => self.complain(py, &error),
             },
-            // Other messages do not belong to handlers.
+            // Handlers do not receive other messages.
             _ => {}
         });
     }
@@ -299,14 +302,14 @@ impl Handler for PythonHandler {
     }
 }
 
-/// An error of the switch, and the message that caused it.
+/// Returns the report of an error of the switch, with the message that caused it.
 fn refused(out: &Replies, error: &ErrorMsg) -> String {
     format!("the switch refused a message: {} (a method `error` of the handler would hear it)", {
         SwitchError::new(out.version(), error).text()
     })
 }
 
-/// The error about a message that the switch's version can't express.
+/// Returns the error about a message that the switch's version can't express.
 fn inexpressible(
     handler: &Bound<'_, PyHandler>,
     method: &Bound<'_, PyString>,
@@ -331,13 +334,13 @@ fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answ
     ))
 }
 
-/// The first line of a handler's method, for an error that no line of it raised.
+/// Returns the first line of a handler's method, for an error that no line of it raised.
 fn place(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>) -> String {
     let place = || -> PyResult<String> {
         let code = handler.getattr(method)?.getattr("__code__")?;
         let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
         Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
     };
-    // A method that is no Python function has no line.
+    // A method that is not a Python function has no line.
     place().unwrap_or_default()
 }

@@ -32,7 +32,7 @@ const ALL10: [Field; 14] = [
     Field::ArpOp,
 ];
 
-/// More fields in 1.3. In 1.0 the last four are those of ARP and ICMP.
+/// The further fields in 1.3. In 1.0 the first four are those of ARP and ICMP.
 const MORE: [Field; 10] = [
     Field::ArpSpa,
     Field::ArpTpa,
@@ -45,7 +45,7 @@ const MORE: [Field; 10] = [
     Field::Icmpv6Type,
     Field::Icmpv6Code,
 ];
-/// The number of these that 1.0 has.
+/// The number of fields of [`MORE`] that 1.0 has.
 const MORE10: usize = 4;
 
 /// A packet that a switch sent.
@@ -54,7 +54,7 @@ pub struct PyPacketIn {
     version: Version,
     /// The whole message.
     message: Box<[u8]>,
-    /// Where the frame begins in it.
+    /// The position of the frame in the message, in bytes.
     data: usize,
     in_port: u32,
     buffer_id: u32,
@@ -62,7 +62,7 @@ pub struct PyPacketIn {
 }
 
 impl PyPacketIn {
-    /// A copy of this packet-in.
+    /// Copies this packet-in.
     #[inline]
     pub fn new(version: Version, packet: &PacketInView<'_>) -> PyPacketIn {
         let message: Box<[u8]> = packet.message().into();
@@ -75,7 +75,7 @@ impl PyPacketIn {
         &self.message[self.data..]
     }
 
-    /// The message, which was checked when it arrived.
+    /// Returns the message, which was checked when it arrived.
     fn view(&self) -> PyResult<PacketInView<'_>> {
         PacketInView::new_checked(self.version, &self.message).map_err(|error| PyValueError::new_err(error.to_string()))
     }
@@ -84,7 +84,7 @@ impl PyPacketIn {
         Packet::with_wire_len(self.frame(), self.in_port, self.total_len.into())
     }
 
-    /// The value of a field in the form of matches.
+    /// Returns the value of a field in the form of matches.
     fn raw(&self, field: Field) -> PyResult<Option<u128>> {
         match field {
             Field::InPort => Ok(Some(self.in_port.into())),
@@ -101,19 +101,20 @@ impl PyPacketIn {
         value.map(|value| Kind::of(field).to_python(py, value)).transpose()
     }
 
-    /// What stands in the buffer that it has in the switch, or where there is none the frame itself, is sent.
+    /// Returns the packet-out that does these actions to the packet: to the buffered packet if the switch has one, else
+    /// to the frame itself.
     pub(super) fn sent(&self, actions: Vec<Action>) -> Message {
         let buffer_id = self.buffer_id;
         let data = if buffer_id == NO_BUFFER { self.frame().to_vec() } else { Vec::new() };
         Message::PacketOut(PacketOut { buffer_id, in_port: PortNo(self.in_port), actions, data })
     }
 
-    /// Where the switch keeps it.
+    /// Returns the id of the switch's buffer for the packet, if there is one.
     pub(super) fn buffer(&self) -> Option<u32> {
         Some(self.buffer_id).filter(|id| *id != NO_BUFFER)
     }
 
-    /// A match of all fields that a switch of this version can match.
+    /// Returns a match of all fields that a switch of this version can match.
     fn match_all(&self) -> Match {
         let packet = self.packet();
         let more = if self.version == Version::Of10 { &MORE[..MORE10] } else { &MORE };
@@ -123,7 +124,7 @@ impl PyPacketIn {
         canonical(std::iter::once(in_port).chain(values).collect())
     }
 
-    /// A match of these fields and their prerequisites.
+    /// Returns a match of these fields and their prerequisites.
     fn match_these(&self, names: &Bound<'_, PyTuple>) -> PyResult<Match> {
         let mut constraints = Vec::with_capacity(names.len());
         for name in names.iter_borrowed() {
@@ -143,7 +144,7 @@ impl PyPacketIn {
     }
 }
 
-/// The match with these constraints. Some can occur twice.
+/// Returns the match with these constraints, some of which can occur twice.
 fn canonical(mut constraints: Vec<Constraint>) -> Match {
     constraints.sort_unstable_by_key(|constraint| constraint.field);
     constraints.dedup_by_key(|constraint| constraint.field);

@@ -13,11 +13,11 @@ use super::groups::{PyBand, PyBucket, kind_name};
 use super::matching::PyMatch;
 use super::messages::shown;
 
-/// `OFPTT_ALL`.
+/// All tables (`OFPTT_ALL`).
 const ALL_TABLES: u8 = 0xff;
-/// `OFPG_ANY`, `OFPQ_ALL`, `OFPM_ALL`.
+/// Any group, all queues, all meters (`OFPG_ANY`, `OFPQ_ALL`, `OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;
-/// `OFPG_ALL`.
+/// All groups (`OFPG_ALL`).
 const ALL_GROUPS: u32 = 0xffff_fffc;
 
 /// Asks the switch for statistics.
@@ -179,7 +179,7 @@ entries! {
 }
 
 impl PyStatsRequest {
-    /// The message for a switch of this version: in 1.0 another number means the queues of all ports.
+    /// Returns the message for a switch of this version. In 1.0 another number means the queues of all ports.
     pub(super) fn message(&self, version: Version) -> Message {
         match &self.0 {
             Message::StatsRequest(StatsRequest { flags, body: RequestBody::Queue(asked) })
@@ -197,7 +197,7 @@ impl PyStatsRequest {
     }
 }
 
-/// Which rules are meant.
+/// Returns the selection of rules that these arguments mean.
 fn rules(
     matching: Option<&Bound<'_, PyMatch>>,
     table: Option<u8>,
@@ -307,7 +307,7 @@ impl PyStats {
 }
 
 impl PyStats {
-    /// The answer of a switch. `None` for a kind that handlers cannot request.
+    /// Converts the answer of a switch. `None` for a kind that handlers cannot request.
     pub(super) fn new(py: Python<'_>, version: Version, reply: &StatsReply) -> PyResult<Option<PyStats>> {
         let seconds = |sec: u32, nsec: u32| f64::from(sec) + f64::from(nsec) / 1e9;
         let list = PyList::empty(py);
@@ -447,7 +447,7 @@ impl PyMeterConfig {
     }
 }
 
-/// A statistics reply for a bench: an encoded message of this version.
+/// Decodes a statistics reply for a bench: an encoded message of this version.
 pub(super) fn decoded(version: Version, message: &[u8]) -> PyResult<Message> {
     let wrong = |what: String| PyValueError::new_err(format!("no statistics reply of OpenFlow {version}: {what}"));
     match Message::decode(message) {

@@ -51,7 +51,7 @@ pub struct SwitchError {
 }
 
 impl PySwitch {
-    /// The switch with this description.
+    /// Creates the object of a switch from its handshake.
     pub(super) fn new(info: &SwitchInfo) -> PySwitch {
         PySwitch {
             dpid: info.features.dpid.0,
@@ -61,7 +61,7 @@ impl PySwitch {
         }
     }
 
-    /// A port came, went or changed.
+    /// Applies a port status: a port came, went or changed.
     pub(super) fn change(&self, status: &PortStatus) {
         apply_port_status(&mut self.ports.lock().unwrap_or_else(PoisonError::into_inner), status.clone());
     }
@@ -100,7 +100,7 @@ impl PySwitch {
 }
 
 impl PyPort {
-    /// This port.
+    /// Converts a port.
     pub(super) fn of(py: Python<'_>, port: &Port) -> PyResult<PyPort> {
         let [a, b, c, d, e, f] = port.hw_addr;
         let mac = Mac::cached(py, u64::from_be_bytes([0, 0, a, b, c, d, e, f]))?.unbind();
@@ -115,7 +115,7 @@ impl PyPort {
     }
 }
 
-/// A reason in a word.
+/// Returns the name of a reason.
 pub(super) fn reason(reason: PortReason) -> &'static str {
     match reason {
         PortReason::Add => "add",
@@ -187,13 +187,13 @@ impl PyFlowRemoved {
 }
 
 impl SwitchError {
-    /// This error of a switch that speaks this version.
+    /// Converts an error of a switch that speaks this version.
     pub(super) fn new(version: Version, error: &ErrorMsg) -> SwitchError {
         let name = print::error_name(version, error);
         SwitchError { r#type: error.kind, code: error.code, name, data: error.data.clone() }
     }
 
-    /// The error, and the message that it is about, as far as that is known.
+    /// Returns the error as text, with the message that caused it if that can be decoded.
     pub(super) fn text(&self) -> String {
         match Message::decode(&self.data) {
             Ok((header, message)) => format!("{} in answer to {}", self.name, print::message(&header, &message)),

@@ -1,4 +1,4 @@
-//! What each question records, its source line, and that its answer is that of the plain value.
+//! Checks what each question records, its source line, and that its answer is that of the plain value.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ fn arp() -> Vec<u8> {
     Frame::ethernet([0xff; 6], [0, 0, 0, 0, 0, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2])
 }
 
-/// The item that a question records, after those of its prerequisites.
+/// Checks which items a question records, and its answer.
 #[track_caller]
 fn records(frame: &[u8], question: impl FnOnce(&Packet) -> bool, items: &[&str], answer: bool) {
     let mut told = None;
@@ -63,7 +63,7 @@ fn presence_is_a_test_of_what_the_field_needs() {
     records(&ssh(), |pkt| pkt.tcp_dst().is_present(), &["test eth_type=0x800, ip_proto=6: yes"], true);
     records(&ssh(), |pkt| pkt.eth_src().is_present(), &[], true);
     records(&arp(), |pkt| pkt.ipv4_src().is_present(), &["test eth_type=0x800: no"], false);
-    // A range of all values, and a prefix of no bits, ask nothing else.
+    // A range of all values and a prefix of length 0 test only whether the field is present.
     records(&ssh(), |pkt| pkt.tcp_dst().in_range(..), &["test eth_type=0x800, ip_proto=6: yes"], true);
     records(&ssh(), |pkt| pkt.tcp_dst() >= 0, &["test eth_type=0x800, ip_proto=6: yes"], true);
     records(&ssh(), |pkt| pkt.ipv4_src().within("0.0.0.0/0"), &["test eth_type=0x800: yes"], true);
@@ -120,7 +120,7 @@ fn a_vlan_id_is_its_twelve_bits_and_absent_without_a_tag() {
     records(&tagged(5), |pkt| pkt.vlan_vid().is_present(), &["test vlan_vid=0x1000/0x1000: yes"], true);
     records(&tagged(5), |pkt| pkt.vlan_vid().in_range(..), &["test vlan_vid=0x1000/0x1000: yes"], true);
     records(&tagged(5), |pkt| pkt.vlan_vid().in_range(1..=10), &["test vlan_vid=1..10: yes"], true);
-    // What lies beyond all ids is cut off.
+    // A range is cut to the 12-bit ids.
     records(&tagged(5), |pkt| pkt.vlan_vid() < 9999, &["test vlan_vid=0x1000/0x1000: yes"], true);
     records(&tagged(5), |pkt| pkt.vlan_vid() > 9999, &[], false);
     for untagged in [ssh(), arp()] {
@@ -168,7 +168,7 @@ fn line_of(question: impl Fn(&Packet, &Net) -> bool + Send + Sync) -> u32 {
 #[test]
 fn the_line_of_a_question_is_that_of_the_policy() {
     let prefix: Prefix<Ipv4Addr> = "10.0.0.0/8".parse().unwrap();
-    // Each on one line: the line is compared with where it stands.
+    // Each entry is on one line, because the line is compared with its position.
     #[rustfmt::skip]
     let lines = [
         (line!(), line_of(|pkt, _| pkt.tcp_dst() == 22)),

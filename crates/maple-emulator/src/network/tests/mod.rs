@@ -1,4 +1,4 @@
-//! The network with rules made by hand: no controller, no `NORMAL`, and everything over real OpenFlow bytes.
+//! The network with hand-made rules: no controller, no `NORMAL`, and everything over real OpenFlow bytes.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,14 +16,14 @@ mod faults;
 mod hosts;
 mod shaping;
 
-/// A network whose switches have said hello and got one back.
+/// Creates a network whose switches have exchanged hellos.
 pub(super) fn greeted(topology: &Topology, version: Version) -> Network {
     let mut network = Network::new(topology, version);
     greet(&mut network);
     network
 }
 
-/// Answers the hellos of all switches that are connected.
+/// Answers the hellos of all connected switches.
 pub(super) fn greet(network: &mut Network) {
     network.run_for(MILLISECOND);
     for dpid in network.dpids().collect::<Vec<_>>() {
@@ -46,7 +46,7 @@ pub(super) fn add(network: &mut Network, dpid: Dpid, priority: u16, matching: Ma
     say(network, dpid, &Message::FlowMod(FlowMod::new(FlowModCommand::Add, priority, matching, instructions)));
 }
 
-/// Gives every switch a rule to every host, on a shortest path, and floods what is for several. Only for trees.
+/// Gives every switch a rule to every host, on a shortest path, and floods group addresses. Only for trees.
 pub(super) fn program(network: &mut Network, topology: &Topology) {
     let group_bit = Match::any().with(Constraint::masked(Field::EthDst, 1 << 40, 1 << 40));
     for switch in &topology.switches {
@@ -65,7 +65,7 @@ pub(super) fn program(network: &mut Network, topology: &Topology) {
     network.run_for(MILLISECOND);
 }
 
-/// For each other switch the port that leads to `target` over the fewest links.
+/// Returns for each other switch the port that leads to `target` over the fewest links.
 fn next_ports(topology: &Topology, target: Dpid) -> BTreeMap<Dpid, PortNo> {
     let mut ports = BTreeMap::new();
     let mut queue = VecDeque::from([target]);
@@ -82,7 +82,7 @@ fn next_ports(topology: &Topology, target: Dpid) -> BTreeMap<Dpid, PortNo> {
     ports
 }
 
-/// A programmed network on a topology of this text.
+/// Creates a programmed network on a topology of this text.
 pub(super) fn programmed(text: &str, version: Version) -> Network {
     let topology = Topology::parse(text).unwrap();
     let mut network = greeted(&topology, version);
@@ -90,14 +90,14 @@ pub(super) fn programmed(text: &str, version: Version) -> Network {
     network
 }
 
-/// Opens a flow, waits ten seconds, and returns how it ended.
+/// Opens a flow, waits ten seconds, and returns its state.
 pub(super) fn flow(network: &mut Network, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Progress {
     let id = network.open_flow(src, dst, kind, ipv6).unwrap();
     network.run_for(10 * SECOND);
     network.host(src).unwrap().flow(id).unwrap().progress
 }
 
-/// A frame from h1's address to h2's that no other frame equals.
+/// Builds a frame from h1's address to h2's that no other frame equals.
 pub(super) fn unique(number: u16) -> Vec<u8> {
     Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -105,7 +105,7 @@ pub(super) fn unique(number: u16) -> Vec<u8> {
         .payload(&number.to_be_bytes())
 }
 
-/// The messages that a switch sent, read.
+/// Decodes the messages that a switch sent.
 pub(super) fn heard(network: &mut Network, dpid: Dpid) -> Vec<Message> {
     network.to_controller(dpid).iter().map(|bytes| Message::decode(bytes).unwrap().1).collect()
 }

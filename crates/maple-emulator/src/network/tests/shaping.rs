@@ -3,7 +3,7 @@
 use super::*;
 use crate::switch::QueueRates;
 
-/// Frames to send one after the other, of this many bytes, so far apart.
+/// Sends frames of this many bytes one after the other, with a pause of `apart` after each.
 fn stream(network: &mut Network, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {
     let frame = |n: u64| {
         let payload: Vec<u8> = n.to_be_bytes().into_iter().cycle().take(bytes - 14).collect();
@@ -63,7 +63,7 @@ fn delay_and_loss_of_a_link_can_be_changed() {
 #[test]
 fn a_link_carries_its_rate_and_queues_before_it_drops() {
     let mut network = line("linear:2,rate=1mbit");
-    // 1000 bytes take 8 ms: a hundred wait, the rest is lost.
+    // A frame of 1000 bytes takes 8 ms: a hundred wait, the rest is lost.
     let ids = stream(&mut network, 300, 1000, MILLISECOND);
     network.run_for(2 * SECOND);
     let through = arrived(&network, &ids);

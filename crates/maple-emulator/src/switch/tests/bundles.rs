@@ -1,4 +1,4 @@
-//! Bundles: all of their flow-mods, or none.
+//! Bundles: all of their flow-mods are obeyed, or none.
 
 use maple_wire::msg::{BundleAdd, BundleControl};
 
@@ -10,7 +10,7 @@ fn bench() -> Bench {
     Bench::with(Version::Of13, SwitchOptions { n_tables: 1, table_size: 2, ..SwitchOptions::default() })
 }
 
-/// The answers to a request, in short: the kind of an answer about bundles, or an error's type and code.
+/// Sends a request. Returns the answers in short: the kind of an answer about bundles, or an error's type and code.
 fn ask(bench: &mut Bench, message: Message) -> Vec<String> {
     let short = |outgoing: Outgoing| match outgoing {
         Outgoing::Message { message: Message::BundleControl(control), .. } => format!("{}", control.kind),

@@ -1,4 +1,4 @@
-//! Requests and their answers: configuration, roles, groups, statistics, ports, and bytes that make no sense.
+//! Requests and their answers: configuration, roles, groups, statistics, ports, and invalid bytes.
 
 use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest};
 use maple_wire::msg::{
@@ -7,7 +7,7 @@ use maple_wire::msg::{
 
 use super::*;
 
-/// The one answer to a request.
+/// Sends a request, and returns its only answer.
 fn answer(bench: &mut Bench, request: Message) -> Message {
     let mut out = bench.say(request);
     assert_eq!(out.len(), 1, "{out:?}");

@@ -1,4 +1,4 @@
-//! Meters, and what operators set of queues and ports.
+//! Meters, and the operator's settings of queues and ports.
 
 use maple_wire::msg::stats::QueueStatsRequest;
 use maple_wire::msg::{
@@ -19,7 +19,7 @@ fn meter(command: u16, meter: u32, flags: u16, bands: &[(u32, u32)]) -> Message 
     Message::MeterMod(MeterMod { command, flags, meter, bands: bands.iter().map(band).collect() })
 }
 
-/// A rule that sends all packets through a meter and out of port 2.
+/// Builds a rule that sends all packets through a meter and out of port 2.
 fn through(meter: u32) -> Message {
     let output = Instruction::ApplyActions(vec![Action::output(PortNo(2))]);
     let instructions = vec![Instruction::Meter(meter), output];
@@ -43,7 +43,7 @@ fn stats(bench: &mut Bench, body: RequestBody) -> Result<ReplyBody, Vec<(u16, u1
     }
 }
 
-/// How many packets of this rate pass, in ten seconds that follow a second without any.
+/// Returns the number of packets of this rate that pass, in ten seconds that follow a second without any.
 fn passed(bench: &mut Bench, per_second: u64) -> usize {
     let start = bench.now + SECOND;
     (0..10 * per_second)

@@ -37,13 +37,13 @@ impl Bench {
         bench
     }
 
-    /// The controller sends a message. Returns the reaction of the switch.
+    /// Sends a message from the controller. Returns the reaction of the switch.
     pub fn say(&mut self, message: Message) -> Vec<Outgoing> {
         let header = Header { version: self.switch.version() as u8, kind: 0, length: 8, xid: 7 };
         self.switch.handle_message(self.now, header, message)
     }
 
-    /// Runs a script. Returns the errors that it caused, as `type/code`.
+    /// Runs a script. Returns the resulting errors, as `type/code`.
     pub fn run(&mut self, script: &str) -> Vec<String> {
         let mut errors = Vec::new();
         for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {
@@ -60,7 +60,7 @@ impl Bench {
         errors
     }
 
-    /// The rules of all tables, one a line.
+    /// Lists the rules of all tables, one on each line.
     pub fn dump(&self) -> String {
         let mut text = String::new();
         for (number, table) in self.switch.tables().iter().enumerate() {
@@ -75,14 +75,14 @@ impl Bench {
         text
     }
 
-    /// Where a frame that arrives by a port goes: port numbers, and `controller`.
+    /// Sends a frame into a port. Returns where it leaves: port numbers, and `controller`.
     pub fn send(&mut self, in_port: u32, frame: &[u8]) -> Vec<String> {
         let out = self.switch.receive(self.now, PortNo(in_port), frame);
         places(&out)
     }
 }
 
-/// Runs a script on a fresh switch and compares the rules that it leaves, and the errors that it causes.
+/// Runs a script on a fresh switch, and compares the remaining rules and the resulting errors.
 #[track_caller]
 fn check(version: Version, script: &str, rules: &str, errors: &[&str]) {
     let mut bench = Bench::new(version);
@@ -204,7 +204,7 @@ fn instructions_text(rule: &Rule) -> String {
     text
 }
 
-/// TCP from 10.0.0.1 to 10.0.0.2.
+/// Builds a TCP packet from 10.0.0.1 to 10.0.0.2.
 pub(super) fn tcp(dst: u16) -> Vec<u8> {
     Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, dst).build()
 }

@@ -136,7 +136,7 @@ fn packet_outs_go_to_ports_to_the_table_and_to_the_controller() {
     assert_eq!(out(PortNo::FLOOD, &[PortNo(1)]), ["1/11"]);
 }
 
-/// Table, cookie and reason of the packet-in that a message of the controller or a frame causes.
+/// Returns table, cookie and reason of the packet-in that a message of the controller or a frame causes.
 fn packet_in(out: &[Outgoing]) -> (u8, u64, PacketInReason) {
     match out {
         [Outgoing::Message { message: Message::PacketIn(p), .. }] => (p.table_id, p.cookie, p.reason),

@@ -25,7 +25,7 @@ impl Reference {
         self.rules.retain(|rule| !conditions.iter().all(|wide| implied(&rule.1, wide)));
     }
 
-    /// The output of the first of the rules with the greatest priority that match.
+    /// Returns the output of the first matching rule with the highest priority.
     fn output(&self, packet: impl Fn(Field) -> u128) -> Option<u32> {
         let fits = |rule: &&Plain| rule.1.iter().all(|c| packet(c.field) & c.mask == c.value);
         let matching: Vec<&Plain> = self.rules.iter().filter(fits).collect();
@@ -34,12 +34,12 @@ impl Reference {
     }
 }
 
-/// Whether the conditions leave only packets that fulfil `wide`.
+/// Reports whether all packets that fulfil the conditions also fulfil `wide`.
 fn implied(conditions: &[Constraint], wide: &Constraint) -> bool {
     conditions.iter().any(|c| c.field == wide.field && c.mask & wide.mask == wide.mask && wide.holds(c.value))
 }
 
-/// Few values and masks, so that rules overlap and contain each other.
+/// Generates conditions on few values and masks, so that rules overlap and contain each other.
 fn conditions() -> impl Strategy<Value = Vec<Constraint>> {
     let field = |field: Field, masks: &'static [u128]| {
         prop_oneof![
