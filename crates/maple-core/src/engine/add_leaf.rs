@@ -16,7 +16,7 @@ impl Engine {
     pub(super) fn cache_leaf(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !self.switches.contains_key(&ingress) {
-            self.store.forget(id);
+            self.ctx.store.forget(id);
             return id;
         }
         let action = self.prepare_leaf(id, &mut leaf);
@@ -24,9 +24,9 @@ impl Engine {
         match insert(&mut switch.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
-                let current = self.store.is_current(old);
+                let current = self.ctx.store.is_current(old);
                 if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
-                    self.store.forget(id);
+                    self.ctx.store.forget(id);
                     self.discard_prepared(id, &mut leaf);
                     return old;
                 }
@@ -40,7 +40,7 @@ impl Engine {
             }
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
-                    if self.store.is_current(old) {
+                    if self.ctx.store.is_current(old) {
                         self.inconsistent(old, &shown(&leaf));
                     }
                     self.withdraw(old);
@@ -59,14 +59,14 @@ impl Engine {
             origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,
-            state: LeafState::Waiting { by_controller: false, since: self.now },
+            state: LeafState::Waiting { by_controller: false, since: self.ctx.now },
             held: None,
         }
     }
 
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
     pub(super) fn inconsistent(&mut self, old: LeafId, new: &str) {
-        self.stats.inconsistent_runs += 1;
+        self.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
         let what = format!("first {}, now {new}", shown(old));
         self.not_a_function(&what, "not a function");

@@ -89,20 +89,20 @@ impl Engine {
     /// Plans the first audit of a switch.
     pub(super) fn plan_first_audit(&mut self, dpid: Dpid) {
         let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
-        self.plan_audit(dpid, self.options.audit * step / STEPS);
+        self.plan_audit(dpid, self.ctx.options.audit * step / STEPS);
     }
 
     fn plan_audit(&mut self, dpid: Dpid, wait: Duration) {
-        let due = self.now + wait;
-        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| !self.options.audit.is_zero()) {
+        let due = self.ctx.now + wait;
+        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| !self.ctx.options.audit.is_zero()) {
             switch.audits.due = due;
-            self.timers.insert((due, Timer::Audit(dpid)));
+            self.ctx.timers.insert((due, Timer::Audit(dpid)));
         }
     }
 
     /// Asks a switch for its rules, if that is due.
     pub(super) fn audit(&mut self, dpid: Dpid) {
-        let now = self.now;
+        let now = self.ctx.now;
         // The timer may be one of an earlier connection.
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.audits.due <= now) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
@@ -110,18 +110,18 @@ impl Engine {
         }
         if switch.tables.is_audited() {
             // The switch takes longer than the period to answer.
-            return self.plan_audit(dpid, self.options.audit);
+            return self.plan_audit(dpid, self.ctx.options.audit);
         }
         let meters = switch.ask_for_meters_there();
-        self.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
+        self.ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.audits.asked = now;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        self.after.push(Effect::Poll { dpid, xid, message });
+        self.ctx.after.push(Effect::Poll { dpid, xid, message });
         // An audit that is given up has no answer.
-        self.plan_audit(dpid, self.options.audit);
+        self.plan_audit(dpid, self.ctx.options.audit);
     }
 
     /// Reports whether the answer to a request belongs to an audit.
@@ -133,7 +133,7 @@ impl Engine {
     pub(super) fn audit_failed(&mut self, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.tables.give_up_audit();
-            self.plan_audit(dpid, if was_sent { self.options.audit } else { RETRY });
+            self.plan_audit(dpid, if was_sent { self.ctx.options.audit } else { RETRY });
         }
     }
 
@@ -149,11 +149,11 @@ impl Engine {
             return;
         }
         switch.growth.end_reading();
-        let took = Duration::from_nanos(self.now.0.saturating_sub(switch.audits.asked.0));
+        let took = Duration::from_nanos(self.ctx.now.0.saturating_sub(switch.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;
-        self.plan_audit(dpid, self.options.audit.max(rest));
-        self.stats.audits += 1;
+        self.plan_audit(dpid, self.ctx.options.audit.max(rest));
+        self.ctx.stats.audits += 1;
         if let Some(findings) = findings {
             self.judge_foreign(dpid, &findings.foreign);
             self.keep_foreign(dpid, &findings.foreign);
@@ -186,17 +186,17 @@ impl Engine {
             self.plan_audit(dpid, CONFIRM_AFTER.max(rest));
             return self.reread(dpid);
         };
-        if repair.failed.is_over(self.now) {
+        if repair.failed.is_over(self.ctx.now) {
             repair.missing = repair.missing.max(missing);
             repair.altered = repair.altered.max(altered);
             repair.unknown = repair.unknown.max(unknown);
-            let until = repair.failed.fail(self.now);
+            let until = repair.failed.fail(self.ctx.now);
             // After one failure, somebody may just have changed them again.
             if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
                 let count = missing + altered + unknown;
-                self.report(Report::RulesNotRepaired { switch: dpid, count, example });
+                self.ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
             }
-            let pause = Duration::from_nanos(until.0.saturating_sub(self.now.0));
+            let pause = Duration::from_nanos(until.0.saturating_sub(self.ctx.now.0));
             self.plan_audit(dpid, pause.max(rest));
             self.reread(dpid);
         }
@@ -211,8 +211,8 @@ impl Engine {
 
     fn report_repaired(&mut self, dpid: Dpid, repair: Repair) {
         let Repair { missing, altered, unknown, example, .. } = repair;
-        self.stats.rules_repaired += (missing + altered + unknown) as u64;
-        self.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
+        self.ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
+        self.ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
     }
 
     fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
@@ -240,8 +240,8 @@ impl Engine {
             let mut below = ours.iter().filter(is_below);
             if let Some((_, first)) = below.next() {
                 let (foreign, first) = (line(version, *table, rule).into(), line(version, *table, first).into());
-                self.stats.foreign_rules += 1;
-                self.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
+                self.ctx.stats.foreign_rules += 1;
+                self.ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
             }
         }
     }

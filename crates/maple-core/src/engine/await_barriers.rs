@@ -170,11 +170,11 @@ impl Engine {
     /// Begins a wait for all removals that go on.
     pub(super) fn await_all_barriers(&mut self, token: u64) {
         self.record_for_unreachable();
-        let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
+        let is_awaited = |dpid: Dpid, switch: &Switch| self.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
-        let Engine { barrier_waits, leaves, routes, now, .. } = self;
-        barrier_waits.begin(token, *now, awaited.clone(), |moving| goes_on(leaves, routes, moving));
+        let Engine { ctx, barrier_waits, leaves, routes, .. } = self;
+        barrier_waits.begin(token, ctx.now, awaited.clone(), |moving| goes_on(leaves, routes, moving));
         awaited.into_iter().for_each(|dpid| self.await_barrier(dpid, token));
         self.report_finished_waits();
     }
@@ -263,7 +263,7 @@ impl Engine {
     }
 
     fn report_finished_waits(&mut self) {
-        self.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
+        self.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
     }
 }
 

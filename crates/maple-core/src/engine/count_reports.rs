@@ -97,7 +97,7 @@ impl Engine {
     }
 
     fn read_count(&mut self, dpid: Dpid, counted: &Counted<'_>) {
-        let (now, epoch) = (self.now, self.options.epoch);
+        let (now, epoch) = (self.ctx.now, self.ctx.options.epoch);
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.
@@ -123,7 +123,7 @@ impl Engine {
             }
             None if table == CLASSIFIER && current == cookie(epoch, None) => {
                 let is_drop = counted.instructions.is_none_or(sends_nowhere);
-                let state = self.store.snapshot();
+                let state = self.ctx.store.snapshot();
                 let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
                 if let Some(cause) = cause {
                     let grown = switch.growth.grown(&report).as_it_is;

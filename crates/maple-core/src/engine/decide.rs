@@ -66,7 +66,8 @@ impl Engine {
     /// immediately, and so is the plan of its route.
     pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = self.lookup(received)?;
-        let stale = [Some(leaf), self.plan_of(leaf)].into_iter().flatten().filter(|name| !self.store.is_current(*name));
+        let stale =
+            [Some(leaf), self.plan_of(leaf)].into_iter().flatten().filter(|name| !self.ctx.store.is_current(*name));
         let stale: BTreeSet<LeafId> = stale.collect();
         if stale.is_empty() {
             return Some(leaf);
@@ -110,7 +111,7 @@ impl Engine {
         runs: Vec<(Run, T)>,
     ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
-        self.stats.runs += runs.len() as u64;
+        self.ctx.stats.runs += runs.len() as u64;
         let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
         let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
         let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
@@ -128,22 +129,22 @@ impl Engine {
 
     /// Drops a packet that may not enter the network where it is.
     pub(super) fn refuse_packet(&mut self, received: &ReceivedPacket) {
-        self.stats.spoofed_drops += 1;
+        self.ctx.stats.spoofed_drops += 1;
         self.drop_packet(received, DropCause::NotAdmissible);
     }
 
     pub(super) fn admissible_run(&self, received: &ReceivedPacket) -> Option<Run> {
-        let txn = self.store.begin_txn();
+        let txn = self.ctx.store.begin_txn();
         let switch = self.switches.get(&received.at.switch)?;
         if !self.is_admissible(received, txn.peek()) {
             return None;
         }
-        let run = Run::new(received.frame.clone(), received.total_len, received.at, txn, self.options.track_hosts);
+        let run = Run::new(received.frame.clone(), received.total_len, received.at, txn, self.ctx.options.track_hosts);
         if !switch.three_tables {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);
         }
-        run.hear(&self.options.listener_filters);
+        run.hear(&self.ctx.options.listener_filters);
         Some(run)
     }
 
@@ -155,7 +156,7 @@ impl Engine {
         let known = || state.host(source).map(|host| host.location);
         let elsewhere = || [known(), state.facts().place(source)].into_iter().flatten().any(|at| at != received.at);
         match kind {
-            Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
+            Some(PortKind::Edge) => !(self.ctx.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),
         }
     }
@@ -164,9 +165,9 @@ impl Engine {
     /// repeated too often runs alone, without other commits.
     fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
-        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+        let (store, is_replayed) = (Arc::clone(self.ctx.store.shared()), self.ctx.store.is_replayed());
         loop {
-            let has_lost = lost >= self.options.max_reruns;
+            let has_lost = lost >= self.ctx.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let (run, answer) = match ended.take() {
                 Some(ended) => ended,
@@ -187,13 +188,13 @@ impl Engine {
             if done {
                 return;
             }
-            self.stats.conflicts += 1;
+            self.ctx.stats.conflicts += 1;
             lost += 1;
         }
     }
 
     fn run_once(&mut self, run: &Run) -> Answer {
-        self.stats.runs += 1;
+        self.ctx.stats.runs += 1;
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
     }
@@ -216,7 +217,7 @@ impl Engine {
         self.notify_listeners(heard, received);
         if let Some(place) = goes_back {
             let key = place.to_string();
-            self.report_once(
+            self.ctx.report_once(
                 ReportKind::RouteGoesBack,
                 ReportSubject::Policy,
                 &key,
@@ -228,7 +229,7 @@ impl Engine {
         self.report_logged(&logged, received);
         self.access_hits.count_packet(&trace);
         if trace.short {
-            self.stats.short_captures += 1;
+            self.ctx.stats.short_captures += 1;
         }
         match id {
             Some(id) => {
@@ -248,7 +249,7 @@ impl Engine {
 
     /// The record of a write by this writer at the present time.
     pub(super) fn written_by(&self, by: Writer) -> Written {
-        Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
+        Written { by, at: self.ctx.options.wall_clock + Duration::from_nanos(self.ctx.now.0) }
     }
 
     /// Reports whether a run at this switch may become a leaf.
@@ -265,16 +266,16 @@ impl Engine {
     fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
-            self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
+            self.ctx.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
         }
     }
 
     /// Reports what rules of access lists log about a packet.
     fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
         for what in logged {
-            if let Some(unreported) = self.reports.count_logged(self.now, what) {
+            if let Some(unreported) = self.ctx.reports.count_logged(self.ctx.now, what) {
                 let packet = maple_wire::packet::text::summary(&received.packet()).into();
-                self.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
+                self.ctx.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
             }
         }
     }
@@ -290,8 +291,8 @@ impl Engine {
             txn.sign(self.written_by(Writer::Policy(None)));
         }
         match exclusive {
-            Some(exclusive) => self.store.commit_alone(&exclusive, txn, id),
-            None => self.store.commit(txn, id),
+            Some(exclusive) => self.ctx.store.commit_alone(&exclusive, txn, id),
+            None => self.ctx.store.commit(txn, id),
         }
     }
 
@@ -302,8 +303,8 @@ impl Engine {
         if self.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
             return false;
         }
-        self.stats.waits += 1;
-        let oldest = self.waiting.park(id, (received.clone(), origin), self.options.parked_packets);
+        self.ctx.stats.waits += 1;
+        let oldest = self.waiting.park(id, (received.clone(), origin), self.ctx.options.parked_packets);
         if let Some((oldest, packet, origin)) = oldest {
             self.drop_packet(&packet, DropCause::Waited(origin));
             self.drop_parked([oldest]);
@@ -314,8 +315,8 @@ impl Engine {
     /// Forgets parked packets that will never be decided.
     pub(super) fn drop_parked(&mut self, names: impl IntoIterator<Item = LeafId>) {
         for name in names {
-            self.store.forget(name);
-            self.stats.wait_drops += 1;
+            self.ctx.store.forget(name);
+            self.ctx.stats.wait_drops += 1;
         }
     }
 
@@ -325,14 +326,14 @@ impl Engine {
         let answer = self.run_once(&run);
         let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
-            self.stats.writing_runs += 1;
+            self.ctx.stats.writing_runs += 1;
             let report = Report::PolicyWrites { what: place.into() };
-            self.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
+            self.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
             let (witness, lookup) = (received.clone(), self.lookup(received));
             if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
                 let (id, origin) = (self.new_leaf_id(), Origin::of(&finished));
-                if self.store.commit(finished.txn, Some(id)).is_ok() {
+                if self.ctx.store.commit(finished.txn, Some(id)).is_ok() {
                     self.report_left_out(finished.left_out, finished.made_at.as_ref());
                     self.report_violations(finished.violations, received.at);
                     let leaf = self.new_leaf(finished.trace, (goal, origin), witness);
@@ -351,27 +352,27 @@ impl Engine {
             };
             let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
             let report = Report::PlaceAbsent { at, why, place };
-            self.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
+            self.ctx.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
         }
     }
 
     /// Counts routes that constraints refused. Each is reported once for its constraint and line.
     pub(super) fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
         for Violation { constraint, why, place } in violations {
-            self.stats.violations += 1;
+            self.ctx.stats.violations += 1;
             let place: Arc<str> = place.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
-            if self.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
-                self.report(Report::ConstraintViolated { constraint, why, place, at });
+            if self.ctx.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
+                self.ctx.report(Report::ConstraintViolated { constraint, why, place, at });
             }
         }
     }
 
     fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
-        self.stats.policy_errors += 1;
+        self.ctx.stats.policy_errors += 1;
         self.drop_packet(received, DropCause::failed(&error.to_string()));
-        let (error, novelty) = self.reports.count_failure(&error.to_string(), received.at);
+        let (error, novelty) = self.ctx.reports.count_failure(&error.to_string(), received.at);
         let report = Report::PolicyFailed { error, at: received.at };
-        self.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
+        self.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
     }
 }
 

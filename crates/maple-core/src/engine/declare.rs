@@ -31,7 +31,7 @@ impl Engine {
     /// besides the state.
     pub(super) fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
@@ -39,11 +39,11 @@ impl Engine {
             writes
         });
         self.apply_commit(commit);
-        reports.into_iter().for_each(|report| self.report(report));
+        reports.into_iter().for_each(|report| self.ctx.report(report));
         self.read_inbox();
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let facts = state.facts();
-        self.options.facts = Arc::clone(facts);
+        self.ctx.options.facts = Arc::clone(facts);
         for (dpid, switch) in &mut self.switches {
             switch.host_rules.declare(facts.placed_at(*dpid).collect());
         }

@@ -16,12 +16,12 @@ impl Engine {
     /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
     /// serve the switch.
     pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
-        self.switches.get(&dpid).map(|switch| switch.drops.of_last(self.now, dpid, minutes)).unwrap_or_default()
+        self.switches.get(&dpid).map(|switch| switch.drops.of_last(self.ctx.now, dpid, minutes)).unwrap_or_default()
     }
 
     /// Counts a packet that the controller drops.
     pub(super) fn drop_packet(&mut self, received: &ReceivedPacket, cause: DropCause) {
-        let now = self.now;
+        let now = self.ctx.now;
         if let Some(switch) = self.switches.get_mut(&received.at.switch) {
             switch.drops.count_packet(now, &received.packet(), cause);
         }

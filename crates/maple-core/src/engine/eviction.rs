@@ -17,11 +17,11 @@ impl Engine {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
     pub(super) fn check_capacity(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
+        if switch.capacity.has_capacity(self.ctx.now, |table| switch.tables.count(table)) {
             return true;
         }
         switch.capacity.on_rules_refused();
-        self.stats.capacity_refusals += 1;
+        self.ctx.stats.capacity_refusals += 1;
         self.ask_for_statistics(dpid);
         false
     }
@@ -33,7 +33,7 @@ impl Engine {
             return true;
         }
         switch.capacity.on_trace_refused();
-        self.stats.capacity_refusals += 1;
+        self.ctx.stats.capacity_refusals += 1;
         self.ask_for_statistics(dpid);
         false
     }
@@ -43,7 +43,7 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if switch.host_rules.take_is_short() {
             switch.capacity.on_rules_refused();
-            self.stats.capacity_refusals += 1;
+            self.ctx.stats.capacity_refusals += 1;
             self.ask_for_statistics(dpid);
         }
     }
@@ -73,7 +73,7 @@ impl Engine {
             if let Some(switch) = self.switches.get_mut(&dpid) {
                 switch.capacity.on_rules_refused();
             }
-            self.stats.capacity_refusals += 1;
+            self.ctx.stats.capacity_refusals += 1;
         }
         self.ask_for_statistics(dpid);
     }
@@ -91,26 +91,26 @@ impl Engine {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             return self.withdraw(id);
         }
-        let from = self.now + self.options.eviction_period;
+        let from = self.ctx.now + self.ctx.options.eviction_period;
         self.uninstall(id, LeafState::NoCapacity { from });
     }
 
     /// Asks which rules are in use, now or as soon as that is allowed again.
     pub(super) fn ask_for_statistics(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        match switch.capacity.next_query(self.now) {
+        match switch.capacity.next_query(self.ctx.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
-                self.timers.insert((time, Timer::Capacity(dpid)));
+                self.ctx.timers.insert((time, Timer::Capacity(dpid)));
                 return;
             }
             UsageQuery::Now => {}
         }
         let xid = switch.tables.take_xid();
         switch.capacity.on_asked(xid);
-        self.stats.stats_requests += 1;
+        self.ctx.stats.stats_requests += 1;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        self.after.push(Effect::Send { dpid, xid, message });
+        self.ctx.after.push(Effect::Send { dpid, xid, message });
     }
 
     /// Handles statistics, or a part of them.
@@ -137,7 +137,7 @@ impl Engine {
         if self.is_poll(dpid, xid) {
             return self.poll_answered(dpid, reply);
         }
-        let epoch = self.options.epoch;
+        let epoch = self.ctx.options.epoch;
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.capacity.is_answer(xid)) else {
             return self.with_hosts(|hosts, now, actions| hosts.on_stats(now, dpid, xid, reply, actions));
         };
@@ -172,7 +172,7 @@ impl Engine {
     /// Evicts leaves and labels by the known use of their rules.
     fn end_round(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let round = switch.capacity.end_round(self.now);
+        let round = switch.capacity.end_round(self.ctx.now);
         let tree = switch.table.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
@@ -188,11 +188,11 @@ impl Engine {
     fn evict(&mut self, dpid: Dpid, subject: Subject) {
         match subject {
             Subject::Label(serial) => {
-                self.stats.labels_evicted += 1;
+                self.ctx.stats.labels_evicted += 1;
                 self.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
             Subject::Leaf(leaf) => {
-                self.stats.leaves_evicted += 1;
+                self.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.
                 self.send_held(leaf);
                 self.withdraw(leaf);

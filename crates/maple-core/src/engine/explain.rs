@@ -29,19 +29,19 @@ impl Engine {
 
     /// The store that this engine shares with other engines.
     pub fn store(&self) -> &Arc<Store> {
-        self.store.shared()
+        self.ctx.store.shared()
     }
 
     /// The conditions under which policies run.
     pub fn conditions(&self) -> Conditions {
-        let listener_filters = Arc::clone(&self.options.listener_filters);
-        Conditions { track_hosts: self.options.track_hosts, listener_filters }
+        let listener_filters = Arc::clone(&self.ctx.options.listener_filters);
+        Conditions { track_hosts: self.ctx.options.track_hosts, listener_filters }
     }
 
     /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
     /// reason why not.
     pub fn admit(&self, packet: &Entering) -> Admission {
-        let (state, at) = (self.store.snapshot(), packet.at);
+        let (state, at) = (self.ctx.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
         let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let role = state.facts().role(at);
@@ -59,11 +59,11 @@ impl Engine {
             Some(_) if is_discovery_frame(&headers()) => {
                 refused("it is of a type that only link discovery uses, so it ends at the controller")
             }
-            Some(_) if is_the_controllers(&headers(), self.options.track_hosts) => {
+            Some(_) if is_the_controllers(&headers(), self.ctx.options.track_hosts) => {
                 refused("it is for the address from which the controller asks hosts whether they are still there")
             }
             Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
-            Some((_, PortKind::Edge)) if !self.options.track_hosts => Admission::Decided(Vec::new()),
+            Some((_, PortKind::Edge)) if !self.ctx.options.track_hosts => Admission::Decided(Vec::new()),
             Some((_, PortKind::Edge)) => self.admit_sender(&state, packet),
         }
     }
@@ -123,7 +123,7 @@ impl Engine {
 
     /// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
     fn under_way(&self, id: LeafId, leaf: &Leaf) -> Option<String> {
-        if !self.store.is_current(id) {
+        if !self.ctx.store.is_current(id) {
             return Some("something that it depends on has changed, and it is being decided again".into());
         }
         let text = match &leaf.state {
@@ -138,7 +138,7 @@ impl Engine {
             LeafState::ByController => "no rule can do that, so the controller answers its packets",
             LeafState::Active => {
                 let switch = self.switches.get(&leaf.ingress())?;
-                if switch.tables.has_confirmed_all() && !self.dirty.contains(&switch.dpid) {
+                if switch.tables.has_confirmed_all() && !self.ctx.dirty.contains(&switch.dpid) {
                     return None;
                 }
                 "the switch has not confirmed its latest changes"

@@ -41,8 +41,8 @@ impl Engine {
     /// Handles a port of this shard that may have come or gone. If an edge port with hosts has gone down, all shards
     /// look for these hosts.
     pub(super) fn on_port_change(&mut self, state: &Snapshot, at: Location) {
-        let now = self.now;
-        let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.options.track_hosts) else { return };
+        let now = self.ctx.now;
+        let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.ctx.options.track_hosts) else { return };
         match state.port(at) {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
                 if let Entry::Vacant(new) = switch.edges.entry(at.port) {
@@ -62,8 +62,8 @@ impl Engine {
 
     /// Looks for the hosts of a port that has gone down. They may be at ports of this shard that have just come up.
     pub(super) fn look_for_unplugged_hosts(&mut self, from: Location) {
-        let state = self.store.snapshot();
-        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.now;
+        let state = self.ctx.store.snapshot();
+        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.ctx.now;
         let places: Vec<Location> = self
             .switches
             .iter()
@@ -80,10 +80,10 @@ impl Engine {
     /// Notes that a host has moved. If it alternates between two ports, as it would across a transparent middlebox, a
     /// report says so once.
     pub(super) fn note_host_move(&mut self, mac: Mac, from: Location, to: Location) {
-        if self.moves.is_repeated(self.now, mac, from, to) {
+        if self.moves.is_repeated(self.ctx.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
-            self.report_once(ReportKind::HostFlips, ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
+            self.ctx.report_once(ReportKind::HostFlips, ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
         }
     }
 }

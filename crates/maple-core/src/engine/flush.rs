@@ -21,7 +21,7 @@ use crate::update::key_of;
 impl Engine {
     /// Updates the switches that changed in this batch.
     pub(super) fn flush_all(&mut self) {
-        let dirty: Vec<Dpid> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let dirty: Vec<Dpid> = std::mem::take(&mut self.ctx.dirty).into_iter().collect();
         for dpid in dirty {
             self.flush(dpid);
         }
@@ -34,10 +34,11 @@ impl Engine {
         if !self.with_switch(dpid, Engine::prepare) {
             return;
         }
-        if !self.with_switch(dpid, |engine, switch| switch.fits(engine.now, switch.tables.has_waiting_additions())) {
+        if !self.with_switch(dpid, |engine, switch| switch.fits(engine.ctx.now, switch.tables.has_waiting_additions()))
+        {
             self.refuse_waiting(dpid);
             self.with_switch(dpid, Engine::prepare);
-            if !self.with_switch(dpid, |engine, switch| switch.fits(engine.now, false)) {
+            if !self.with_switch(dpid, |engine, switch| switch.fits(engine.ctx.now, false)) {
                 self.evict_all(dpid);
                 self.with_switch(dpid, Engine::prepare);
             }
@@ -45,7 +46,7 @@ impl Engine {
         self.with_switch(dpid, |engine, switch| {
             let mut requests = Requests::new();
             engine.suspend_live(switch);
-            switch.tables.send_update(engine.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
+            switch.tables.send_update(engine.ctx.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
             engine.send_requests(switch, requests);
             true
         });
@@ -76,8 +77,8 @@ impl Engine {
             return false;
         }
         let mut requests = Requests::new();
-        let is_paced = self.options.flow_mod_rate.is_some();
-        let mut may_go_on = switch.tables.begin_update(self.now, &mut requests);
+        let is_paced = self.ctx.options.flow_mod_rate.is_some();
+        let mut may_go_on = switch.tables.begin_update(self.ctx.now, &mut requests);
         may_go_on &= !is_paced || switch.tables.has_confirmed_all();
         self.send_requests(switch, requests);
         if may_go_on {
@@ -107,7 +108,7 @@ impl Engine {
         if !std::mem::take(&mut switch.stale.labels) {
             return;
         }
-        let cookie = |label| cookie(self.options.epoch, Some(LeafId(label)));
+        let cookie = |label| cookie(self.ctx.options.epoch, Some(LeafId(label)));
         let LabelRuleChanges { changes, confirms } = switch.labels.take_changes(cookie);
         switch.tables.record_shared_changes(switch.shared_table(), Source::Labels, changes);
         if !confirms.is_empty() {
@@ -119,7 +120,7 @@ impl Engine {
         for leaf in std::mem::take(&mut switch.changed_actions) {
             switch.table.set_action(leaf, self.ingress_action(leaf));
         }
-        if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
+        if switch.capacity.is_short(self.ctx.now, |table| switch.tables.count(table)) {
             switch.table.remove_redundant();
         }
         let mut changes = std::mem::take(&mut switch.carried);
@@ -140,7 +141,7 @@ impl Engine {
             own = switch.tables.set_own_rules(rules);
         }
         let held = self.holds_hosts(switch);
-        let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
+        let capacity = switch.capacity.of_hosts(self.ctx.now, |table| switch.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity, held));
         let shared_table = switch.shared_table();
         for (table, changes) in own {
@@ -157,17 +158,17 @@ impl Engine {
         if !switch.three_tables || !switch.host_rules.has_additions() {
             return false;
         }
-        let (now, longest) = (self.now, self.options.reroute_timeout);
+        let (now, longest) = (self.ctx.now, self.ctx.options.reroute_timeout);
         let Some(until) = switch.host_rules.hold(now, self.is_moving(switch.dpid), longest) else { return false };
-        self.timers.insert((until, Timer::Refused(switch.dpid)));
+        self.ctx.timers.insert((until, Timer::Refused(switch.dpid)));
         true
     }
 
     /// The engine's own rules, by table: the classifier and the table-miss rules.
     fn own_rules(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
-        let own = cookie(self.options.epoch, None);
-        let state = self.store.snapshot();
-        let mut first = classifier(switch, &state, &self.options, own);
+        let own = cookie(self.ctx.options.epoch, None);
+        let state = self.ctx.store.snapshot();
+        let mut first = classifier(switch, &state, &self.ctx.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
         let is_refused = |table: u8, rule: &Rule| switch.refused.has(table, &key_of(rule));
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));

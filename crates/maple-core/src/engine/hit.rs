@@ -105,10 +105,10 @@ impl Engine {
         if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         switch.verified_hosts.begin(state.version());
         self.leaves.begin(state.version());
-        self.now = self.now.max(now);
+        self.ctx.now = self.ctx.now.max(now);
         Some(Hits { state, engine: self, dpid, port: None })
     }
 }
@@ -122,7 +122,7 @@ impl Hits<'_> {
             candidates.extend(self.candidate(number, packet_in));
         }
         let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
-        if self.engine.options.track_hosts {
+        if self.engine.ctx.options.track_hosts {
             candidates.iter().for_each(|candidate| switch.verified_hosts.prefetch(candidate.key()));
             candidates.retain(|candidate| self.is_accepted(candidate));
         }
@@ -151,11 +151,11 @@ impl Hits<'_> {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        if is_the_controllers(&packet, self.engine.options.track_hosts) {
+        if is_the_controllers(&packet, self.engine.ctx.options.track_hosts) {
             return None;
         }
         let mut host = Mac::default();
-        if self.engine.options.track_hosts {
+        if self.engine.ctx.options.track_hosts {
             host = Mac::from_bits(packet.switch_value(Field::EthSrc).unwrap_or_default());
             if !host.is_host() || host == PROBE_MAC || is_announcement(&packet) {
                 return None;
@@ -203,12 +203,12 @@ impl Hits<'_> {
         if self.engine.leaves.answer(leaf).is_none() {
             self.engine.learn_answer(leaf, self.dpid)?;
         }
-        let Engine { switches, leaves, stats, now, access_hits, .. } = &mut *self.engine;
+        let Engine { ctx, switches, leaves, access_hits, .. } = &mut *self.engine;
         let template = leaves.answer(leaf)?;
         let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
-        stats.packet_ins += 1;
-        stats.hits += 1;
-        stats.sent_by_controller += u64::from(template.by_controller);
+        ctx.stats.packet_ins += 1;
+        ctx.stats.hits += 1;
+        ctx.stats.sent_by_controller += u64::from(template.by_controller);
         if !access_hits.is_empty() {
             leaves.get(&leaf).into_iter().for_each(|leaf| access_hits.count_packet(&leaf.trace));
         }
@@ -216,7 +216,7 @@ impl Hits<'_> {
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
                 let cause = DropCause::Policy(Arc::clone(&leaf.origin));
-                switch.drops.count_packet(*now, &candidate.packet, cause);
+                switch.drops.count_packet(ctx.now, &candidate.packet, cause);
             }
             return Some(0);
         }
@@ -242,7 +242,8 @@ impl Engine {
 
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
     fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
-        let is_current = self.store.is_current(id) && self.plan_of(id).is_none_or(|name| self.store.is_current(name));
+        let is_current =
+            self.ctx.store.is_current(id) && self.plan_of(id).is_none_or(|name| self.ctx.store.is_current(name));
         if !is_current {
             return None;
         }

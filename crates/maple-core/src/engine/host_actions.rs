@@ -24,7 +24,7 @@ const ALL_TABLES: u8 = 0xff;
 impl Engine {
     /// Learns from a packet at an edge port. Returns whether the packet is accepted.
     pub(super) fn check_location(&mut self, mac: Mac, received: &ReceivedPacket) -> bool {
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
         let sender = Sender { mac, at: received.at, announces };
@@ -32,19 +32,19 @@ impl Engine {
         match check {
             SourceCheck::Accepted => {}
             SourceCheck::Elsewhere => {
-                self.stats.spoofed_drops += 1;
+                self.ctx.stats.spoofed_drops += 1;
                 let place = state.host(mac).map(|host| host.location).or_else(|| state.facts().place(mac));
                 self.drop_packet(received, place.map_or(DropCause::NotAdmissible, DropCause::Elsewhere));
                 // A host with a declared place has a report of its own.
                 let known = place.filter(|_| state.facts().place(mac).is_none());
                 if let Some(at) = known
-                    && let Some(unreported) = self.reports.count_elsewhere(self.now, received.at)
+                    && let Some(unreported) = self.ctx.reports.count_elsewhere(self.ctx.now, received.at)
                 {
-                    self.report(Report::HostElsewhere { mac, at, seen: received.at, unreported });
+                    self.ctx.report(Report::HostElsewhere { mac, at, seen: received.at, unreported });
                 }
             }
             SourceCheck::TooManyHosts => {
-                self.stats.host_limit_drops += 1;
+                self.ctx.stats.host_limit_drops += 1;
                 self.drop_packet(received, DropCause::TooManyHosts);
             }
         }
@@ -57,7 +57,7 @@ impl Engine {
         ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<HostAction>) -> T,
     ) -> T {
         let mut actions = Vec::new();
-        let answer = ask(&mut self.hosts, self.now, &mut actions);
+        let answer = ask(&mut self.hosts, self.ctx.now, &mut actions);
         actions.into_iter().for_each(|action| self.perform(action));
         answer
     }
@@ -70,7 +70,7 @@ impl Engine {
             HostAction::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
             HostAction::Forget { mac, at } => self.forget_host(mac, at),
             HostAction::Find { mac, at, named } => {
-                let asker = self.shard;
+                let asker = self.ctx.shard;
                 self.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, named, asker })
             }
             HostAction::ReportSearch { to, mac, at, found } => {
@@ -82,17 +82,17 @@ impl Engine {
             HostAction::Mute { mac, at, on } => {
                 if let Some(switch) = self.switches.get_mut(&at.switch) {
                     switch.host_rules.set_muted(at.port, mac, on);
-                    self.dirty.insert(at.switch);
+                    self.ctx.dirty.insert(at.switch);
                 }
             }
-            HostAction::Wake(time, timer) => drop(self.timers.insert((time, timer))),
-            HostAction::Report(report) => self.report(report),
+            HostAction::Wake(time, timer) => drop(self.ctx.timers.insert((time, timer))),
+            HostAction::Report(report) => self.ctx.report(report),
         }
     }
 
     /// Searches for a host at a switch of this shard, for another shard.
     pub(super) fn find_host(&mut self, (mac, at): (Mac, Location), named: Option<IpAddr>, asker: ShardId) {
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         if self.switches.contains_key(&at.switch) {
             self.with_hosts(|hosts, now, actions| hosts.on_find(now, &state, (mac, at), named, asker, actions));
         }
@@ -105,7 +105,7 @@ impl Engine {
 
     fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
         let mut new = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let facts = state.facts();
             let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
             let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
@@ -115,14 +115,14 @@ impl Engine {
         });
         self.apply_commit(commit);
         if new {
-            self.report(Report::HostFound { mac, at });
+            self.ctx.report(Report::HostFound { mac, at });
         } else {
             self.hosts.on_departure(mac, at);
         }
     }
 
     fn bind_address(&mut self, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let facts = state.facts();
             let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
             let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
@@ -136,7 +136,7 @@ impl Engine {
     }
 
     fn unbind_address(&mut self, mac: Mac, at: Location, ip: IpAddr) {
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let is_declared = state.facts().owner(ip) == Some(mac);
             let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
             let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
@@ -149,7 +149,7 @@ impl Engine {
 
     fn move_host(&mut self, mac: Mac, from: Location, to: Location, why: MoveReason) {
         let mut moved = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let may_be = state.facts().place(mac).is_none_or(|place| place == to);
             let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
             match state.host(mac).filter(|host| host.location == from && is_edge && may_be) {
@@ -162,21 +162,21 @@ impl Engine {
         });
         self.apply_commit(commit);
         if moved {
-            self.report(Report::HostMoved { mac, from, to, why });
+            self.ctx.report(Report::HostMoved { mac, from, to, why });
             self.note_host_move(mac, from, to);
         }
     }
 
     fn forget_host(&mut self, mac: Mac, at: Location) {
         let mut gone = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             gone = state.host(mac).is_some_and(|host| host.location == at);
             if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
         });
         self.apply_commit(commit);
         if gone {
-            self.stats.hosts_aged += 1;
-            self.report(Report::HostLost { mac, at });
+            self.ctx.stats.hosts_aged += 1;
+            self.ctx.report(Report::HostLost { mac, at });
         }
     }
 
@@ -205,21 +205,21 @@ impl Engine {
         if let Effect::Send { xid, .. } = &effect {
             self.hosts.on_counting(*xid, at, mac);
         }
-        self.after.push(effect);
+        self.ctx.after.push(effect);
     }
 
     fn guard_port(&mut self, at: Location, on: bool) {
-        self.stats.port_guards += u64::from(on);
+        self.ctx.stats.port_guards += u64::from(on);
         if let Some(switch) = self.switches.get_mut(&at.switch) {
             switch.host_rules.set_guard(at.port, on);
-            self.dirty.insert(at.switch);
+            self.ctx.dirty.insert(at.switch);
         }
     }
 
     /// Handles changes of ports or hosts at this shard's switches: the classifier may have to change, and waiting
     /// packets may be admitted.
     pub(super) fn refresh(&mut self, refreshed: &Refreshed) {
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         for at in &refreshed.ports {
             self.mark_dirty(at.switch, Stale { classifier: true, ..Stale::default() });
             self.forget_arrivals(at.switch);
@@ -258,27 +258,27 @@ impl Engine {
     }
 
     fn update_host_rules(&mut self, state: &Snapshot, mac: Mac, at: Location) {
-        let tracked = self.options.track_hosts;
+        let tracked = self.ctx.options.track_hosts;
         let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
         let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
         switch.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
-        self.dirty.insert(at.switch);
+        self.ctx.dirty.insert(at.switch);
     }
 
     /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
     pub(super) fn update_copied_announcements(&mut self) {
-        let kinds = self.store.address_kinds();
-        if kinds == self.address_kinds || !self.options.track_hosts {
+        let kinds = self.ctx.store.address_kinds();
+        if kinds == self.address_kinds || !self.ctx.options.track_hosts {
             return;
         }
         self.address_kinds = kinds;
         for (dpid, switch) in &mut self.switches {
             switch.host_rules.set_kinds(kinds);
-            self.dirty.insert(*dpid);
+            self.ctx.dirty.insert(*dpid);
         }
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-        let me = self.shard;
+        let me = self.ctx.shard;
         others
             .into_iter()
             .filter(|to| *to != me)

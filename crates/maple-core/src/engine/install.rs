@@ -87,12 +87,12 @@ impl Engine {
     pub(super) fn prepare_leaf(&mut self, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
         if !self.check_capacity(ingress) {
-            leaf.state = LeafState::NoCapacity { from: self.now + self.options.eviction_period };
+            leaf.state = LeafState::NoCapacity { from: self.ctx.now + self.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
         let key = self.route_key(&leaf.answer, &leaf.witness);
         let Some(route_id) = key.and_then(|key| self.join_route(id, key)) else {
-            self.stats.aborts += 1;
+            self.ctx.stats.aborts += 1;
             leaf.state = LeafState::ByController;
             return LeafAction::Controller;
         };
@@ -100,7 +100,7 @@ impl Engine {
         let Some(route) = self.routes.get(route_id) else { return LeafAction::Controller };
         leaf.answer = route.goal().clone();
         if !route.is_ready() {
-            leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: self.now };
+            leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: self.ctx.now };
             self.routes.wait(route_id, id);
             return LeafAction::Controller;
         }
@@ -108,9 +108,9 @@ impl Engine {
         self.sync_route_rules();
         let action = self.routes.get(route_id).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;
-        self.stats.leaves_installed += 1;
+        self.ctx.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::RuleAdded(id, self.now));
+            switch.tables.wait(Waiter::RuleAdded(id, self.ctx.now));
         }
         action
     }
@@ -120,7 +120,7 @@ impl Engine {
         let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.
-            self.stats.leaves_installed -= 1;
+            self.ctx.stats.leaves_installed -= 1;
             self.routes.detach(route_id, id);
             return self.finish_route_use(route_id, false, true);
         }
@@ -130,7 +130,7 @@ impl Engine {
     /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
     pub(super) fn wait(&mut self, id: LeafId, route_id: RouteId, by_controller: bool) {
         self.routes.wait(route_id, id);
-        let now = self.now;
+        let now = self.ctx.now;
         if let Some(leaf) = self.leaves.get_mut(&id) {
             let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
             leaf.state = LeafState::Waiting { by_controller, since };
@@ -142,12 +142,12 @@ impl Engine {
         self.routes.begin_use(route_id);
         self.routes.stop_waiting(route_id, id);
         self.sync_route_rules();
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
         leaf.state = LeafState::Active;
         let ingress = leaf.ingress();
-        self.stats.leaves_installed += 1;
+        self.ctx.stats.leaves_installed += 1;
         self.request_rule(ingress, id, since);
         self.forward_held(id);
     }
@@ -168,7 +168,7 @@ impl Engine {
             // The route that it still has is no longer f's answer.
             return self.withdraw(id);
         }
-        self.stats.aborts += 1;
+        self.ctx.stats.aborts += 1;
         self.uninstall(id, LeafState::ByController);
     }
 
@@ -205,7 +205,7 @@ impl Engine {
 
     /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
     pub(super) fn withdraw(&mut self, id: LeafId) {
-        self.store.forget(id);
+        self.ctx.store.forget(id);
         self.waiting.release(id);
         if !self.leaves.contains_key(&id) {
             return;
@@ -213,7 +213,7 @@ impl Engine {
         self.release(id);
         let Some(leaf) = self.leaves.remove(&id) else { return };
         self.keep_counting_leaf(id, &leaf);
-        self.stats.leaves_withdrawn += 1;
+        self.ctx.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.table.remove(id);
@@ -227,8 +227,8 @@ impl Engine {
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
-            LeafState::Rerouting(ref reroute) if reroute.until <= self.now => self.withdraw(id),
-            _ if leaf.held.as_ref().is_some_and(|held| held.until <= self.now) => {
+            LeafState::Rerouting(ref reroute) if reroute.until <= self.ctx.now => self.withdraw(id),
+            _ if leaf.held.as_ref().is_some_and(|held| held.until <= self.ctx.now) => {
                 self.send_held(id);
             }
             _ => {}
@@ -244,11 +244,11 @@ impl Engine {
 
     /// Creates an id for a leaf, a parked packet or a subscription.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
-        self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.of_subscription(name).is_some())
+        self.leaves.new_id(self.ctx.shard, |name| self.waiting.has(name) || self.routes.of_subscription(name).is_some())
     }
 
     /// Reports whether this shard owns the leaf.
     pub(super) fn owns(&self, leaf: LeafId) -> bool {
-        ShardId::of(leaf) == self.shard
+        ShardId::of(leaf) == self.ctx.shard
     }
 }

@@ -34,7 +34,7 @@ impl Engine {
             Selection::Port(at) => self.leaves_at_port(*at),
         };
         let found = self.with_leaves_of_routes(found);
-        self.stats.leaves_examined += found.len() as u64;
+        self.ctx.stats.leaves_examined += found.len() as u64;
         let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| self.is_selected(leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
         chosen.into_iter().for_each(|leaf| self.withdraw(leaf));
@@ -49,7 +49,7 @@ impl Engine {
     }
 
     fn owned_dependents(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.store.dependents_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
+        self.ctx.store.dependents_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
     }
 
     /// The leaves, at all switches, whose packets can fit a constraint.
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     fn leaves_at_port(&self, at: Location) -> BTreeSet<LeafId> {
-        let floods = self.store.dependents_of_floods().into_iter();
+        let floods = self.ctx.store.dependents_of_floods().into_iter();
         let mut found: BTreeSet<LeafId> = floods.filter(|leaf| self.owns(*leaf)).collect();
         found.extend(self.owned_dependents(&Cell::Port(at)));
         if let Some(switch) = self.switches.get(&at.switch) {

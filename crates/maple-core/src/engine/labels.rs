@@ -22,14 +22,14 @@ impl Engine {
     /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
     /// run are known.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
-        if self.store.restoring(|all| !all.unread.is_empty()) {
-            self.timers.insert((self.now + LOOK, Timer::EarlyRequests));
+        if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
+            self.ctx.timers.insert((self.ctx.now + LOOK, Timer::EarlyRequests));
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
-        let (now, range, Location { switch, port }) = (self.now, self.options.labels, asked.at);
+        let (now, range, Location { switch, port }) = (self.ctx.now, self.ctx.options.labels, asked.at);
         // Packets that arrive by the port must not match rules for hosts that were there before.
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
@@ -41,7 +41,7 @@ impl Engine {
     /// The reason why a label cannot be given out; `None` if it can.
     fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         if is_virtual(asked.at.port) {
             return Some(Refusal::Segment(dpid));
         }
@@ -54,12 +54,13 @@ impl Engine {
             return None;
         }
         let needs = asked.suffix.exit.iter().flat_map(|exit| &exit.needs).copied();
-        let mut all: Vec<Constraint> = needs.chain([has_vlan(self.options.labels.ids().min().unwrap_or(1))]).collect();
+        let mut all: Vec<Constraint> =
+            needs.chain([has_vlan(self.ctx.options.labels.ids().min().unwrap_or(1))]).collect();
         all.sort_unstable();
         if !switch.capabilities.can_match_all(&all) {
             return Some(Refusal::Unmatchable(dpid));
         }
-        let is_full = switch.full_until.is_some_and(|until| until > self.now);
+        let is_full = switch.full_until.is_some_and(|until| until > self.ctx.now);
         (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
@@ -79,7 +80,7 @@ impl Engine {
             }
             Holder::Route { serial, port, .. } => {
                 let mut effects = Vec::new();
-                let came = self.routes.learn(serial, port, news, self.now, &mut effects);
+                let came = self.routes.learn(serial, port, news, self.ctx.now, &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
                     Some(RouteNews::NextReady(route)) => self.switch_to_next_path(route),
@@ -94,13 +95,13 @@ impl Engine {
     /// Takes a label of a switch of this shard back from its holder.
     pub(super) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         self.early_requests.retain(|asked| asked.holder != holder);
-        let now = self.now;
+        let now = self.ctx.now;
         self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
     }
 
     /// Records that a switch has carried out what its labels asked for.
     pub(super) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
-        let now = self.now;
+        let now = self.ctx.now;
         self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
     }
 
@@ -135,14 +136,14 @@ impl Engine {
         if self.is_unreachable(dpid) {
             return;
         }
-        let now = self.now;
+        let now = self.ctx.now;
         self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
     }
 
     /// Closes the labels of a switch that has disconnected.
     pub(super) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
-        let (now, mut effects) = (self.now, Vec::new());
-        self.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
+        let (now, mut effects) = (self.ctx.now, Vec::new());
+        self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
@@ -150,7 +151,7 @@ impl Engine {
     fn with_labels(&mut self, dpid: Dpid, work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
-        self.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
+        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
         if switch.labels.is_touched() {
             self.mark_dirty(dpid, Stale { labels: true, ..Stale::default() });
         }
@@ -163,7 +164,7 @@ impl Engine {
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {
             match effect {
-                LabelEffect::Ask(asked) => match self.store.snapshot().shard_of(asked.at.switch) {
+                LabelEffect::Ask(asked) => match self.ctx.store.snapshot().shard_of(asked.at.switch) {
                     Some(shard) => self.send_to_shard(shard, EngineMessage::Acquire(asked)),
                     None => {
                         let gone = asked.at.switch;
@@ -174,7 +175,7 @@ impl Engine {
                 LabelEffect::Release { at, holder, confirmed } => {
                     self.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
                 }
-                LabelEffect::Wake(time) => drop(self.timers.insert((time, timer))),
+                LabelEffect::Wake(time) => drop(self.ctx.timers.insert((time, timer))),
             }
         }
         self.sync_route_rules();

@@ -15,18 +15,18 @@ use crate::forwarding::TAG_PRESENT;
 impl Engine {
     /// Handles a packet from a link port.
     pub(super) fn link_packet_in(&mut self, received: &ReceivedPacket) {
-        self.stats.link_packet_ins += 1;
+        self.ctx.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
         let switch = self.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
         let answer = switch.and_then(|switch| switch.labels.answer(received.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
-            self.stats.link_drops += 1;
+            self.ctx.stats.link_drops += 1;
             self.drop_packet(received, DropCause::UnknownLabel);
             self.unexpected_host_at_link(received.at, &received.packet());
             return;
         };
         let actions = actions.clone();
         let effect = self.packet_out(received, actions);
-        self.after.extend(effect);
+        self.ctx.after.extend(effect);
     }
 }

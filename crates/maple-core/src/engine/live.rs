@@ -198,7 +198,7 @@ impl Engine {
         let Some(number) = free else {
             return self.live_news(token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
-        let now = self.now;
+        let now = self.ctx.now;
         let watch =
             Watch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
         self.live.0.insert(number, watch);
@@ -207,7 +207,7 @@ impl Engine {
 
     /// Prolongs a watch, because somebody still watches.
     pub(super) fn go_on_live(&mut self, token: u64) {
-        let until = self.now + ALIVE;
+        let until = self.ctx.now + ALIVE;
         match self.live.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
             None => self.live_news(token, LiveNews::Refused(LiveObstacle::Ended)),
@@ -231,7 +231,7 @@ impl Engine {
     /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
     /// for the next check.
     pub(super) fn look_after_live(&mut self, number: u8) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(watch) = self.live.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
         watch.due = now + PERIOD;
         if watch.until <= now {
@@ -258,7 +258,7 @@ impl Engine {
                 }
             }
         }
-        self.timers.insert((now + PERIOD, Timer::Live(number)));
+        self.ctx.timers.insert((now + PERIOD, Timer::Live(number)));
     }
 
     /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
@@ -268,10 +268,10 @@ impl Engine {
         if !switch.three_tables {
             return Err(LiveObstacle::OneTable);
         }
-        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || self.dirty.contains(&switch.dpid) {
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || self.ctx.dirty.contains(&switch.dpid) {
             return Err(LiveObstacle::Changing);
         }
-        let track_hosts = self.options.track_hosts;
+        let track_hosts = self.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
         if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(INGRESS)]) {
@@ -281,13 +281,13 @@ impl Engine {
     }
 
     fn send_live_rule(&mut self, number: u8, matching: Match) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(watch) = self.live.0.get(&number) else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
         let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
         let flow_mod = FlowMod {
-            cookie: live_cookie(self.options.epoch, number),
+            cookie: live_cookie(self.ctx.options.epoch, number),
             table_id: CLASSIFIER,
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
@@ -295,7 +295,7 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
-        self.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
+        self.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
         if let Some(watch) = self.live.0.get_mut(&number) {
             watch.sent = Some(Sent { at: now, xid });
         }
@@ -304,12 +304,12 @@ impl Engine {
 
     /// Deletes the rule of a watch, if the switch may have it.
     fn delete_live_rule(&mut self, number: u8) {
-        let (epoch, track_hosts) = (self.options.epoch, self.options.track_hosts);
+        let (epoch, track_hosts) = (self.ctx.options.epoch, self.ctx.options.track_hosts);
         let Some(watch) = self.live.0.get_mut(&number) else { return };
         let Some(switch) = self.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
         let effects = watch.deletion(number, epoch, track_hosts, switch);
         // Before everything that is sent later.
-        self.out.extend(effects);
+        self.ctx.out.extend(effects);
     }
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
@@ -317,11 +317,11 @@ impl Engine {
         if self.live.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
-        let (epoch, track_hosts) = (self.options.epoch, self.options.track_hosts);
+        let (epoch, track_hosts) = (self.ctx.options.epoch, self.ctx.options.track_hosts);
         let dpid = switch.dpid;
         for (number, watch) in self.live.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
             let effects = watch.deletion(*number, epoch, track_hosts, switch);
-            self.out.extend(effects);
+            self.ctx.out.extend(effects);
         }
     }
 
@@ -346,7 +346,7 @@ impl Engine {
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
     pub(super) fn live_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
-        let rule = live_number(self.options.epoch, packet_in.cookie);
+        let rule = live_number(self.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
         let total_len = usize::from(total_len).max(data.len());
@@ -354,7 +354,7 @@ impl Engine {
         let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
         let leaf = self.lookup(&received).and_then(|id| self.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
-        let track_hosts = self.options.track_hosts;
+        let track_hosts = self.ctx.options.track_hosts;
         let wants = |(number, watch): &(&u8, &Watch)| **number == rule || watch.filter.fits(&received, track_hosts);
         let here = self.live.0.iter().filter(|(_, watch)| watch.filter.at == at);
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
@@ -366,7 +366,7 @@ impl Engine {
 
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
     fn tell_copy(&mut self, number: u8, packet: LiveNews) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(watch) = self.live.0.get_mut(&number) else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
@@ -393,7 +393,7 @@ impl Engine {
     }
 
     fn live_news(&mut self, token: u64, news: LiveNews) {
-        self.after.push(Effect::Live { token, news });
+        self.ctx.after.push(Effect::Live { token, news });
     }
 }
 

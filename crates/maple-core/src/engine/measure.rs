@@ -40,42 +40,42 @@ impl Engine {
     /// Sets a timer if f wants something that this shard has not looked at.
     pub(super) fn check_demand(&mut self) {
         if self.is_behind_demand() {
-            let soon = self.now + LOOK_DELAY;
+            let soon = self.ctx.now + LOOK_DELAY;
             self.demand.is_armed = true;
             let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + MIN_LOOK_DISTANCE));
-            self.timers.insert((at, Timer::Demand));
+            self.ctx.timers.insert((at, Timer::Demand));
         }
     }
 
     /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
     /// switches. The engine then needs an [`super::Event::Tick`].
     pub fn is_behind_demand(&self) -> bool {
-        !self.demand.is_armed && self.demand.seen != self.store.measurings()
+        !self.demand.is_armed && self.demand.seen != self.ctx.store.measurings()
     }
 
     /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
     pub(super) fn update_demand(&mut self) {
-        self.demand = Demand { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
+        self.demand = Demand { seen: self.ctx.store.measurings(), is_armed: false, looked: Some(self.ctx.now) };
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
-            let spread = (POLL_DISTANCE * position).min(self.options.poll);
-            self.update_gauges(dpid, self.now + spread);
+            let spread = (POLL_DISTANCE * position).min(self.ctx.options.poll);
+            self.update_gauges(dpid, self.ctx.now + spread);
             self.plan_poll(dpid);
         }
-        let (state, me) = (self.store.snapshot(), self.shard);
+        let (state, me) = (self.ctx.store.snapshot(), self.ctx.shard);
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         shards.into_iter().filter(|to| *to != me).for_each(|to| self.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
 
     fn update_gauges(&mut self, dpid: Dpid, from: Time) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.polls.set_wanted(Counted::Ports, self.store.wanted_of_ports(dpid), from);
-        switch.polls.set_wanted(Counted::Rules, self.store.wanted_of_rules(dpid), from);
+        switch.polls.set_wanted(Counted::Ports, self.ctx.store.wanted_of_ports(dpid), from);
+        switch.polls.set_wanted(Counted::Rules, self.ctx.store.wanted_of_rules(dpid), from);
     }
 
     /// Polls the counters of a switch for a person who watches them.
     pub(super) fn watch(&mut self, dpid: Dpid, what: Counted) {
-        let now = self.now;
+        let now = self.ctx.now;
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.polls.watch(now, what);
             self.plan_poll(dpid);
@@ -84,13 +84,13 @@ impl Engine {
 
     /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, dpid: Dpid) {
-        let (now, period) = (self.now, self.options.poll);
+        let (now, period) = (self.ctx.now, self.ctx.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         match switch.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(dpid),
             Some((due, _)) if switch.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
                 switch.polls.timer = Some(due);
-                self.timers.insert((due, Timer::Poll(dpid)));
+                self.ctx.timers.insert((due, Timer::Poll(dpid)));
             }
             Some(_) | None => {}
         }
@@ -98,27 +98,27 @@ impl Engine {
 
     /// Polls the switch if that is due and the switch is not busy.
     pub(super) fn poll(&mut self, dpid: Dpid) {
-        let (now, period) = (self.now, self.options.poll);
+        let (now, period) = (self.ctx.now, self.ctx.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
             Some(_) => return self.plan_poll(dpid),
             None => return,
         };
-        if switch.tables.is_unconfirmed() || self.dirty.contains(&dpid) {
-            self.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
+        if switch.tables.is_unconfirmed() || self.ctx.dirty.contains(&dpid) {
+            self.ctx.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
             switch.polls.is_postponed = true;
             if switch.polls.timer.is_none_or(|timer| timer <= now) {
                 switch.polls.timer = Some(now + BUSY_RETRY);
-                self.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
+                self.ctx.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
             }
             return;
         }
         let xid = switch.tables.take_xid();
         switch.polls.on_asked(now, xid, what);
-        self.stats.polls += 1;
+        self.ctx.stats.polls += 1;
         let message = Message::StatsRequest(StatsRequest::new(request(what)));
-        self.after.push(Effect::Poll { dpid, xid, message });
+        self.ctx.after.push(Effect::Poll { dpid, xid, message });
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
@@ -136,9 +136,9 @@ impl Engine {
     /// Handles an answer, or a part of it.
     pub(super) fn poll_answered(&mut self, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
-            self.update_gauges(dpid, self.now);
+            self.update_gauges(dpid, self.ctx.now);
         }
-        let (now, period) = (self.now, self.options.poll);
+        let (now, period) = (self.ctx.now, self.ctx.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.polls.on_answer(now, period, (version, reply)) {
@@ -152,13 +152,13 @@ impl Engine {
 
     /// Handles a switch's refusal to report its counters.
     pub(super) fn poll_refused(&mut self, dpid: Dpid) {
-        self.update_gauges(dpid, self.now);
+        self.update_gauges(dpid, self.ctx.now);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let (forget, news) = switch.polls.on_refused();
-        let commit = self.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
+        let commit = self.ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         self.apply_commit(commit);
         if let Some(what) = news {
-            self.report(Report::CountersRefused { switch: dpid, what });
+            self.ctx.report(Report::CountersRefused { switch: dpid, what });
         }
         self.plan_poll(dpid);
     }
@@ -175,7 +175,7 @@ impl Engine {
             return self.end_rule_count(dpid, xid);
         }
         if self.is_poll(dpid, xid) {
-            self.stats.polls_postponed += 1;
+            self.ctx.stats.polls_postponed += 1;
             self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());
             self.plan_poll(dpid);
         }
@@ -185,11 +185,11 @@ impl Engine {
     fn take_rates(&mut self, dpid: Dpid, answer: &CompleteAnswer) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let table = ingress_table(switch);
-        let epoch = self.options.epoch;
-        let by_use = self.store.wants_use_of_links();
+        let epoch = self.ctx.options.epoch;
+        let by_use = self.ctx.store.wants_use_of_links();
         let mut kept = BTreeSet::new();
         let written = self.written_by(Writer::Measuring);
-        let commit = self.store.update_as(written, |state| {
+        let commit = self.ctx.store.update_as(written, |state| {
             let mut writes: Vec<Write> = answer.forget.iter().map(|gauge| forget_rate(*gauge)).collect();
             writes.extend(answer.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
             let Some(since) = &answer.since else { return writes };

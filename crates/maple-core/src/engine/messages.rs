@@ -97,14 +97,14 @@ impl Engine {
             by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
         }
         for (shard, leaves) in by_shard {
-            if shard == self.shard {
+            if shard == self.ctx.shard {
                 self.leaves.mark_stale(leaves);
             } else {
                 self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
             }
         }
         let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let shard_of = |at: &Location| state.shard_of(at.switch);
         for at in commit.ports {
             if let Some(to) = shard_of(&at) {
@@ -124,8 +124,8 @@ impl Engine {
 
     /// Withdraws the selected leaves at every shard.
     pub(super) fn invalidate(&mut self, selection: &Selection) {
-        let state = self.store.snapshot();
-        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
+        let state = self.ctx.store.snapshot();
+        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.ctx.shard]).collect();
         for shard in shards {
             self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
         }
@@ -133,19 +133,19 @@ impl Engine {
 
     /// Sends a message to a shard.
     pub(super) fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
-        if to == self.shard {
+        if to == self.ctx.shard {
             self.inbox.push_back(message);
         } else {
-            let mail = Mail { from: self.shard, number: self.mails, message };
-            self.mails += 1;
-            self.out.push(Effect::Mail { to, mail });
+            let mail = Mail { from: self.ctx.shard, number: self.ctx.mails, message };
+            self.ctx.mails += 1;
+            self.ctx.out.push(Effect::Mail { to, mail });
         }
     }
 
     /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
     /// too, and with them every leaf whose route used them.
     pub(super) fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
-        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
+        if let Some(shard) = self.ctx.store.snapshot().shard_of(dpid) {
             self.send_to_shard(shard, message);
         }
     }

@@ -294,14 +294,14 @@ impl Engine {
         if number.is_none() && !was_refused {
             self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
         } else if was_empty && number.is_some() {
-            self.timers.insert((self.now + SWEEP, Timer::Meters(ingress)));
+            self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(ingress)));
         }
         number.map(Some).ok_or(())
     }
 
     fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
-        self.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
+        self.ctx.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
     }
 
     /// Sweeps the unused meters of a switch.
@@ -312,7 +312,7 @@ impl Engine {
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
         let requests = switch.meters.sweep(&needed);
         if !switch.meters.is_empty() {
-            self.timers.insert((self.now + SWEEP, Timer::Meters(dpid)));
+            self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(dpid)));
         }
         let requests = switch.ask_for_meters(requests);
         self.with_switch(dpid, |engine, switch| {
@@ -340,8 +340,8 @@ impl Engine {
             return;
         }
         let requests = switch.ask_for_meters(requests);
-        self.stats.meters_repaired += (missing + altered) as u64;
-        self.report(Report::MetersRepaired { switch: dpid, missing, altered });
+        self.ctx.stats.meters_repaired += (missing + altered) as u64;
+        self.ctx.report(Report::MetersRepaired { switch: dpid, missing, altered });
         self.with_switch(dpid, |engine, switch| {
             engine.send_in_turn(switch, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
             true
@@ -360,10 +360,10 @@ impl Engine {
     pub(super) fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
-            && switch.meters.lose(self.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
+            && switch.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
         if is_it {
-            self.stats.meters_repaired += 1;
-            self.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
+            self.ctx.stats.meters_repaired += 1;
+            self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
             self.reread(dpid);
         }
         is_it

@@ -30,7 +30,7 @@
 //!
 //! | concern | files |
 //! | --- | --- |
-//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
+//! | in and out | `context` (in which all of them work), `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
@@ -38,7 +38,7 @@
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
 //! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -48,10 +48,10 @@ use crate::capabilities::Capabilities;
 use crate::labels::Acquire;
 use crate::network::Facts;
 use crate::policy::Policy;
-use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::{AddressKinds, Snapshot, Store, Write};
 
 // In and out: events, effects, options, counts, timers.
+mod context;
 mod event;
 mod histogram;
 mod messages;
@@ -154,7 +154,6 @@ pub use options::Options;
 pub use polls::RuleCount;
 pub use rehearsal::{EngineCopy, Rehearsal, Rehearsed, RuleDifference};
 pub use reload::{Candidate, Trial};
-use reports::Novelty;
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
@@ -164,11 +163,10 @@ pub use view::{SwitchCounts, TableRule};
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
 
+use context::Context;
 use leaves::Leaves;
 use messages::EngineMessage;
 use switch::Switch;
-use timers::Timer;
-use uses::EngineStore;
 
 /// One shard of the controller.
 ///
@@ -185,23 +183,16 @@ use uses::EngineStore;
 /// assert!(events.is_empty() && effects.is_empty());
 /// ```
 pub struct Engine {
-    shard: ShardId,
-    store: EngineStore,
+    ctx: Context,
     policy: Arc<dyn Policy>,
-    options: Options,
     /// Packets that the policy decides beforehand.
     samples: proactive::Samples,
     /// The packets that the rules of the policy's access lists have decided.
     access_hits: access_hits::AccessHits,
-    stats: Stats,
-    /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
-    install_times: Histogram,
-    now: Time,
     /// Boxed, because each switch is taken out of the map while its tables are updated.
     switches: BTreeMap<Dpid, Box<Switch>>,
     leaves: Leaves,
     routes: routes::Routes,
-    timers: BTreeSet<(Time, Timer)>,
     hosts: hosts::Hosts,
     moves: flaps::Moves,
     /// The kinds of addresses that some leaf or query depends on.
@@ -213,7 +204,6 @@ pub struct Engine {
     compared: Option<Arc<Snapshot>>,
     /// Witness packets that lost their leaves when the policy was adopted.
     former: Vec<received_packet::ReceivedPacket>,
-    reports: reports::Reports,
     demand: measure::Demand,
     live: live::LiveWatches,
 
@@ -229,13 +219,6 @@ pub struct Engine {
     // State that a batch leaves for its end.
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
-    /// The number of mails to other shards so far.
-    mails: u64,
-    /// Switches whose tables have to be updated.
-    dirty: BTreeSet<Dpid>,
-    out: Vec<Effect>,
-    /// Effects to send after the rules.
-    after: Vec<Effect>,
 }
 
 impl Engine {
@@ -258,19 +241,13 @@ impl Engine {
         let samples = proactive::Samples::new(policy.samples());
         let access_hits = access_hits::AccessHits::new(&*policy);
         Engine {
-            shard,
-            store: EngineStore::new(store),
+            ctx: Context::new(shard, store, options),
             policy,
-            options,
             samples,
             access_hits,
-            stats: Stats::default(),
-            install_times: Histogram::default(),
-            now: Time::default(),
             switches: BTreeMap::new(),
             leaves,
             routes: routes::Routes::new(shard),
-            timers: BTreeSet::new(),
             hosts,
             moves: flaps::Moves::default(),
             address_kinds: AddressKinds::default(),
@@ -278,7 +255,6 @@ impl Engine {
             trying: None,
             compared: None,
             former: Vec::new(),
-            reports: reports::Reports::default(),
             demand: measure::Demand::default(),
             live: live::LiveWatches::default(),
             one_table: BTreeMap::new(),
@@ -287,10 +263,6 @@ impl Engine {
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),
-            mails: 0,
-            dirty: BTreeSet::new(),
-            out: Vec::new(),
-            after: Vec::new(),
         }
     }
 
@@ -298,8 +270,8 @@ impl Engine {
     ///
     /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
-        self.store.begin();
-        self.now = self.now.max(now);
+        self.ctx.store.begin();
+        self.ctx.now = self.ctx.now.max(now);
         self.waiting.begin_batch();
         // After a standstill, what came in time is handled before the timers run.
         let stood_still = self.notice_standstill();
@@ -321,7 +293,7 @@ impl Engine {
             self.update_copied_announcements();
             self.end_moves();
             if self.waiting.has_no_misses() && self.leaves.has_no_stale() {
-                if self.dirty.is_empty() {
+                if self.ctx.dirty.is_empty() {
                     break;
                 }
                 self.flush_all();
@@ -330,12 +302,12 @@ impl Engine {
         self.check_demand();
         if let Some(changed) = self.leaves.take_changed() {
             let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
-            self.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
+            self.ctx.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
         }
         self.withhold_from_unreachable();
-        out.append(&mut self.out);
-        out.append(&mut self.after);
-        self.store.end();
+        out.append(&mut self.ctx.out);
+        out.append(&mut self.ctx.after);
+        self.ctx.store.end();
     }
 
     /// Makes the next call of [`Engine::handle`] publish all leaves again ([`Effect::Remember`]), because what was
@@ -347,29 +319,29 @@ impl Engine {
     /// Starts recording each use of the store. `from`: the store's move count when the recording began
     /// ([`Store::attend`]).
     pub fn record(&mut self, from: u64) {
-        self.store.record(from);
+        self.ctx.store.record(from);
     }
 
     /// Appends to `out` the notes of the calls of [`Engine::handle`] since the last time, with their length before
     /// them. There are none before [`Engine::record`].
     pub fn take_notes(&self, out: &mut Vec<u8>) {
-        self.store.take_notes(out);
+        self.ctx.store.take_notes(out);
     }
 
     /// Starts a replay of a recorded engine: each use of the store waits until it is due. `from`: the store's move
     /// count when the recording began.
     pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
-        self.store.replay(self.shard, from, conductor);
+        self.ctx.store.replay(self.ctx.shard, from, conductor);
     }
 
     /// Ends a replay: the engine then uses the store freely, and notes nothing.
     pub fn end_replay(&mut self) {
-        self.store.detach();
+        self.ctx.store.detach();
     }
 
     /// Stops recording.
     pub fn end_record(&mut self) {
-        self.store.detach();
+        self.ctx.store.detach();
     }
 
     /// Gives the engine of a replay the notes of the next call. Returns when its first use is due, as a move count of
@@ -378,12 +350,12 @@ impl Engine {
     /// # Errors
     /// [`BadUses`] if the notes are damaged, or if this engine is not being replayed.
     pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
-        self.store.expect(notes)
+        self.ctx.store.expect(notes)
     }
 
     /// Reports whether the last call used the store as its notes say.
     pub fn is_as_noted(&self) -> bool {
-        self.store.is_as_noted()
+        self.ctx.store.is_as_noted()
     }
 
     /// Advances the transaction ids of a switch past those of `packet_outs` packet-outs, which answered recorded
@@ -399,7 +371,7 @@ impl Engine {
         let rules = self.switches.values().map(|switch| switch.tables.count(None) as u64).sum();
         let labels = self.switches.values().map(|switch| switch.labels.len() as u64).sum();
         let routes = self.routes.len() as u64;
-        Stats { leaves: self.leaves.len() as u64, rules, labels, routes, ..self.stats }
+        Stats { leaves: self.leaves.len() as u64, rules, labels, routes, ..self.ctx.stats }
     }
 
     fn on(&mut self, event: Event) {
@@ -435,7 +407,7 @@ impl Engine {
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
-                let commit = self.store.update(|_| writes);
+                let commit = self.ctx.store.update(|_| writes);
                 self.apply_commit(commit);
             }
             Event::Committed(commit) => self.apply_commit(commit),
@@ -461,32 +433,7 @@ impl Engine {
     /// Sends a message after the rules of this batch.
     fn send(&mut self, dpid: Dpid, message: Message) {
         if let Some(effect) = self.effect(dpid, message) {
-            self.after.push(effect);
-        }
-    }
-
-    fn report(&mut self, report: Report) {
-        self.out.push(Effect::Report(report));
-    }
-
-    /// Reports something, unless something of this kind was reported under this key before, or too much about this
-    /// subject.
-    fn report_once(&mut self, kind: ReportKind, about: ReportSubject, key: &str, report: Report) {
-        let novelty = self.reports.note(kind, about, key);
-        self.report_novel(kind, about, novelty, report);
-    }
-
-    /// Reports something that is new. Counts what is beyond the maximum number of reports, and reports that once.
-    fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
-        match novelty {
-            Novelty::New => self.report(report),
-            Novelty::Known => {}
-            Novelty::TooMany { is_first } => {
-                self.stats.reports_suppressed += 1;
-                if is_first {
-                    self.report(Report::Suppressed { kind, about });
-                }
-            }
+            self.ctx.after.push(effect);
         }
     }
 }

@@ -61,17 +61,17 @@ impl Engine {
     /// Holds a packet from a port whose kind is not known yet.
     pub(super) fn new_port_packet_in(&mut self, received: ReceivedPacket) {
         let dpid = received.at.switch;
-        let until = self.now + self.options.new_port_hold;
+        let until = self.ctx.now + self.ctx.options.new_port_hold;
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let waiting = &mut switch.new_port_packets;
-        let capacity = waiting.packets.len() < self.options.held_packets
-            && waiting.bytes + received.frame.len() <= self.options.held_bytes;
+        let capacity = waiting.packets.len() < self.ctx.options.held_packets
+            && waiting.bytes + received.frame.len() <= self.ctx.options.held_bytes;
         if !capacity {
-            self.stats.new_port_drops += 1;
+            self.ctx.stats.new_port_drops += 1;
             return self.drop_packet(&received, DropCause::NewPort);
         }
         waiting.push(until, received);
-        self.timers.insert((until, Timer::NewPorts(dpid)));
+        self.ctx.timers.insert((until, Timer::NewPorts(dpid)));
     }
 
     /// Admits the packets that waited at ports that have become edge ports, and drops those at other ports that are
@@ -81,13 +81,13 @@ impl Engine {
         else {
             return;
         };
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let kind = |at: Location| state.port(at).map(|port| port.kind);
         for received in switch.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New)) {
             match kind(received.at) {
                 Some(PortKind::Edge | PortKind::Middlebox) => self.edge_packet_in(received),
                 _ => {
-                    self.stats.new_port_drops += 1;
+                    self.ctx.stats.new_port_drops += 1;
                     self.drop_packet(&received, DropCause::NewPort);
                 }
             }
@@ -101,14 +101,14 @@ impl Engine {
 
     /// Drops the packets that have waited too long.
     pub(super) fn expire_new_port_packets(&mut self, dpid: Dpid) {
-        let now = self.now;
+        let now = self.ctx.now;
         self.drop_new_port_packets(dpid, |until, _| until <= now);
     }
 
     fn drop_new_port_packets(&mut self, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let dropped = switch.new_port_packets.take(which);
-        self.stats.new_port_drops += dropped.len() as u64;
+        self.ctx.stats.new_port_drops += dropped.len() as u64;
         dropped.iter().for_each(|received| self.drop_packet(received, DropCause::NewPort));
     }
 }

@@ -70,24 +70,24 @@ impl Engine {
     }
 
     fn send_due(&mut self, switch: &mut Switch) {
-        let from = self.out.len();
-        let due = match self.options.flow_mod_rate {
+        let from = self.ctx.out.len();
+        let due = match self.ctx.options.flow_mod_rate {
             None => {
-                self.out.extend(switch.pacing.waiting.drain(..));
+                self.ctx.out.extend(switch.pacing.waiting.drain(..));
                 None
             }
             Some(rate) => {
                 let distance = Duration::from_secs(1) / rate.get();
-                switch.pacing.take_due(self.now, distance, &mut self.out)
+                switch.pacing.take_due(self.ctx.now, distance, &mut self.ctx.out)
             }
         };
         let is_flow_mod = |effect: &&Effect| {
             matches!(effect, Effect::Send { message: Message::FlowMod(_) | Message::BundleAdd(_), .. })
         };
-        self.stats.flow_mods += self.out[from..].iter().filter(is_flow_mod).count() as u64;
+        self.ctx.stats.flow_mods += self.ctx.out[from..].iter().filter(is_flow_mod).count() as u64;
         if let Some(due) = due.filter(|_| !switch.pacing.is_armed) {
             switch.pacing.is_armed = true;
-            self.timers.insert((due, Timer::Pace(switch.dpid)));
+            self.ctx.timers.insert((due, Timer::Pace(switch.dpid)));
         }
     }
 }

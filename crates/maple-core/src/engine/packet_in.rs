@@ -13,12 +13,12 @@ use crate::network::{Location, Mac, PortKind, PortRole};
 impl Engine {
     /// Handles a packet-in.
     pub(super) fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
-        self.stats.packet_ins += 1;
+        self.ctx.stats.packet_ins += 1;
         if is_live(packet_in.cookie) {
             return self.live_packet_in(dpid, packet_in);
         }
         let Some(in_port) = packet_in.in_port().filter(|_| self.switches.contains_key(&dpid)) else {
-            self.stats.bad_packet_ins += 1;
+            self.ctx.stats.bad_packet_ins += 1;
             return;
         };
         let at = Location::new(dpid, in_port);
@@ -28,7 +28,7 @@ impl Engine {
         // A packet whose bytes are all here is sent from them. The switch's buffered copy, if any, expires there.
         let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };
-        let port = self.store.snapshot().port(at);
+        let port = self.ctx.store.snapshot().port(at);
         if port.is_some_and(|port| !port.up) {
             self.ask_for_ports(dpid);
         }
@@ -39,7 +39,7 @@ impl Engine {
         match kind {
             None => self.refuse(&received, DropCause::NoPort, |stats| &mut stats.bad_packet_ins),
             Some(_) if is_discovery_frame(&received.packet()) => {}
-            Some(PortKind::New) if self.store.snapshot().facts().role(at) == PortRole::Closed => {
+            Some(PortKind::New) if self.ctx.store.snapshot().facts().role(at) == PortRole::Closed => {
                 self.refuse(&received, DropCause::Closed, |stats| &mut stats.closed_drops);
             }
             Some(PortKind::New) => self.new_port_packet_in(received),
@@ -58,24 +58,24 @@ impl Engine {
     /// Asks the switch for its ports, because a port that it has reported down sends packets. The switch may have
     /// reported changes in the wrong order.
     fn ask_for_ports(&mut self, dpid: Dpid) {
-        let now = self.now;
+        let now = self.ctx.now;
         if self.switches.get_mut(&dpid).is_some_and(|switch| switch.port_questions.take_try(now)) {
-            self.stats.port_questions += 1;
-            self.out.push(Effect::AskPorts { dpid });
+            self.ctx.stats.port_questions += 1;
+            self.ctx.out.push(Effect::AskPorts { dpid });
         }
     }
 
     /// Drops a packet without running f, and counts it.
     fn refuse(&mut self, received: &ReceivedPacket, cause: DropCause, count: fn(&mut Stats) -> &mut u64) {
-        *count(&mut self.stats) += 1;
+        *count(&mut self.ctx.stats) += 1;
         self.drop_packet(received, cause);
     }
 
     /// Handles a copy of what a host announces. The switch has forwarded the packet itself, so there is nothing to
     /// send.
     fn learn_announcement(&mut self, kind: Option<PortKind>, received: &ReceivedPacket) {
-        self.stats.announcements += 1;
-        if self.options.track_hosts && kind == Some(PortKind::Edge) {
+        self.ctx.stats.announcements += 1;
+        if self.ctx.options.track_hosts && kind == Some(PortKind::Edge) {
             let source = received.packet().switch_value(Field::EthSrc).unwrap_or_default();
             self.check_location(Mac::from_bits(source), received);
         }
@@ -83,12 +83,12 @@ impl Engine {
 
     /// Handles a packet that enters the network.
     pub(super) fn edge_packet_in(&mut self, received: ReceivedPacket) {
-        if self.options.track_hosts {
+        if self.ctx.options.track_hosts {
             let source = Mac::from_bits(received.packet().switch_value(Field::EthSrc).unwrap_or_default());
             let is_probe_answer = is_the_controllers(&received.packet(), true);
             // A middlebox forwards what hosts elsewhere have sent.
             let is_anybodys =
-                self.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
+                self.ctx.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
             let is_accepted = is_anybodys || self.check_location(source, &received);
             if !is_accepted || is_probe_answer {
                 return;
@@ -96,12 +96,12 @@ impl Engine {
         }
         match self.current_leaf(&received) {
             Some(leaf) => {
-                self.stats.hits += 1;
+                self.ctx.stats.hits += 1;
                 self.count_access_hit(leaf);
                 self.answer(leaf, received);
             }
             None => {
-                self.stats.misses += 1;
+                self.ctx.stats.misses += 1;
                 self.waiting.add_misses([received]);
             }
         }

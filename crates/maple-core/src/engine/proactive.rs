@@ -100,7 +100,7 @@ impl Engine {
         if self.samples.packets.is_empty() {
             return;
         }
-        let now = self.now;
+        let now = self.ctx.now;
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.three_tables) else { return };
         if switch.proactive.next.is_some() {
             switch.proactive.again = true;
@@ -109,7 +109,7 @@ impl Engine {
         switch.proactive.next = Some(0);
         match switch.proactive.not_before {
             from if from <= now => self.samples_due(dpid),
-            from => _ = self.timers.insert((from, Timer::Samples(dpid))),
+            from => _ = self.ctx.timers.insert((from, Timer::Samples(dpid))),
         }
     }
 
@@ -125,8 +125,8 @@ impl Engine {
 
     /// Decides the next samples of the switches whose turn it is.
     pub(super) fn decide_samples(&mut self) {
-        if self.samples.decided.0 != self.now {
-            self.samples.decided = (self.now, 0);
+        if self.samples.decided.0 != self.ctx.now {
+            self.samples.decided = (self.ctx.now, 0);
         }
         while self.samples.decided.1 < BATCH
             && let Some(dpid) = self.samples.turns.pop_front()
@@ -148,20 +148,20 @@ impl Engine {
         }
         self.tell_progress();
         if !self.samples.turns.is_empty() {
-            self.timers.insert((self.now + STEP, Timer::SampleTurn));
+            self.ctx.timers.insert((self.ctx.now + STEP, Timer::SampleTurn));
         }
     }
 
     /// Reports from time to time how far the passes are, and in the end how long they took.
     fn tell_progress(&mut self) {
-        let now = self.now;
+        let now = self.ctx.now;
         let Samples { packets, turns, progress, .. } = &mut self.samples;
         let next = |dpid: &Dpid| self.switches.get(dpid).and_then(|switch| switch.proactive.next).unwrap_or_default();
         if turns.is_empty() {
             let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
             let took = Duration::from_nanos(now.0.saturating_sub(began.0));
             let (entries, switches) = (ended * packets.len(), ended);
-            return self.report(Report::ListsInstalled { entries, switches, took });
+            return self.ctx.report(Report::ListsInstalled { entries, switches, took });
         }
         let new = || Progress { began: now, tell: now + TELL, is_told: false, ended: 0 };
         let progress = progress.get_or_insert_with(new);
@@ -170,13 +170,13 @@ impl Engine {
             let switches = progress.ended + turns.len();
             let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
             let of = switches * packets.len();
-            self.report(Report::ListsInstalling { entries, of, switches });
+            self.ctx.report(Report::ListsInstalling { entries, of, switches });
         }
     }
 
     /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
     fn decide_samples_of(&mut self, dpid: Dpid, most: usize) -> usize {
-        let (packets, state) = (Arc::clone(&self.samples.packets), self.store.snapshot());
+        let (packets, state) = (Arc::clone(&self.samples.packets), self.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
         let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
         let Some(from) = switch.proactive.next else { return 0 };
@@ -227,10 +227,10 @@ impl Engine {
         }
         let id = self.new_leaf_id();
         let origin = Origin::of(&finished);
-        if self.store.commit(finished.txn, Some(id)).is_ok() {
+        if self.ctx.store.commit(finished.txn, Some(id)).is_ok() {
             let leaf = self.new_leaf(finished.trace, (goal, origin), received);
             self.cache_leaf(id, leaf);
-            self.stats.leaves_foreseen += 1;
+            self.ctx.stats.leaves_foreseen += 1;
         }
     }
 
@@ -249,10 +249,10 @@ impl Engine {
         // Ports that become edge ports together get their rules together: only the pass after that waits.
         let (again, is_repeated) = (switch.proactive.again, switch.proactive.is_repeated);
         let wait = if again && !is_repeated { STEP } else { PAUSE };
-        let (next, not_before) = (again.then_some(0), self.now + wait);
+        let (next, not_before) = (again.then_some(0), self.ctx.now + wait);
         switch.proactive = Proactive { next, not_before, again: false, is_repeated: again };
         if again {
-            self.timers.insert((not_before, Timer::Samples(dpid)));
+            self.ctx.timers.insert((not_before, Timer::Samples(dpid)));
         }
     }
 }

@@ -51,8 +51,8 @@ impl Engine {
         if self.leaves.is_empty() {
             return;
         }
-        let Some(due) = self.rechecks.take_due(self.now, self.options.check_rate) else { return };
-        self.timers.insert((due, Timer::Recheck));
+        let Some(due) = self.rechecks.take_due(self.ctx.now, self.ctx.options.check_rate) else { return };
+        self.ctx.timers.insert((due, Timer::Recheck));
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves) else { return };
         let first = self.observation_of(leaf);
         if let Some(again) = self.run_again(id) {
@@ -63,7 +63,7 @@ impl Engine {
     /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
     fn run_again(&mut self, id: LeafId) -> Option<Observation> {
         let run = self.admissible_run(&self.leaves.get(&id)?.witness)?;
-        self.stats.rechecks += 1;
+        self.ctx.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
     }
 
@@ -91,8 +91,8 @@ impl Engine {
         // A leaf does not depend on what its plan resolves to.
         let is_same = first.goal.is_some() && first.goal == again.goal;
         let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
-        let Some(difference) = first.difference(again).filter(|_| self.store.is_current(id)) else { return };
-        self.stats.rechecks_failed += 1;
+        let Some(difference) = first.difference(again).filter(|_| self.ctx.store.is_current(id)) else { return };
+        self.ctx.stats.rechecks_failed += 1;
         let what = format!("{difference}{}", asked(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
         self.not_a_function(&what, &format!("recheck {place}"));
@@ -102,10 +102,10 @@ impl Engine {
     /// Reports, once for each key, that f reads something that is not tracked.
     pub(super) fn not_a_function(&mut self, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
-        let novelty = self.reports.note(kind, ReportSubject::Policy, key);
+        let novelty = self.ctx.reports.note(kind, ReportSubject::Policy, key);
         if novelty != Novelty::Known {
             let reads = self.policy.untracked_reads().into();
-            self.report_novel(
+            self.ctx.report_novel(
                 kind,
                 ReportSubject::Policy,
                 novelty,

@@ -42,7 +42,7 @@ impl Engine {
     pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for id in stale {
-            if self.store.is_current(*id) {
+            if self.ctx.store.is_current(*id) {
                 continue;
             }
             if let Some(route) = self.routes.of_subscription(*id) {
@@ -54,8 +54,8 @@ impl Engine {
                 self.withdraw(*id);
                 continue;
             };
-            self.stats.leaves_invalidated += 1;
-            let has_time = runs.len() < self.options.max_reconsidered;
+            self.ctx.stats.leaves_invalidated += 1;
+            let has_time = runs.len() < self.ctx.options.max_reconsidered;
             let is_seen = self.sees_first_packets(&leaf.witness);
             match self.admissible_run(&leaf.witness).filter(|_| has_time && is_seen) {
                 Some(run) => runs.push((run, *id)),
@@ -80,10 +80,10 @@ impl Engine {
     fn sees_first_packets(&self, witness: &ReceivedPacket) -> bool {
         let has_one_table = self.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
         let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
         let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
-        !(has_one_table && self.options.track_hosts && is_unknown())
+        !(has_one_table && self.ctx.options.track_hosts && is_unknown())
     }
 
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
@@ -94,7 +94,7 @@ impl Engine {
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
-        if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
+        if !same || !stays && !self.can_reroute(id) || self.ctx.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
         self.report_left_out(left_out, made_at.as_ref());
@@ -106,7 +106,7 @@ impl Engine {
         if !stays {
             return self.begin_reroute(id, route);
         }
-        self.stats.leaves_confirmed += 1;
+        self.ctx.stats.leaves_confirmed += 1;
     }
 
     /// Reports whether a leaf can change its route while its packets flow.

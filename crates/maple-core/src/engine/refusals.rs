@@ -57,7 +57,7 @@ impl Engine {
             return self.fall_back_to_one_table(dpid, (table, &rule), error);
         }
         let what = refusal(switch.version(), table, &rule, error);
-        if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
+        if switch.host_rules.refuse(&rule, self.ctx.now + HOSTS_CLOSED_FOR) {
             return self.host_rule_refused(dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
@@ -74,16 +74,16 @@ impl Engine {
     fn bundle_refused(&mut self, dpid: Dpid, error: &ErrorMsg) {
         let why = print::error_name(Version::Of13, error).into();
         let report = Report::BundleRefused { switch: dpid, why };
-        self.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
+        self.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
         self.reread(dpid);
     }
 
     /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
     fn deletion_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let until = switch.tables.postpone_deletion(self.now, table, rule);
+        let until = switch.tables.postpone_deletion(self.ctx.now, table, rule);
         let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
-        self.timers.insert((until, Timer::Refused(dpid)));
+        self.ctx.timers.insert((until, Timer::Refused(dpid)));
         self.report_refusal(dpid, what);
         self.reread(dpid);
     }
@@ -100,42 +100,42 @@ impl Engine {
         if self.one_table.insert(dpid, switch.announced_tables) == Some(switch.announced_tables) {
             return;
         }
-        self.stats.refused_rules += 1;
-        self.report(Report::OneTable { switch: dpid, what: what.into() });
-        self.out.push(Effect::Reconnect { dpid });
+        self.ctx.stats.refused_rules += 1;
+        self.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
+        self.ctx.out.push(Effect::Reconnect { dpid });
     }
 
     /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
     fn count_refusal(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        let again = switch.refused.refuse(self.now, table, key_of(rule));
+        let again = switch.refused.refuse(self.ctx.now, table, key_of(rule));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
         switch.full_count += u32::from(switch.tables.is_ready());
         let is_hopeless = switch.full_count > 3;
-        let until = self.now + backoff(switch.full_count);
-        self.timers.insert((again, Timer::Refused(dpid)));
+        let until = self.ctx.now + backoff(switch.full_count);
+        self.ctx.timers.insert((again, Timer::Refused(dpid)));
         if full {
             switch.capacity.on_table_full(table);
         }
         if is_hopeless {
             switch.full_until = Some(until);
         }
-        self.timers.insert((until, Timer::Refused(dpid)));
+        self.ctx.timers.insert((until, Timer::Refused(dpid)));
         is_hopeless
     }
 
     fn report_refusal(&mut self, dpid: Dpid, what: String) {
-        self.stats.refused_rules += 1;
+        self.ctx.stats.refused_rules += 1;
         let report = Report::RuleRefused { switch: dpid, what: what.into() };
-        self.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
+        self.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
     }
 
     /// Removes the leaves and labels that the refusal concerns. If the switch refuses again and again, they are all of
     /// its leaves and labels. If it is full, they are all that it has not confirmed. Otherwise it is the refused rule's
     /// leaf or label, or all unconfirmed ones if that is not known.
     fn remove_suspects(&mut self, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
-        let culprit = subject_of(self.options.epoch, cookie);
+        let culprit = subject_of(self.ctx.options.epoch, cookie);
         let suspects = if is_hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
         let innocent = |subject: &Subject| !full && !is_hopeless && culprit.is_some_and(|culprit| culprit != *subject);
         for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
@@ -157,8 +157,8 @@ impl Engine {
     /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
     /// else stays.
     fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
-        let until = self.now + HOSTS_CLOSED_FOR;
-        self.timers.insert((until, Timer::Refused(dpid)));
+        let until = self.ctx.now + HOSTS_CLOSED_FOR;
+        self.ctx.timers.insert((until, Timer::Refused(dpid)));
         self.report_refusal(dpid, what);
         if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
             switch.capacity.on_table_full(table);
@@ -173,9 +173,9 @@ impl Engine {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
-                let again = switch.refused.refuse(self.now, ROUTES, key_of(rule));
+                let again = switch.refused.refuse(self.ctx.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
-                self.timers.insert((again, Timer::Refused(dpid)));
+                self.ctx.timers.insert((again, Timer::Refused(dpid)));
             }
         }
         for route in self.routes.with_rules_at(dpid) {
@@ -208,20 +208,20 @@ impl Engine {
 
     pub(super) fn retry_refused_rules(&mut self, dpid: Dpid) {
         if let Some(switch) = self.switches.get_mut(&dpid)
-            && switch.full_until.is_some_and(|until| until <= self.now)
+            && switch.full_until.is_some_and(|until| until <= self.ctx.now)
         {
             switch.full_until = None;
         }
         if let Some(switch) = self.switches.get_mut(&dpid)
             && switch.full_until.is_none()
-            && switch.refused.end(self.now)
+            && switch.refused.end(self.ctx.now)
         {
             self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() });
         }
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(self.now)) {
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(self.ctx.now)) {
             self.mark_dirty(dpid, Stale::default());
         }
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.now)) {
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.ctx.now)) {
             self.mark_dirty(dpid, Stale::default());
         }
     }

@@ -91,19 +91,20 @@ pub enum RuleDifference {
 impl Engine {
     /// Copies this engine for a [`Rehearsal`], without the packets that wait.
     pub fn copy(&self) -> EngineCopy {
-        let options = quiet(&self.options);
-        let mut copy = Engine::new(self.shard, Arc::clone(self.store.shared()), Arc::clone(&self.policy), options);
-        copy.now = self.now;
+        let options = quiet(&self.ctx.options);
+        let mut copy =
+            Engine::new(self.ctx.shard, Arc::clone(self.ctx.store.shared()), Arc::clone(&self.policy), options);
+        copy.ctx.now = self.ctx.now;
         copy.address_kinds = self.address_kinds;
         copy.leaves = self.leaves.clone();
         drop(copy.leaves.take_held());
         copy.routes = self.routes.clone();
         copy.former = self.former.clone();
         copy.switches =
-            self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.options)))).collect();
-        copy.dirty = self.dirty.clone();
+            self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.ctx.options)))).collect();
+        copy.ctx.dirty = self.ctx.dirty.clone();
         // Changes that are held back for these switches are not among those that a candidate makes.
-        copy.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
+        copy.ctx.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
         copy.inbox = self.inbox.clone();
         copy.early_requests = self.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
@@ -111,7 +112,7 @@ impl Engine {
             use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
             matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
         };
-        copy.timers = self.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+        copy.ctx.timers = self.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
         EngineCopy(copy)
     }
 
@@ -124,7 +125,7 @@ impl Engine {
     /// Marks as stale all leaves and routes that the store does not know as current, so that they are decided again.
     fn catch_up(&mut self) {
         let names = self.leaves.keys().copied().chain(self.routes.subscriptions());
-        let stale: Vec<LeafId> = names.filter(|name| !self.store.is_current(*name)).collect();
+        let stale: Vec<LeafId> = names.filter(|name| !self.ctx.store.is_current(*name)).collect();
         self.leaves.mark_stale(stale);
     }
 
@@ -149,9 +150,9 @@ impl Rehearsal {
         if let Some(dpid) = engines.iter().find_map(Engine::unread) {
             return Err(dpid);
         }
-        let store = engines.first().map_or_else(Store::new, |engine| engine.store.shared().copy());
-        engines.iter_mut().for_each(|engine| engine.store = EngineStore::new(Arc::clone(&store)));
-        let now = engines.iter().map(|engine| engine.now).max().unwrap_or_default();
+        let store = engines.first().map_or_else(Store::new, |engine| engine.ctx.store.shared().copy());
+        engines.iter_mut().for_each(|engine| engine.ctx.store = EngineStore::new(Arc::clone(&store)));
+        let now = engines.iter().map(|engine| engine.ctx.now).max().unwrap_or_default();
         let mut rehearsal = Rehearsal { engines, store, now, before: BTreeMap::new() };
         let events =
             rehearsal.engines.iter().map(|engine| engine.unanswered().chain([Event::Tick]).collect()).collect();
@@ -181,7 +182,7 @@ impl Rehearsal {
             let ports: Vec<Port> =
                 earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
             let engine = &mut rehearsal.engines[0];
-            engine.now = rehearsal.now;
+            engine.ctx.now = rehearsal.now;
             engine.switch_up(*dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
         }
         rehearsal.run(vec![vec![Event::Tick]]);
@@ -392,7 +393,7 @@ fn installed(rule: TableRule) -> InstalledFlow {
 
 impl fmt::Debug for EngineCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCopy").field("shard", &self.0.shard).finish_non_exhaustive()
+        f.debug_struct("EngineCopy").field("shard", &self.0.ctx.shard).finish_non_exhaustive()
     }
 }
 

@@ -150,16 +150,16 @@ impl Engine {
         }
         if trying.todo.is_empty() {
             let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
-            self.out.push(Effect::Tried { candidate, trial });
+            self.ctx.out.push(Effect::Tried { candidate, trial });
         } else {
-            self.timers.insert((self.now + STEP, Timer::Trial));
+            self.ctx.timers.insert((self.ctx.now + STEP, Timer::Trial));
         }
         self.trying = Some(trying);
     }
 
     fn count_tried(&self, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
         trial.leaves += 1;
-        let (Some(leaf), state) = (self.leaves.get(&id), self.store.snapshot()) else { return };
+        let (Some(leaf), state) = (self.leaves.get(&id), self.ctx.store.snapshot()) else { return };
         let (kind, decision) = match outcome {
             Outcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
@@ -203,7 +203,7 @@ impl Engine {
         self.samples = Samples::new(self.policy.samples());
         let had_lists = !std::mem::replace(&mut self.access_hits, AccessHits::new(&*self.policy)).is_empty();
         self.switches.values_mut().for_each(|switch| switch.growth.change_policy(had_lists));
-        self.reports = Reports::default();
+        self.ctx.reports = Reports::default();
         let before = self.begin_change_over();
         let mut ids: Vec<LeafId> = self.leaves.keys().copied().collect();
         ids.sort_unstable();
@@ -223,17 +223,17 @@ impl Engine {
             self.end_change_over(dpid, old, &changed);
         }
         // Packets that the old policy let wait.
-        self.waiting.release_all().into_iter().for_each(|name| self.store.forget(name));
+        self.waiting.release_all().into_iter().for_each(|name| self.ctx.store.forget(name));
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         dpids.into_iter().for_each(|dpid| self.install_samples(dpid));
-        self.out.push(Effect::Adopted { candidate: candidate.number });
+        self.ctx.out.push(Effect::Adopted { candidate: candidate.number });
     }
 
     /// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
     /// than the trial, those for which it gave none, and those whose run read what has changed since.
     fn decide_again(&mut self, ids: &[LeafId], decided: &mut BTreeMap<LeafId, Outcome>) {
         let is_valid = |id: &LeafId| match decided.get(id) {
-            Some(Outcome::Answer(_, finished)) => self.store.is_valid(&finished.txn),
+            Some(Outcome::Answer(_, finished)) => self.ctx.store.is_valid(&finished.txn),
             _ => false,
         };
         let run = |id: &LeafId| Some((self.admissible_run(&self.leaves.get(id)?.witness)?, *id));
@@ -245,9 +245,9 @@ impl Engine {
 
     /// Gives each switch an empty tree. Returns the old ones.
     fn begin_change_over(&mut self) -> Vec<(Dpid, Table)> {
-        let Engine { switches, options, .. } = self;
+        let Engine { ctx, switches, .. } = self;
         let renew = |switch: &mut Box<Switch>| {
-            let mut new = table(&switch.capabilities, options);
+            let mut new = table(&switch.capabilities, &ctx.options);
             new.begin_rebuild();
             switch.changed_actions.clear();
             (switch.dpid, std::mem::replace(&mut switch.table, new))
@@ -281,7 +281,7 @@ impl Engine {
                 return None;
             }
         }
-        if self.store.commit(txn, Some(name)).is_err() {
+        if self.ctx.store.commit(txn, Some(name)).is_err() {
             self.withdraw(id);
             return None;
         }
@@ -318,7 +318,7 @@ impl Engine {
                 continue;
             }
             let id = self.new_leaf_id();
-            if self.store.commit(txn, Some(id)).is_ok() {
+            if self.ctx.store.commit(txn, Some(id)).is_ok() {
                 self.report_left_out(left_out, made_at.as_ref());
                 self.report_violations(violations, at);
                 let leaf = self.new_leaf(trace, (goal, origin), witness);

@@ -19,15 +19,15 @@ impl Engine {
     pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
         let Some(route_id) = self.join_goal(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let until = self.now + self.options.reroute_timeout;
-        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: self.now, until }));
+        let until = self.ctx.now + self.ctx.options.reroute_timeout;
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: self.ctx.now, until }));
         let moving = Moving { ingress: leaf.ingress(), name: id, until };
         self.begin_move(moving);
         match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
             Some((false, false)) => {
                 self.routes.wait(route_id, id);
-                self.timers.insert((until, Timer::Leaf(id)));
+                self.ctx.timers.insert((until, Timer::Leaf(id)));
             }
             Some((_, true)) | None => self.withdraw(id),
         }
@@ -42,7 +42,7 @@ impl Engine {
         let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
         self.routes.begin_use(route_id);
         self.routes.stop_waiting(route_id, id);
-        self.stats.leaves_rerouted += 1;
+        self.ctx.stats.leaves_rerouted += 1;
         old.into_iter().filter(|old| *old != route_id).for_each(|old| self.routes.detach(old, id));
         if let (Some(route_id), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });

@@ -132,15 +132,15 @@ impl Restoring {
 impl Engine {
     /// Presumes that what an earlier run knew is still true, where this run knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
-        self.store.change_restoring(|all| {
+        self.ctx.store.change_restoring(|all| {
             all.unread.extend(&switches);
             all.unconfirmed.extend(&switches);
             all.undecided.extend(&switches);
             all.unsettled.extend(switches);
         });
         let mut reports = Vec::new();
-        let options = &self.options;
-        let commit = self.store.update(|state| {
+        let options = &self.ctx.options;
+        let commit = self.ctx.store.update(|state| {
             reports.clear();
             let facts = state.facts();
             // Switches that left at different times may report different things about one port, or one host.
@@ -185,7 +185,7 @@ impl Engine {
             ports.into_iter().map(port).chain(hosts.into_iter().map(host)).collect()
         });
         self.apply_commit(commit);
-        reports.into_iter().for_each(|report| self.report(report));
+        reports.into_iter().for_each(|report| self.ctx.report(report));
     }
 
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
@@ -198,9 +198,9 @@ impl Engine {
         known: &Surroundings,
     ) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
-        let until = self.now + RESERVATION;
+        let until = self.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
-        let labels: Vec<LabelKey> = self.store.with_label_ids(dpid, |ids| {
+        let labels: Vec<LabelKey> = self.ctx.store.with_label_ids(dpid, |ids| {
             let key = |label: &RememberedLabel| {
                 let key = LabelKey { port: label.port, id: label.id };
                 ids.prefer(key, label.meaning);
@@ -216,7 +216,7 @@ impl Engine {
             return restoring.later.extend(witnesses);
         }
         // The switch may have disconnected and come back since the network was presumed.
-        self.store.change_restoring(|all| {
+        self.ctx.store.change_restoring(|all| {
             all.unread.insert(dpid);
             all.unconfirmed.insert(dpid);
             all.undecided.insert(dpid);
@@ -235,7 +235,7 @@ impl Engine {
             is_built: false,
             until: None,
             repeats_left: witnesses.len() + batch,
-            next_look: self.now,
+            next_look: self.ctx.now,
             todo: witnesses.into(),
         });
         if let Some(flows) = flows {
@@ -265,7 +265,7 @@ impl Engine {
                 preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
             }
         }
-        let miss = table_miss(cookie(self.options.epoch, None));
+        let miss = table_miss(cookie(self.ctx.options.epoch, None));
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }
@@ -274,7 +274,7 @@ impl Engine {
             switch.changed_actions.extend(self.routes.use_route_table(dpid));
         }
         if let Some(restoring) = &mut switch.restoring {
-            (restoring.preferred, restoring.read) = (preferred, Some(self.now));
+            (restoring.preferred, restoring.read) = (preferred, Some(self.ctx.now));
             restoring.is_confirmed = is_confirmed;
             labels.extend(&restoring.labels);
             restoring.until = None;
@@ -287,18 +287,18 @@ impl Engine {
                 switch.table.begin_rebuild();
             }
         }
-        let until = self.now + RESERVATION;
-        self.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
+        let until = self.ctx.now + RESERVATION;
+        self.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
         // Another switch may have lost the rules for labels that this one pushes.
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         for (port, id) in pushed {
             let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
-            self.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
+            self.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
         self.revoke_lost_labels(dpid);
         self.sync_route_rules();
-        self.store.change_restoring(|all| {
+        self.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unsettled.insert(dpid);
             if is_confirmed {
@@ -323,12 +323,12 @@ impl Engine {
 
     /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
     pub(super) fn is_any_unconfirmed(&self) -> bool {
-        self.store.restoring(|all| !all.unconfirmed.is_empty())
+        self.ctx.store.restoring(|all| !all.unconfirmed.is_empty())
     }
 
     /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
     pub(super) fn is_any_restoring(&self) -> bool {
-        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+        self.ctx.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
     }
 
     /// Handles requests that waited until all rules of an earlier run were known.
@@ -338,14 +338,14 @@ impl Engine {
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
     pub(super) fn remembered_of(&mut self, dpid: Dpid) -> Option<Effect> {
-        let switch = self.switches.get_mut(&dpid).filter(|_| self.options.remember)?;
+        let switch = self.switches.get_mut(&dpid).filter(|_| self.ctx.options.remember)?;
         let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
             ids.into_iter().filter_map(|id| Some((id, self.leaves.get(&id)?.remembered()))).collect();
         leaves.extend(todo.into_iter().map(|witness| (self.new_leaf_id(), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
-        Some(Effect::Departed { dpid, leaves, surroundings: self.store.surroundings_of(dpid) })
+        Some(Effect::Departed { dpid, leaves, surroundings: self.ctx.store.surroundings_of(dpid) })
     }
 
     /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
@@ -353,12 +353,12 @@ impl Engine {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
             self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
         }
-        self.out.extend(departed);
+        self.ctx.out.extend(departed);
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
-        self.store.change_restoring(|all| {
+        self.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
@@ -390,11 +390,11 @@ impl Engine {
         }
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         if restoring.todo.is_empty() {
-            restoring.decided = Some(self.now);
-            self.store.change_restoring(|all| all.undecided.remove(&dpid));
+            restoring.decided = Some(self.ctx.now);
+            self.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             self.mark_dirty(dpid, Stale::ALL);
         } else {
-            self.timers.insert((self.now + STEP, Timer::Restore(dpid)));
+            self.ctx.timers.insert((self.ctx.now + STEP, Timer::Restore(dpid)));
         }
     }
 
@@ -408,7 +408,7 @@ impl Engine {
             return;
         }
         let id = self.new_leaf_id();
-        if self.store.commit(txn, Some(id)).is_err() {
+        if self.ctx.store.commit(txn, Some(id)).is_err() {
             // What the run read has changed meanwhile.
             let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
             if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
@@ -441,7 +441,7 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
-        self.last_built = Some(self.now);
+        self.last_built = Some(self.ctx.now);
         switch.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         for id in ids {
@@ -485,10 +485,10 @@ impl Engine {
         for serial in stale {
             self.revoke_label(dpid, serial, Refusal::Stale(dpid));
         }
-        let (now, any_waits) = (self.now, self.routes.any_waits_at(dpid));
+        let (now, any_waits) = (self.ctx.now, self.routes.any_waits_at(dpid));
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
-        let are_all_decided = || self.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        let are_all_decided = || self.ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         // f runs within a turn, and may take longer than the wait.
         if restoring.until.is_none() && decided < now && are_all_decided() {
             restoring.until = Some(now + PATIENCE);
@@ -501,7 +501,7 @@ impl Engine {
         let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
         if is_settled && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
-            self.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            self.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
             return;
         }
         if is_settled {
@@ -509,23 +509,23 @@ impl Engine {
         }
         // Another switch may still ask for a label that this one has a rule for.
         let have_all_waited = is_settled
-            && self.store.change_restoring(|all| {
+            && self.ctx.store.change_restoring(|all| {
                 all.unsettled.remove(&dpid);
                 all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
-            self.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            self.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
         } else if have_all_waited {
             self.last_built = Some(now);
             self.end_restore(dpid);
         } else if is_confirmed || !is_settled {
-            self.timers.insert((next_look, Timer::Restore(dpid)));
+            self.ctx.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
 
     /// Ends the restore of a switch, which gets the rules of this run afterwards.
     fn end_restore(&mut self, dpid: Dpid) {
-        self.store.with_label_ids(dpid, LabelIds::forget_earlier);
+        self.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
         self.with_switch(dpid, |engine, switch| {
             switch.restoring = None;
             // Rules that follow from what has just become ready.

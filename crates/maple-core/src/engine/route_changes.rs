@@ -25,17 +25,17 @@ impl Engine {
     /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
     /// itself.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
-        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+        let (store, is_replayed) = (Arc::clone(self.ctx.store.shared()), self.ctx.store.is_replayed());
         for lost in 0.. {
-            let has_lost = lost >= self.options.max_reruns;
+            let has_lost = lost >= self.ctx.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
-            let mut txn = self.store.begin_txn();
+            let mut txn = self.ctx.store.begin_txn();
             let value = txn.read(Cell::Route(plan.clone()));
             if self.commit_txn(txn, Some(name), exclusive).is_err() {
                 continue;
             }
             let CellValue::Route(Ok(resolved)) = value else {
-                self.store.forget(name);
+                self.ctx.store.forget(name);
                 return None;
             };
             return Some(resolved);
@@ -46,7 +46,7 @@ impl Engine {
     /// Lets a route follow its plan, which may have come to resolve to something else.
     pub(super) fn follow_plan(&mut self, id: RouteId) {
         let Some((name, plan)) = self.routes.get(id).and_then(|route| route.plan()) else { return };
-        if self.store.is_current(name) {
+        if self.ctx.store.is_current(name) {
             return;
         }
         let plan = plan.clone();
@@ -56,15 +56,15 @@ impl Engine {
         };
         let leaf = self.routes.get(id).and_then(|route| route.leaves().next());
         let origin = leaf.map(|leaf| self.origin_of(leaf)).unwrap_or_default();
-        self.report_left_out(self.store.snapshot().left_out(&plan), origin.line.as_ref());
-        let until = self.now + self.options.reroute_timeout;
+        self.report_left_out(self.ctx.store.snapshot().left_out(&plan), origin.line.as_ref());
+        let until = self.ctx.now + self.ctx.options.reroute_timeout;
         let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
         if let Some(ingress) = self.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
             self.begin_move(Moving { ingress, name, until });
-            self.timers.insert((until, Timer::NextPath(id)));
+            self.ctx.timers.insert((until, Timer::NextPath(id)));
         }
         if changed != PlanChange::Nothing {
             self.leaves.forget_answers();
@@ -82,7 +82,7 @@ impl Engine {
         let is_leaving = |name: &LeafId| {
             let Some(leaf) = self.leaves.get(name).filter(|leaf| leaf.route_id == Some(id)) else { return false };
             let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id);
-            changes || !self.store.is_current(*name)
+            changes || !self.ctx.store.is_current(*name)
         };
         let leaving: Vec<LeafId> =
             self.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
@@ -103,7 +103,7 @@ impl Engine {
         let Some(ingress) = self.routes.get(id).map(SharedRoute::ingress) else { return };
         self.withdraw_leaving(id);
         let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
-        self.stats.routes_rerouted += 1;
+        self.ctx.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
@@ -119,7 +119,7 @@ impl Engine {
     /// Gives up a route's next path if it is late. The route's packets go through the controller then.
     pub(super) fn abandon_next_path(&mut self, id: RouteId) {
         let mut effects = Vec::new();
-        let is_late = self.routes.abandon_next(id, self.now, &mut effects);
+        let is_late = self.routes.abandon_next(id, self.ctx.now, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
         if is_late {
             self.route_is_lost(id);
@@ -137,13 +137,13 @@ impl Engine {
     pub(super) fn sync_route_rules(&mut self) {
         for (ingress, id) in self.routes.take_dirty() {
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
-            let epoch = self.options.epoch;
+            let epoch = self.ctx.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));
             switch.route_rules.set(id, rule);
             self.mark_dirty(ingress, Stale::default());
         }
         for name in self.routes.take_ended() {
-            self.store.forget(name);
+            self.ctx.store.forget(name);
         }
     }
 
@@ -158,7 +158,7 @@ impl Engine {
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
         match route_id.and_then(|route_id| self.routes.get(route_id)) {
             Some(route) => Some(Arc::clone(route.resolved())),
-            None => leaf.goal().now(&self.store.snapshot()).ok(),
+            None => leaf.goal().now(&self.ctx.store.snapshot()).ok(),
         }
     }
 }

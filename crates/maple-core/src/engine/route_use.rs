@@ -26,15 +26,16 @@ impl Engine {
         let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if matches!(why, Refusal::Gone(_)) {
-            self.stats.labels_gone += 1;
+            self.ctx.stats.labels_gone += 1;
         } else {
-            self.stats.labels_refused += 1;
-            self.stats.labels_used_up += u64::from(matches!(why, Refusal::NoLabel(_)));
+            self.ctx.stats.labels_refused += 1;
+            self.ctx.stats.labels_used_up += u64::from(matches!(why, Refusal::NoLabel(_)));
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };
-            self.report_once(ReportKind::NotLabelled, ReportSubject::Switch(ingress), &why.to_string(), report);
+            self.ctx.report_once(ReportKind::NotLabelled, ReportSubject::Switch(ingress), &why.to_string(), report);
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
-        let is_reconsidered = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);
+        let is_reconsidered =
+            |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.ctx.store.is_current(name);
         let plan = self.routes.get(id).and_then(|route| route.plan());
         if plan.is_some_and(|(name, _)| is_reconsidered(self, name)) {
             return;
@@ -92,7 +93,7 @@ impl Engine {
     /// switch has confirmed that.
     pub(super) fn finish_route_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
-        self.routes.end_use(route_id, self.now, confirmed, &mut effects);
+        self.routes.end_use(route_id, self.ctx.now, confirmed, &mut effects);
         if !stays {
             self.routes.leave(route_id, confirmed, &mut effects);
         }
@@ -111,7 +112,7 @@ impl Engine {
     /// Asks again for labels that were refused.
     pub(super) fn retry_routes(&mut self) {
         let mut effects = Vec::new();
-        self.routes.retry(self.now, &mut effects);
+        self.routes.retry(self.ctx.now, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 }

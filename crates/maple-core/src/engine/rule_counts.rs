@@ -79,7 +79,7 @@ impl Engine {
             Some(Effect::Poll { dpid, xid, message })
         };
         let effect = open(self).unwrap_or(Effect::RuleCounted { token, count: None });
-        self.after.push(effect);
+        self.ctx.after.push(effect);
     }
 
     /// Reports whether the answer to a request is the count of a rule.
@@ -103,7 +103,7 @@ impl Engine {
         let switch = self.switches.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.rule_counts.open.remove(&xid)) {
             let Question { token, found, .. } = question;
-            self.after.push(Effect::RuleCounted { token, count: found });
+            self.ctx.after.push(Effect::RuleCounted { token, count: found });
         }
     }
 }

@@ -66,7 +66,7 @@ impl Engine {
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
-        let commit = self.store.update(|state| leave(state, &[at].into()));
+        let commit = self.ctx.store.update(|state| leave(state, &[at].into()));
         self.apply_commit(commit);
     }
 
@@ -83,8 +83,8 @@ impl Engine {
         let is_chatter = is_chatter(packet);
         // Packets that were in flight when the port became a link port prove nothing.
         let is_settled =
-            switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
-        let state = self.store.snapshot();
+            switch.linked.get(&at.port).is_some_and(|since| *since + self.ctx.options.new_port_hold <= self.ctx.now);
+        let state = self.ctx.store.snapshot();
         let (peer, facts) = (state.peer(at), state.facts());
         if let Some(peer) = peer.filter(|peer| {
             !is_declared_link(facts, at, *peer)
@@ -102,7 +102,7 @@ impl Engine {
     pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
             self.form_segment(&[at, seen].into(), Some(mac));
         }
@@ -110,12 +110,12 @@ impl Engine {
 
     /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
     fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
-        let snapshot = self.store.snapshot();
+        let snapshot = self.ctx.store.snapshot();
         let facts = snapshot.facts();
         let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(facts, *at)).collect();
         let hosts = self.pinned_hosts(facts, &ports);
         let mut formed = None;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             // Another shard may have declared something else just now.
             let facts = state.facts();
             let is_open = |at: &Location| is_up(state, *at) && may_be_joined(facts, *at);
@@ -128,35 +128,35 @@ impl Engine {
             formed = if writes.is_empty() { None } else { Some((up, before)) };
             writes
         });
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         self.apply_commit(commit);
         hosts
             .into_iter()
             .filter(|(mac, _)| state.host(*mac).is_none())
-            .for_each(|(mac, at)| self.report(Report::HostLost { mac, at }));
+            .for_each(|(mac, at)| self.ctx.report(Report::HostLost { mac, at }));
         if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
             let others = ports.iter().copied().skip(1).collect();
             let report = Report::SegmentOfLinks { at, others };
-            self.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
+            self.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
         }
         let Some((up, before)) = formed else { return };
         let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
         if before.is_none_or(|before| before.members() != segment.members()) {
             let others = segment.shut.keys().copied().collect();
-            self.report(Report::SegmentShared { at: segment.designated, others, host });
+            self.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
         }
     }
 
     /// The hosts with a fixed place at one of these ports.
     fn pinned_hosts(&self, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
         ports.iter().flat_map(at_port).filter(|(mac, _)| facts.place(*mac).is_some()).collect()
     }
 
     /// Notes since when a port is a link port.
     pub(super) fn note_link_port(&mut self, state: &Snapshot, at: Location) {
-        let now: Time = self.now;
+        let now: Time = self.ctx.now;
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
         match state.port(at).map(|port| port.kind) {
             Some(PortKind::Link(_)) => drop(switch.linked.entry(at.port).or_insert(now)),

@@ -21,7 +21,7 @@ impl Engine {
     /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
     pub(super) fn answer(&mut self, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
-            && *from <= self.now
+            && *from <= self.ctx.now
         {
             self.try_install(id);
         }
@@ -33,14 +33,14 @@ impl Engine {
             LeafState::Active if !has_sure_labels => self.send_without_rule(id, packet),
             LeafState::Active if !is_changing => self.forward(id, &packet),
             LeafState::Active | LeafState::Rerouting(_) | LeafState::Waiting { by_controller: false, .. }
-                if leaf.count_held() < self.options.held_packets && !need_not_wait =>
+                if leaf.count_held() < self.ctx.options.held_packets && !need_not_wait =>
             {
                 match &mut leaf.held {
                     Some(held) => held.packets.push(packet),
                     None => {
-                        let until = self.now + self.options.hold;
+                        let until = self.ctx.now + self.ctx.options.hold;
                         leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
-                        self.timers.insert((until, Timer::Leaf(id)));
+                        self.ctx.timers.insert((until, Timer::Leaf(id)));
                     }
                 }
             }
@@ -67,7 +67,7 @@ impl Engine {
     fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
         let route = self.leaves.get(&id).and_then(|leaf| self.resolved(leaf));
         // Checked last: a leaf that is current now was so when its goal was resolved.
-        match route.filter(|_| self.store.is_current(id)) {
+        match route.filter(|_| self.ctx.store.is_current(id)) {
             Some(route) => {
                 self.drop_by_leaf(id, &packet);
                 self.send_to_egress_ports(&route, (&self.origin_of(id), &packet));
@@ -94,7 +94,7 @@ impl Engine {
         }
         if let Some(effect) = self.packet_out(packet, actions) {
             // After the rules, which the flush at the end of the batch sends.
-            self.after.push(effect);
+            self.ctx.after.push(effect);
         }
     }
 
@@ -122,7 +122,7 @@ impl Engine {
     /// may not enter, and are refused.
     fn take_held(&mut self, id: LeafId) -> Vec<ReceivedPacket> {
         let Some(held) = self.leaves.get_mut(&id).and_then(|leaf| leaf.held.take()) else { return Vec::new() };
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let (packets, left_out): (Vec<_>, Vec<_>) =
             held.packets.into_iter().partition(|packet| self.is_admissible(packet, &state));
         left_out.iter().for_each(|packet| self.refuse_packet(packet));
@@ -136,7 +136,7 @@ impl Engine {
             return None;
         }
         if !packet.is_whole() && !buffered {
-            self.stats.truncated_drops += 1;
+            self.ctx.stats.truncated_drops += 1;
             self.drop_packet(packet, DropCause::Truncated);
             return None;
         }
@@ -158,13 +158,13 @@ impl Engine {
     /// its way goes nowhere.
     fn send_to_egress_ports(&mut self, route: &Resolved, (origin, packet): (&Arc<Origin>, &ReceivedPacket)) {
         if route.keeps_way {
-            self.stats.way_drops += 1;
+            self.ctx.stats.way_drops += 1;
             self.drop_packet(packet, DropCause::NoRuleForWay(Arc::clone(origin)));
             let (at, report) = (packet.at, Report::NoRuleForWay { at: packet.at });
-            self.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
+            self.ctx.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(own));
         }
-        self.stats.sent_by_controller += 1;
+        self.ctx.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
         for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
             if *dpid != packet.at.switch && self.is_unreachable_anywhere(*dpid) {
@@ -176,19 +176,19 @@ impl Engine {
                 let message = EngineMessage::Emit { dpid: *dpid, hops: hops.clone(), frame: packet.frame.clone() };
                 self.send_to_shard_of(*dpid, message);
             } else {
-                self.stats.truncated_drops += 1;
+                self.ctx.stats.truncated_drops += 1;
                 self.drop_packet(packet, DropCause::Truncated);
             }
         }
         if let Some(effect) = self.packet_out(packet, at_ingress) {
-            self.after.push(effect);
+            self.ctx.after.push(effect);
         }
         route.own.iter().for_each(|own| self.send_own(own));
     }
 
     /// Sends a listener's frame, if its port is an edge port.
     pub(super) fn send_listener_frame(&mut self, own: &OwnFrame) {
-        if self.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
+        if self.ctx.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
             self.send_own(own);
         }
     }

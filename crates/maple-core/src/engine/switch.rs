@@ -278,7 +278,7 @@ impl Engine {
             self.mark_dirty(dpid, Stale::default());
         }
         self.poll_postponed(dpid);
-        if self.options.flow_mod_rate.is_some() {
+        if self.ctx.options.flow_mod_rate.is_some() {
             self.mark_dirty(dpid, Stale::default());
         }
     }
@@ -290,8 +290,8 @@ impl Engine {
             Waiter::FormerPath { route_id, serial } => self.release_former_path(route_id, serial, true),
             Waiter::Barriers(token) => self.confirmed(dpid, token),
             Waiter::RuleAdded(_, since) => {
-                let took = self.now.0.saturating_sub(since.0);
-                self.install_times.record(Duration::from_nanos(took), 1);
+                let took = self.ctx.now.0.saturating_sub(since.0);
+                self.ctx.install_times.record(Duration::from_nanos(took), 1);
                 if let Some(switch) = self.switches.get_mut(&dpid)
                     && switch.full_until.is_none()
                 {
@@ -326,7 +326,7 @@ impl Engine {
     pub(super) fn take_flows(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
-        let epoch = self.options.epoch;
+        let epoch = self.ctx.options.epoch;
         let is_temporary = |cookie| live_number(epoch, cookie).is_some();
         let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
         let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
@@ -351,7 +351,7 @@ impl Engine {
         switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { capacity, tables, .. } = &mut **switch;
-        capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
+        capacity.on_tables_read(self.ctx.now, |table| tables.count(Some(table)));
     }
 
     /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
@@ -361,9 +361,9 @@ impl Engine {
         }
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
-        if switch.tables.is_lost(self.now, removed.table_id, cookie, key) {
+        if switch.tables.is_lost(self.ctx.now, removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
-            self.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
+            self.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
             self.mark_dirty(dpid, Stale::default());
         }
     }
@@ -373,7 +373,7 @@ impl Engine {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
             switch.stale.labels |= stale.labels;
-            self.dirty.insert(dpid);
+            self.ctx.dirty.insert(dpid);
         }
     }
 }

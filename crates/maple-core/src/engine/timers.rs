@@ -68,25 +68,25 @@ impl Engine {
     /// never another's silence.
     pub(super) fn notice_standstill(&mut self) -> bool {
         let Some(due) = self.next_deadline() else { return false };
-        let late = Duration::from_nanos(self.now.0.saturating_sub(due.0));
+        let late = Duration::from_nanos(self.ctx.now.0.saturating_sub(due.0));
         let stood_still = late >= STANDSTILL;
         if stood_still {
-            self.hosts.stood_still(self.now, late);
+            self.hosts.stood_still(self.ctx.now, late);
         }
         stood_still
     }
 
     /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.timers.first().map(|(time, _)| *time)
+        self.ctx.timers.first().map(|(time, _)| *time)
     }
 
     /// Runs all timers that are due.
     pub(super) fn run_timers(&mut self) {
-        while let Some(&(time, timer)) = self.timers.first()
-            && time <= self.now
+        while let Some(&(time, timer)) = self.ctx.timers.first()
+            && time <= self.ctx.now
         {
-            self.timers.pop_first();
+            self.ctx.timers.pop_first();
             match timer {
                 Timer::Leaf(leaf) => self.leaf_timer(leaf),
                 Timer::Labels(dpid) => self.expire_labels(dpid),

@@ -23,13 +23,13 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
-        self.store.note_model(self.now, dpid, Model::of(&capabilities));
-        let mut switch = Switch::new(dpid, capabilities, &self.options);
+        self.ctx.store.note_model(self.ctx.now, dpid, Model::of(&capabilities));
+        let mut switch = Switch::new(dpid, capabilities, &self.ctx.options);
         switch.host_rules.set_kinds(self.address_kinds);
         switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         self.switches.insert(dpid, Box::new(switch));
-        let shard = self.shard;
-        let commit = self.store.update(|state| {
+        let shard = self.ctx.shard;
+        let commit = self.ctx.store.update(|state| {
             let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
@@ -38,20 +38,20 @@ impl Engine {
             writes
         });
         self.apply_commit(commit);
-        self.report(Report::SwitchUp(dpid));
+        self.ctx.report(Report::SwitchUp(dpid));
         self.mark_dirty(dpid, Stale::ALL);
-        self.out.push(Effect::ReadFlows { dpid });
+        self.ctx.out.push(Effect::ReadFlows { dpid });
         self.plan_first_audit(dpid);
     }
 
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let departed = self.remembered_of(dpid);
         let Some(switch) = self.switches.remove(&dpid) else { return };
-        self.store.change_restoring(|all| all.unreachable.remove(&dpid));
-        self.dirty.remove(&dpid);
+        self.ctx.store.change_restoring(|all| all.unreachable.remove(&dpid));
+        self.ctx.dirty.remove(&dpid);
         self.forget_live_rules(dpid);
         self.give_up_restore(dpid);
-        self.stats.new_port_drops += switch.new_port_packets.len() as u64;
+        self.ctx.stats.new_port_drops += switch.new_port_packets.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
         self.report_departed(departed);
@@ -69,16 +69,16 @@ impl Engine {
         self.drop_parked(parked);
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));
+        let (shard, hosts) = (self.ctx.shard, self.lost_hosts(self.ports_of(dpid)));
         let mut is_ours = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
             if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
         self.apply_commit(commit);
         if is_ours {
-            self.report(Report::SwitchDown(dpid));
-            hosts.into_iter().for_each(|host| self.report(host));
+            self.ctx.report(Report::SwitchDown(dpid));
+            hosts.into_iter().for_each(|host| self.ctx.report(host));
         }
     }
 
@@ -88,13 +88,13 @@ impl Engine {
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
-        let peer = self.store.snapshot().peer(at);
+        let peer = self.ctx.store.snapshot().peer(at);
         let hosts = if deleted { self.lost_hosts([at]) } else { Vec::new() };
-        if deleted || self.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
+        if deleted || self.ctx.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
             self.forget_new_port_packets(at);
         }
         let up = status.port.is_up();
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let old = state.port(at);
             if deleted {
                 return port_detachment(state, at)
@@ -114,19 +114,19 @@ impl Engine {
             }
         });
         self.apply_commit(commit);
-        hosts.into_iter().for_each(|host| self.report(host));
-        if let Some(peer) = peer.filter(|_| self.store.snapshot().peer(at).is_none()) {
-            self.report(Report::LinkDown(at.min(peer), at.max(peer)));
+        hosts.into_iter().for_each(|host| self.ctx.report(host));
+        if let Some(peer) = peer.filter(|_| self.ctx.store.snapshot().peer(at).is_none()) {
+            self.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
         }
     }
 
     pub(super) fn link_up(&mut self, a: Location, b: Location) {
-        if a == b || self.store.snapshot().peer(a) == Some(b) {
+        if a == b || self.ctx.store.snapshot().peer(a) == Some(b) {
             return;
         }
         let hosts = self.lost_hosts([a, b]);
         let mut linked = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let facts = state.facts();
             let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
             // Both ends may be heard at once, by two shards.
@@ -150,14 +150,14 @@ impl Engine {
         });
         self.apply_commit(commit);
         if linked {
-            self.report(Report::LinkUp(a.min(b), a.max(b)));
-            hosts.into_iter().for_each(|host| self.report(host));
+            self.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
+            hosts.into_iter().for_each(|host| self.ctx.report(host));
         }
     }
 
     pub(super) fn link_down(&mut self, a: Location, b: Location) {
         let mut unlinked = false;
-        let commit = self.store.update(|state| {
+        let commit = self.ctx.store.update(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
             // A link with hosts in between is a segment.
@@ -168,14 +168,14 @@ impl Engine {
         });
         self.apply_commit(commit);
         if unlinked {
-            self.report(Report::LinkDown(a.min(b), a.max(b)));
+            self.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
         }
     }
 
     pub(super) fn port_is_edge(&mut self, at: Location) {
-        let is_middlebox = self.options.middleboxes.contains(&at);
+        let is_middlebox = self.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
-        let commit = self.store.update(|state| match state.port(at) {
+        let commit = self.ctx.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
@@ -188,7 +188,7 @@ impl Engine {
     pub(super) fn port_is_new(&mut self, at: Location) {
         let hosts = self.lost_hosts([at]);
         let mut changed = false;
-        let commit = self.store.update(|state| match state.port(at) {
+        let commit = self.ctx.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
@@ -198,20 +198,20 @@ impl Engine {
         });
         self.apply_commit(commit);
         if changed {
-            hosts.into_iter().for_each(|host| self.report(host));
+            hosts.into_iter().for_each(|host| self.ctx.report(host));
         }
     }
 
     /// The reports that the hosts at these ports are lost, in the order of their addresses.
     fn lost_hosts(&self, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
-        let state = self.store.snapshot();
+        let state = self.ctx.store.snapshot();
         let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
         let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
         lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
     }
 
     fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
-        self.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
+        self.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
     }
 }
 

@@ -85,8 +85,9 @@ impl Engine {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
-        let state = self.store.snapshot();
-        let all = traffic(&state, self.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
+        let state = self.ctx.store.snapshot();
+        let all =
+            traffic(&state, self.ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
         let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
             switch: dpid,
             from,

@@ -45,7 +45,7 @@ impl Engine {
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
             return self.switch_down(dpid);
         }
-        switch.unreachable = Some(self.now);
+        switch.unreachable = Some(self.ctx.now);
         if switch.three_tables {
             // If it refuses a table again, it needs another connection again: this one may have ended before.
             self.one_table.remove(&dpid);
@@ -53,11 +53,11 @@ impl Engine {
         switch.tables.suspend();
         (switch.pacing, switch.polls) = Default::default();
         switch.audits = std::mem::take(&mut switch.audits).suspended();
-        self.stats.new_port_drops += std::mem::take(&mut switch.new_port_packets).len() as u64;
+        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.new_port_packets).len() as u64;
         let questions = switch.rule_counts.take_open();
         let unready: Vec<u64> = switch.labels.unready().collect();
-        questions.into_iter().for_each(|token| self.after.push(Effect::RuleCounted { token, count: None }));
-        self.store.change_restoring(|all| all.unreachable.insert(dpid));
+        questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
+        self.ctx.store.change_restoring(|all| all.unreachable.insert(dpid));
         self.forget_live_rules(dpid);
         for serial in unready {
             self.refuse_label_for_capacity(dpid, serial, Refusal::Unreachable(dpid));
@@ -70,7 +70,7 @@ impl Engine {
             self.earlier_rules_known(dpid, true);
         }
         self.mark_dirty(dpid, Stale::default());
-        self.report(Report::SwitchUnreachable(dpid));
+        self.ctx.report(Report::SwitchUnreachable(dpid));
     }
 
     /// Handles the return of the connection to a switch. The report of its rules follows.
@@ -79,20 +79,20 @@ impl Engine {
         switch.unreachable = None;
         switch.tables.resume();
         self.expire_labels(dpid);
-        self.store.change_restoring(|all| all.unreachable.remove(&dpid));
+        self.ctx.store.change_restoring(|all| all.unreachable.remove(&dpid));
         self.with_hosts(|hosts, now, actions| hosts.resume_switch(now, dpid, actions));
         self.mark_dirty(dpid, Stale::ALL);
         self.plan_first_audit(dpid);
         self.update_demand();
-        self.report(Report::SwitchReachable(dpid));
+        self.ctx.report(Report::SwitchReachable(dpid));
     }
 
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
     pub(super) fn record_for_unreachable(&mut self) {
         let is_away = |dpid: &Dpid| self.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
-        let away: Vec<Dpid> = self.dirty.iter().copied().filter(is_away).collect();
+        let away: Vec<Dpid> = self.ctx.dirty.iter().copied().filter(is_away).collect();
         for dpid in away {
-            self.dirty.remove(&dpid);
+            self.ctx.dirty.remove(&dpid);
             self.with_switch(dpid, Engine::prepare);
         }
     }
@@ -104,12 +104,12 @@ impl Engine {
 
     /// Reports whether the configuration names this switch.
     pub fn is_declared(&self, dpid: Dpid) -> bool {
-        self.store.shared().snapshot().facts().names(dpid)
+        self.ctx.store.shared().snapshot().facts().names(dpid)
     }
 
     /// Reports whether some shard has the switch, and the switch has no connection.
     pub(super) fn is_unreachable_anywhere(&self, dpid: Dpid) -> bool {
-        self.store.restoring(|all| all.unreachable.contains(&dpid))
+        self.ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 
     /// Removes, at the end of a batch, what would be sent to switches without a connection. A switch for which too much
@@ -124,7 +124,7 @@ impl Engine {
         if !self.switches.values().any(|switch| is_away(&&**switch)) {
             return;
         }
-        let (switches, stats) = (&self.switches, &mut self.stats);
+        let (switches, stats) = (&self.switches, &mut self.ctx.stats);
         let mut is_sendable = |effect: &Effect| {
             let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
                 return true;
@@ -135,7 +135,7 @@ impl Engine {
             }
             !is_away
         };
-        self.out.retain(&mut is_sendable);
-        self.after.retain(&mut is_sendable);
+        self.ctx.out.retain(&mut is_sendable);
+        self.ctx.after.retain(&mut is_sendable);
     }
 }

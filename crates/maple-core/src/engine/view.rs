@@ -57,12 +57,12 @@ impl Engine {
 
     /// The times from the decision of leaves, or their change to another route, to the confirmation of their rules.
     pub fn install_times(&self) -> Histogram {
-        self.install_times
+        self.ctx.install_times
     }
 
     /// The number of packets that f has decided, or failed on.
     pub fn decided(&self) -> u64 {
-        self.stats.misses
+        self.ctx.stats.misses
     }
 
     /// The number of packets that wait until something that f read changes.
@@ -95,7 +95,7 @@ impl Engine {
 
     /// A rule of a switch, with its purpose.
     pub(super) fn table_rule(&self, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
-        let subject = subject_of(self.options.epoch, rule.cookie);
+        let subject = subject_of(self.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
             Some(Subject::Leaf(leaf)) if self.routes.of_subscription(leaf).is_none() => Some(leaf),
             _ => None,
@@ -116,12 +116,12 @@ impl Engine {
 
     /// The reported errors of f, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
-        self.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
+        self.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
     /// The routes that constraints refused, by constraint and line, each with the number of times.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
-        self.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
+        self.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
     }
 
     /// The trace tree of a switch as text; empty if this shard does not serve the switch.

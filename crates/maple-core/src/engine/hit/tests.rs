@@ -147,11 +147,11 @@ fn a_leaf_out_of_use_is_not_answered_from_memory_even_without_a_commit() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]));
-    let version = fixture.engine.store.snapshot().version();
+    let version = fixture.engine.ctx.store.snapshot().version();
     let id = *fixture.engine.leaves.keys().next().expect("a leaf");
     fixture.engine.leaves.get_mut(&id).expect("it is there").state =
         LeafState::Waiting { by_controller: false, since: Time(0) };
-    assert_eq!((fixture.ports_of(1), fixture.engine.store.snapshot().version()), (None, version));
+    assert_eq!((fixture.ports_of(1), fixture.engine.ctx.store.snapshot().version()), (None, version));
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! The context in which all parts of an engine work: the tracked state, the options, the time of the batch, and what the
+//! batch sends and counts.
+//!
+//! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
+//! [`Context::after`]; what is to happen later, into [`Context::timers`].
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use super::histogram::Histogram;
+use super::options::Options;
+use super::reports::{Novelty, Reports};
+use super::stats::Stats;
+use super::timers::Timer;
+use super::uses::EngineStore;
+use super::{Effect, ShardId, Time};
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::state::Store;
+
+/// The context of one engine.
+pub(super) struct Context {
+    /// The engine's own shard.
+    pub shard: ShardId,
+    pub store: EngineStore,
+    pub options: Options,
+    /// The time of the batch.
+    pub now: Time,
+    pub stats: Stats,
+    /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
+    pub install_times: Histogram,
+    pub timers: BTreeSet<(Time, Timer)>,
+    /// What was reported.
+    pub reports: Reports,
+    /// The number of mails to other shards so far.
+    pub mails: u64,
+    /// Switches whose tables have to be updated at the end of the batch.
+    pub dirty: BTreeSet<Dpid>,
+    /// The effects of the batch, in order.
+    pub out: Vec<Effect>,
+    /// Effects to send after the rules.
+    pub after: Vec<Effect>,
+}
+
+impl Context {
+    /// Creates the context of an engine that has done nothing.
+    pub fn new(shard: ShardId, store: Arc<Store>, options: Options) -> Context {
+        Context {
+            shard,
+            store: EngineStore::new(store),
+            options,
+            now: Time::default(),
+            stats: Stats::default(),
+            install_times: Histogram::default(),
+            timers: BTreeSet::new(),
+            reports: Reports::default(),
+            mails: 0,
+            dirty: BTreeSet::new(),
+            out: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Reports something.
+    pub fn report(&mut self, report: Report) {
+        self.out.push(Effect::Report(report));
+    }
+
+    /// Reports something, unless something of this kind was reported under this key before, or too much about this
+    /// subject.
+    pub fn report_once(&mut self, kind: ReportKind, about: ReportSubject, key: &str, report: Report) {
+        let novelty = self.reports.note(kind, about, key);
+        self.report_novel(kind, about, novelty, report);
+    }
+
+    /// Reports what is new. Counts reports that are suppressed because there were too many, and says once that there are
+    /// such.
+    pub fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
+        match novelty {
+            Novelty::New => self.report(report),
+            Novelty::Known => {}
+            Novelty::TooMany { is_first } => {
+                self.stats.reports_suppressed += 1;
+                if is_first {
+                    self.report(Report::Suppressed { kind, about });
+                }
+            }
+        }
+    }
+}
