@@ -157,14 +157,12 @@ impl BarrierWaits {
 impl Engine {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
     pub(super) fn begin_move(&mut self, moving: Moving) {
-        let Engine { barrier_waits, leaves, routes, .. } = self;
-        barrier_waits.begin_move(moving, |moving| goes_on(leaves, routes, moving));
+        self.barrier_waits.begin_move(moving, |moving| goes_on(&self.leaves, &self.routes, moving));
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
     pub(super) fn is_moving(&mut self, dpid: Dpid) -> bool {
-        let Engine { barrier_waits, leaves, routes, .. } = self;
-        barrier_waits.is_moving(dpid, |moving| goes_on(leaves, routes, moving))
+        self.barrier_waits.is_moving(dpid, |moving| goes_on(&self.leaves, &self.routes, moving))
     }
 
     /// Begins a wait for all removals that go on.
@@ -173,8 +171,8 @@ impl Engine {
         let is_awaited = |dpid: Dpid, switch: &Switch| self.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
-        let Engine { ctx, barrier_waits, leaves, routes, .. } = self;
-        barrier_waits.begin(token, ctx.now, awaited.clone(), |moving| goes_on(leaves, routes, moving));
+        let goes_on = |moving: &Moving| goes_on(&self.leaves, &self.routes, moving);
+        self.barrier_waits.begin(token, self.ctx.now, awaited.clone(), goes_on);
         awaited.into_iter().for_each(|dpid| self.await_barrier(dpid, token));
         self.report_finished_waits();
     }
@@ -191,8 +189,7 @@ impl Engine {
         if self.barrier_waits.is_idle() {
             return;
         }
-        let Engine { barrier_waits, leaves, routes, .. } = self;
-        for (dpid, token) in barrier_waits.end_moves(|moving| goes_on(leaves, routes, moving)) {
+        for (dpid, token) in self.barrier_waits.end_moves(|moving| goes_on(&self.leaves, &self.routes, moving)) {
             match self.switches.contains_key(&dpid) {
                 true => self.await_barrier(dpid, token),
                 false => self.barrier_waits.forget_switch(dpid),

@@ -4,18 +4,20 @@
 //! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
 //! [`Context::after`]; what is to happen later, into [`Context::timers`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use maple_wire::Dpid;
 
 use super::histogram::Histogram;
+use super::messages::EngineMessage;
 use super::options::Options;
 use super::reports::{Novelty, Reports};
 use super::stats::Stats;
 use super::timers::Timer;
 use super::uses::EngineStore;
 use super::{Effect, ShardId, Time};
+use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Store;
 
@@ -35,6 +37,10 @@ pub(super) struct Context {
     pub reports: Reports,
     /// The number of mails to other shards so far.
     pub mails: u64,
+    /// Messages of this shard to itself.
+    pub inbox: VecDeque<EngineMessage>,
+    /// Leaves that may no longer be what f would answer. Ids of something other than leaves are allowed.
+    pub stale: BTreeSet<LeafId>,
     /// Switches whose tables have to be updated at the end of the batch.
     pub dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
@@ -56,6 +62,8 @@ impl Context {
             timers: BTreeSet::new(),
             reports: Reports::default(),
             mails: 0,
+            inbox: VecDeque::new(),
+            stale: BTreeSet::new(),
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),

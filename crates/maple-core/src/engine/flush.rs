@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use maple_wire::{Dpid, Instruction};
 
 use super::classifier::{classifier, table_miss};
+use super::context::Context;
 use super::cookies::cookie;
 use super::leaf::LeafState;
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::timers::Timer;
-use super::{Effect, Engine};
+use super::{Engine, Time};
 use crate::compile::LeafAction;
 use crate::ids::LeafId;
 use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
-use crate::update::key_of;
+use crate::update::{Change, key_of};
 
 impl Engine {
     /// Updates the switches that changed in this batch.
@@ -31,146 +32,177 @@ impl Engine {
         if self.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
             return self.flush_restoring(dpid);
         }
-        if !self.with_switch(dpid, Engine::prepare) {
+        if !self.prepare(dpid) {
             return;
         }
-        if !self.with_switch(dpid, |engine, switch| switch.fits(engine.ctx.now, switch.tables.has_waiting_additions()))
-        {
+        let now = self.ctx.now;
+        let fits = |switch: &Switch| switch.fits(now, switch.tables.has_waiting_additions());
+        if !self.switches.get(&dpid).is_some_and(|switch| fits(switch)) {
             self.refuse_waiting(dpid);
-            self.with_switch(dpid, Engine::prepare);
-            if !self.with_switch(dpid, |engine, switch| switch.fits(engine.ctx.now, false)) {
+            self.prepare(dpid);
+            if !self.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
                 self.evict_all(dpid);
-                self.with_switch(dpid, Engine::prepare);
+                self.prepare(dpid);
             }
         }
-        self.with_switch(dpid, |engine, switch| {
-            let mut requests = Requests::new();
-            engine.suspend_live(switch);
-            switch.tables.send_update(engine.ctx.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
-            engine.send_requests(switch, requests);
-            true
-        });
+        self.suspend_live(dpid);
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.send_update(&mut self.ctx);
+        }
         self.evict_for_hosts(dpid);
-    }
-
-    /// Takes a switch out of the map while `work` runs on it. Returns what `work` returns, or `false` if there is no
-    /// such switch.
-    pub(super) fn with_switch(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
-        let Some(mut switch) = self.switches.remove(&dpid) else { return false };
-        let outcome = work(self, &mut switch);
-        self.switches.insert(dpid, switch);
-        outcome
-    }
-
-    fn send_requests(&mut self, switch: &mut Switch, requests: Requests) {
-        let dpid = switch.dpid;
-        let meters = switch.make_meters(&requests);
-        let all = meters.into_iter().chain(requests);
-        self.send_in_turn(switch, all.map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
-    pub(super) fn prepare(&mut self, switch: &mut Switch) -> bool {
-        if switch.unreachable.is_some() {
-            self.collect(switch);
-            return false;
-        }
-        let mut requests = Requests::new();
-        let is_paced = self.ctx.options.flow_mod_rate.is_some();
-        let mut may_go_on = switch.tables.begin_update(self.ctx.now, &mut requests);
-        may_go_on &= !is_paced || switch.tables.has_confirmed_all();
-        self.send_requests(switch, requests);
-        if may_go_on {
-            self.collect(switch);
+    pub(super) fn prepare(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut self.ctx));
+        if is_away || may_go_on {
+            self.collect(dpid);
         }
         may_go_on
     }
 
-    /// Takes the changes of all sources.
-    pub(super) fn collect(&mut self, switch: &mut Switch) {
-        self.collect_labels(switch);
-        self.collect_ingress(switch);
+    /// Takes the changes of all sources of a switch's rules.
+    pub(super) fn collect(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let changed = std::mem::take(&mut switch.changed_actions);
+        let actions: Vec<(LeafId, LeafAction)> =
+            changed.into_iter().map(|leaf| (leaf, self.ingress_action(leaf))).collect();
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.collect_labels(self.ctx.options.epoch);
+        switch.collect_ingress(self.ctx.now, actions);
         switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
-        self.collect_own(switch);
-        if !switch.tables.is_synchronised() {
-            let mut all = BTreeMap::new();
-            if switch.three_tables {
-                all.insert(CLASSIFIER, switch.host_rules.rules().collect());
-                all.insert(INGRESS, switch.table.rules());
-                all.insert(ROUTES, switch.route_rules.all().cloned().collect());
-            }
-            switch.tables.compare_all(switch.shared_table(), all);
-        }
-    }
-
-    fn collect_labels(&self, switch: &mut Switch) {
-        if !std::mem::take(&mut switch.stale.labels) {
-            return;
-        }
-        let cookie = |label| cookie(self.ctx.options.epoch, Some(LeafId(label)));
-        let LabelRuleChanges { changes, confirms } = switch.labels.take_changes(cookie);
-        switch.tables.record_shared_changes(switch.shared_table(), Source::Labels, changes);
-        if !confirms.is_empty() {
-            switch.tables.wait(Waiter::Labels(confirms));
-        }
-    }
-
-    fn collect_ingress(&self, switch: &mut Switch) {
-        for leaf in std::mem::take(&mut switch.changed_actions) {
-            switch.table.set_action(leaf, self.ingress_action(leaf));
-        }
-        if switch.capacity.is_short(self.ctx.now, |table| switch.tables.count(table)) {
-            switch.table.remove_redundant();
-        }
-        let mut changes = std::mem::take(&mut switch.carried);
-        changes.extend(switch.table.take_changes());
-        match switch.three_tables {
-            true => switch.tables.record_changes(INGRESS, changes),
-            false => {
-                switch.tables.record_shared_changes(switch.shared_table(), Source::Ingress, changes);
-            }
-        }
-    }
-
-    /// Takes the changes of the engine's own rules and of the hosts' rules.
-    fn collect_own(&mut self, switch: &mut Switch) {
-        let mut own = BTreeMap::new();
-        if std::mem::take(&mut switch.stale.classifier) {
-            let rules = self.own_rules(switch);
-            own = switch.tables.set_own_rules(rules);
-        }
-        let held = self.holds_hosts(switch);
-        let capacity = switch.capacity.of_hosts(self.ctx.now, |table| switch.tables.count(table));
-        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity, held));
-        let shared_table = switch.shared_table();
-        for (table, changes) in own {
-            match table == shared_table {
-                true => switch.tables.record_shared_changes(table, Source::Own, changes),
-                false => switch.tables.record_changes(table, changes),
-            }
-        }
+        let own = switch.collect_own(&self.ctx);
+        let is_held = switch.has_further_hosts() && self.holds_hosts(dpid);
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.collect_hosts(self.ctx.now, own, is_held);
+        switch.compare_all();
     }
 
     /// Reports whether rules that let further hosts into the ingress table have to wait, because its rules are about to
     /// change.
-    fn holds_hosts(&mut self, switch: &mut Switch) -> bool {
-        if !switch.three_tables || !switch.host_rules.has_additions() {
-            return false;
-        }
+    fn holds_hosts(&mut self, dpid: Dpid) -> bool {
+        let is_moving = self.is_moving(dpid);
         let (now, longest) = (self.ctx.now, self.ctx.options.reroute_timeout);
-        let Some(until) = switch.host_rules.hold(now, self.is_moving(switch.dpid), longest) else { return false };
-        self.ctx.timers.insert((until, Timer::Refused(switch.dpid)));
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        let Some(until) = switch.host_rules.hold(now, is_moving, longest) else { return false };
+        self.ctx.timers.insert((until, Timer::Refused(dpid)));
         true
     }
 
+    /// The action of the ingress switch for a leaf's packets.
+    pub(super) fn ingress_action(&self, id: LeafId) -> LeafAction {
+        let leaf = self.leaves.get(&id);
+        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
+        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.route_id?)) else { return LeafAction::Controller };
+        route.action()
+    }
+}
+
+impl Switch {
+    /// Finishes an earlier update. Returns whether the next one may begin.
+    fn begin_update(&mut self, ctx: &mut Context) -> bool {
+        if self.unreachable.is_some() {
+            return false;
+        }
+        let mut requests = Requests::new();
+        let is_paced = ctx.options.flow_mod_rate.is_some();
+        let may_go_on = self.tables.begin_update(ctx.now, &mut requests);
+        let may_go_on = may_go_on && (!is_paced || self.tables.has_confirmed_all());
+        self.send_with_meters(ctx, requests);
+        may_go_on
+    }
+
+    /// Sends the changes that were collected.
+    fn send_update(&mut self, ctx: &mut Context) {
+        let mut requests = Requests::new();
+        self.tables.send_update(ctx.now, self.three_tables.then_some(CLASSIFIER), &mut requests);
+        self.send_with_meters(ctx, requests);
+    }
+
+    /// Sends requests, after those for the meters that their rules name.
+    fn send_with_meters(&mut self, ctx: &mut Context, requests: Requests) {
+        let mut all = self.make_meters(&requests);
+        all.extend(requests);
+        self.request_in_turn(ctx, all);
+    }
+
+    fn collect_labels(&mut self, epoch: u16) {
+        if !std::mem::take(&mut self.stale.labels) {
+            return;
+        }
+        let cookie = |label| cookie(epoch, Some(LeafId(label)));
+        let LabelRuleChanges { changes, confirms } = self.labels.take_changes(cookie);
+        self.tables.record_shared_changes(self.shared_table(), Source::Labels, changes);
+        if !confirms.is_empty() {
+            self.tables.wait(Waiter::Labels(confirms));
+        }
+    }
+
+    fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
+        for (leaf, action) in actions {
+            self.table.set_action(leaf, action);
+        }
+        if self.capacity.is_short(now, |table| self.tables.count(table)) {
+            self.table.remove_redundant();
+        }
+        let mut changes = std::mem::take(&mut self.carried);
+        changes.extend(self.table.take_changes());
+        match self.three_tables {
+            true => self.tables.record_changes(INGRESS, changes),
+            false => self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes),
+        }
+    }
+
+    /// Takes the changes of the engine's own rules, by table.
+    fn collect_own(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Change>> {
+        if !std::mem::take(&mut self.stale.classifier) {
+            return BTreeMap::new();
+        }
+        let rules = self.own_rules(ctx);
+        self.tables.set_own_rules(rules)
+    }
+
+    /// Reports whether there are rules that let further hosts into the ingress table.
+    fn has_further_hosts(&self) -> bool {
+        self.three_tables && self.host_rules.has_additions()
+    }
+
+    /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
+    fn collect_hosts(&mut self, now: Time, mut own: BTreeMap<u8, Vec<Change>>, is_held: bool) {
+        let capacity = self.capacity.of_hosts(now, |table| self.tables.count(table));
+        own.entry(CLASSIFIER).or_default().extend(self.host_rules.take_changes(capacity, is_held));
+        let shared_table = self.shared_table();
+        for (table, changes) in own {
+            match table == shared_table {
+                true => self.tables.record_shared_changes(table, Source::Own, changes),
+                false => self.tables.record_changes(table, changes),
+            }
+        }
+    }
+
+    /// Compares all rules with those that the switch has, if it has just reported them.
+    fn compare_all(&mut self) {
+        if self.tables.is_synchronised() {
+            return;
+        }
+        let mut all = BTreeMap::new();
+        if self.three_tables {
+            all.insert(CLASSIFIER, self.host_rules.rules().collect());
+            all.insert(INGRESS, self.table.rules());
+            all.insert(ROUTES, self.route_rules.all().cloned().collect());
+        }
+        self.tables.compare_all(self.shared_table(), all);
+    }
+
     /// The engine's own rules, by table: the classifier and the table-miss rules.
-    fn own_rules(&self, switch: &mut Switch) -> BTreeMap<u8, Vec<Rule>> {
-        let own = cookie(self.ctx.options.epoch, None);
-        let state = self.ctx.store.snapshot();
-        let mut first = classifier(switch, &state, &self.ctx.options, own);
+    fn own_rules(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Rule>> {
+        let own = cookie(ctx.options.epoch, None);
+        let state = ctx.store.snapshot();
+        let mut first = classifier(self, &state, &ctx.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
-        let is_refused = |table: u8, rule: &Rule| switch.refused.has(table, &key_of(rule));
+        let is_refused = |table: u8, rule: &Rule| self.refused.has(table, &key_of(rule));
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));
@@ -182,23 +214,15 @@ impl Engine {
         }
         let (is_open, last) = (miss(INGRESS).is_some(), miss(INGRESS));
         first.extend(miss(CLASSIFIER));
-        if !switch.three_tables {
+        if !self.three_tables {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
-        switch.host_rules.set_open(is_open);
         let mut all = BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect())]);
         all.insert(LABELS, miss(LABELS).into_iter().collect());
-        if switch.has_four_tables() {
+        if self.has_four_tables() {
             all.insert(ROUTES, miss(ROUTES).into_iter().collect());
         }
+        self.host_rules.set_open(is_open);
         all
-    }
-
-    /// The action of the ingress switch for a leaf's packets.
-    pub(super) fn ingress_action(&self, id: LeafId) -> LeafAction {
-        let leaf = self.leaves.get(&id);
-        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.route_id?)) else { return LeafAction::Controller };
-        route.action()
     }
 }

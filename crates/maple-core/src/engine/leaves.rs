@@ -33,8 +33,6 @@ pub(super) struct Leaves {
     newest: u32,
     source_lines: SourceLines,
     origins: FxHashSet<Arc<Origin>>,
-    /// The leaves that may no longer be what f would answer.
-    stale: BTreeSet<LeafId>,
     /// For each leaf, the number of its answer.
     answers: VersionedCache,
     templates: Vec<Arc<AnswerTemplate>>,
@@ -143,21 +141,6 @@ impl Leaves {
         let origin = Arc::new(origin);
         self.origins.insert(Arc::clone(&origin));
         origin
-    }
-
-    /// Marks leaves that may no longer be what f would answer. Ids of something other than leaves are allowed.
-    pub fn mark_stale(&mut self, names: impl IntoIterator<Item = LeafId>) {
-        self.stale.extend(names);
-    }
-
-    /// Reports whether no leaf is stale.
-    pub fn has_no_stale(&self) -> bool {
-        self.stale.is_empty()
-    }
-
-    /// Removes and returns the stale leaves.
-    pub fn take_stale(&mut self) -> BTreeSet<LeafId> {
-        std::mem::take(&mut self.stale)
     }
 
     /// The first leaf with at least this id, or else the first of all.

@@ -313,12 +313,12 @@ impl Engine {
     }
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
-    pub(super) fn suspend_live(&mut self, switch: &mut Switch) {
+    pub(super) fn suspend_live(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if self.live.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
         let (epoch, track_hosts) = (self.ctx.options.epoch, self.ctx.options.track_hosts);
-        let dpid = switch.dpid;
         for (number, watch) in self.live.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
             let effects = watch.deletion(*number, epoch, track_hosts, switch);
             self.ctx.out.extend(effects);

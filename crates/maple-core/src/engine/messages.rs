@@ -71,10 +71,10 @@ pub(super) struct Refreshed {
 
 impl Engine {
     pub(super) fn read_inbox(&mut self) {
-        while let Some(message) = self.inbox.pop_front() {
+        while let Some(message) = self.ctx.inbox.pop_front() {
             match message {
                 EngineMessage::Withdraw(selection) => self.withdraw_selected(&selection),
-                EngineMessage::Reconsider(leaves) => self.leaves.mark_stale(leaves),
+                EngineMessage::Reconsider(leaves) => self.ctx.stale.extend(leaves),
                 EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
                 EngineMessage::Acquire(asked) => self.acquire_label(asked),
                 EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
@@ -98,7 +98,7 @@ impl Engine {
         }
         for (shard, leaves) in by_shard {
             if shard == self.ctx.shard {
-                self.leaves.mark_stale(leaves);
+                self.ctx.stale.extend(leaves);
             } else {
                 self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
             }
@@ -134,7 +134,7 @@ impl Engine {
     /// Sends a message to a shard.
     pub(super) fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
         if to == self.ctx.shard {
-            self.inbox.push_back(message);
+            self.ctx.inbox.push_back(message);
         } else {
             let mail = Mail { from: self.ctx.shard, number: self.ctx.mails, message };
             self.ctx.mails += 1;

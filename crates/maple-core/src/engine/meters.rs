@@ -23,7 +23,7 @@ use maple_wire::{Dpid, Instruction, Version};
 use super::switch::Switch;
 use super::tables::Requests;
 use super::timers::Timer;
-use super::{Effect, Engine, Time};
+use super::{Engine, Time};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Limit, Meter, Unit};
 use crate::rule::Rule;
@@ -315,10 +315,7 @@ impl Engine {
             self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(dpid)));
         }
         let requests = switch.ask_for_meters(requests);
-        self.with_switch(dpid, |engine, switch| {
-            engine.send_in_turn(switch, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
-            true
-        });
+        switch.request_in_turn(&mut self.ctx, requests);
     }
 
     /// Reports whether a request was for the meters of a switch.
@@ -342,10 +339,7 @@ impl Engine {
         let requests = switch.ask_for_meters(requests);
         self.ctx.stats.meters_repaired += (missing + altered) as u64;
         self.ctx.report(Report::MetersRepaired { switch: dpid, missing, altered });
-        self.with_switch(dpid, |engine, switch| {
-            engine.send_in_turn(switch, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
-            true
-        });
+        switch.request_in_turn(&mut self.ctx, requests);
     }
 
     /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.

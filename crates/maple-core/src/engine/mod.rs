@@ -38,7 +38,7 @@
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
 //! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -165,7 +165,6 @@ pub use crate::labels::{LabelRange, LabelRangeError};
 
 use context::Context;
 use leaves::Leaves;
-use messages::EngineMessage;
 use switch::Switch;
 
 /// One shard of the controller.
@@ -215,10 +214,6 @@ pub struct Engine {
     /// Requests for labels that came before all rules of an earlier run were known.
     early_requests: Vec<Acquire>,
     barrier_waits: await_barriers::BarrierWaits,
-
-    // State that a batch leaves for its end.
-    /// Messages of this shard to itself.
-    inbox: VecDeque<EngineMessage>,
 }
 
 impl Engine {
@@ -262,7 +257,6 @@ impl Engine {
             last_built: None,
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
-            inbox: VecDeque::new(),
         }
     }
 
@@ -292,7 +286,7 @@ impl Engine {
             self.read_inbox();
             self.update_copied_announcements();
             self.end_moves();
-            if self.waiting.has_no_misses() && self.leaves.has_no_stale() {
+            if self.waiting.has_no_misses() && self.ctx.stale.is_empty() {
                 if self.ctx.dirty.is_empty() {
                     break;
                 }
@@ -403,7 +397,7 @@ impl Engine {
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
             Event::Declare { number, facts } => self.declare(number, &facts),
-            Event::Mail(mail) => self.inbox.push_back(mail.message),
+            Event::Mail(mail) => self.ctx.inbox.push_back(mail.message),
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {

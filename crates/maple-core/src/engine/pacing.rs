@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, Message};
 
+use super::context::Context;
 use super::switch::Switch;
+use super::tables::Requests;
 use super::timers::Timer;
 use super::{Effect, Engine, Time};
 
@@ -53,41 +55,48 @@ fn is_change(effect: &Effect) -> bool {
     matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::GroupMod(_) | Message::MeterMod(_))
 }
 
-impl Engine {
-    /// Queues effects for a switch after all that wait for it, and sends those whose turn it is.
-    pub(super) fn send_in_turn(&mut self, switch: &mut Switch, effects: impl IntoIterator<Item = Effect>) {
-        switch.pacing.waiting.extend(effects);
-        self.send_due(switch);
+impl Switch {
+    /// Queues effects for the switch after all that wait for it, and sends those whose turn it is.
+    pub(super) fn send_in_turn(&mut self, ctx: &mut Context, effects: impl IntoIterator<Item = Effect>) {
+        self.pacing.waiting.extend(effects);
+        self.send_due(ctx);
     }
 
-    /// Sends the changes for a switch that are due, because its timer has fired.
-    pub(super) fn pace(&mut self, dpid: Dpid) {
-        self.with_switch(dpid, |engine, switch| {
-            switch.pacing.is_armed = false;
-            engine.send_due(switch);
-            true
-        });
+    /// Queues requests for the switch after all that wait for it, and sends those whose turn it is.
+    pub(super) fn request_in_turn(&mut self, ctx: &mut Context, requests: Requests) {
+        let dpid = self.dpid;
+        self.send_in_turn(ctx, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    fn send_due(&mut self, switch: &mut Switch) {
-        let from = self.ctx.out.len();
-        let due = match self.ctx.options.flow_mod_rate {
+    fn send_due(&mut self, ctx: &mut Context) {
+        let from = ctx.out.len();
+        let due = match ctx.options.flow_mod_rate {
             None => {
-                self.ctx.out.extend(switch.pacing.waiting.drain(..));
+                ctx.out.extend(self.pacing.waiting.drain(..));
                 None
             }
             Some(rate) => {
                 let distance = Duration::from_secs(1) / rate.get();
-                switch.pacing.take_due(self.ctx.now, distance, &mut self.ctx.out)
+                self.pacing.take_due(ctx.now, distance, &mut ctx.out)
             }
         };
         let is_flow_mod = |effect: &&Effect| {
             matches!(effect, Effect::Send { message: Message::FlowMod(_) | Message::BundleAdd(_), .. })
         };
-        self.ctx.stats.flow_mods += self.ctx.out[from..].iter().filter(is_flow_mod).count() as u64;
-        if let Some(due) = due.filter(|_| !switch.pacing.is_armed) {
-            switch.pacing.is_armed = true;
-            self.ctx.timers.insert((due, Timer::Pace(switch.dpid)));
+        ctx.stats.flow_mods += ctx.out[from..].iter().filter(is_flow_mod).count() as u64;
+        if let Some(due) = due.filter(|_| !self.pacing.is_armed) {
+            self.pacing.is_armed = true;
+            ctx.timers.insert((due, Timer::Pace(self.dpid)));
+        }
+    }
+}
+
+impl Engine {
+    /// Sends the changes for a switch that are due, because its timer has fired.
+    pub(super) fn pace(&mut self, dpid: Dpid) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.pacing.is_armed = false;
+            switch.send_due(&mut self.ctx);
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::run::{Finished, Run};
 impl Engine {
     /// Reconsiders all stale leaves.
     pub(super) fn reconsider_all(&mut self) {
-        let stale = self.leaves.take_stale();
+        let stale = std::mem::take(&mut self.ctx.stale);
         if !stale.is_empty() {
             self.reconsider(&stale);
         }

@@ -105,7 +105,7 @@ impl Engine {
         copy.ctx.dirty = self.ctx.dirty.clone();
         // Changes that are held back for these switches are not among those that a candidate makes.
         copy.ctx.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
-        copy.inbox = self.inbox.clone();
+        copy.ctx.inbox = self.ctx.inbox.clone();
         copy.early_requests = self.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
         let is_kept = |timer: &Timer| {
@@ -126,7 +126,7 @@ impl Engine {
     fn catch_up(&mut self) {
         let names = self.leaves.keys().copied().chain(self.routes.subscriptions());
         let stale: Vec<LeafId> = names.filter(|name| !self.ctx.store.is_current(*name)).collect();
-        self.leaves.mark_stale(stale);
+        self.ctx.stale.extend(stale);
     }
 
     fn unanswered(&self) -> impl Iterator<Item = Event> {

@@ -245,14 +245,13 @@ impl Engine {
 
     /// Gives each switch an empty tree. Returns the old ones.
     fn begin_change_over(&mut self) -> Vec<(Dpid, Table)> {
-        let Engine { ctx, switches, .. } = self;
         let renew = |switch: &mut Box<Switch>| {
-            let mut new = table(&switch.capabilities, &ctx.options);
+            let mut new = table(&switch.capabilities, &self.ctx.options);
             new.begin_rebuild();
             switch.changed_actions.clear();
             (switch.dpid, std::mem::replace(&mut switch.table, new))
         };
-        switches.values_mut().map(renew).collect()
+        self.switches.values_mut().map(renew).collect()
     }
 
     /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new

@@ -433,11 +433,8 @@ impl Engine {
     /// Compiles the table from all leaves of a switch at once. A leaf whose route is not ready has no rules, and the
     /// priorities that they had are lost.
     fn build_restored(&mut self, dpid: Dpid) {
-        self.with_switch(dpid, |engine, switch| {
-            // The leaves whose routes have just become ready.
-            engine.collect(switch);
-            true
-        });
+        // The leaves whose routes have just become ready.
+        self.collect(dpid);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
@@ -462,10 +459,7 @@ impl Engine {
         if !restoring.is_some_and(is_read) {
             return;
         }
-        self.with_switch(dpid, |engine, switch| {
-            engine.collect(switch);
-            true
-        });
+        self.collect(dpid);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let (mut ready, mut stale) = (Vec::new(), Vec::new());
         if switch.tables.has_own_rules() {
@@ -526,15 +520,14 @@ impl Engine {
     /// Ends the restore of a switch, which gets the rules of this run afterwards.
     fn end_restore(&mut self, dpid: Dpid) {
         self.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
-        self.with_switch(dpid, |engine, switch| {
-            switch.restoring = None;
-            // Rules that follow from what has just become ready.
-            engine.collect(switch);
+        self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
+        // Rules that follow from what has just become ready.
+        self.collect(dpid);
+        if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.renamed.extend(switch.tables.cookies_to_rename());
             // Where one old cookie is to be two new ones, the rules of the second one are sent.
             switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
-            true
-        });
+        }
         self.mark_dirty(dpid, Stale::default());
     }
 }

@@ -304,13 +304,11 @@ impl Engine {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
         let mut requests = Requests::new();
-        self.with_switch(dpid, |engine, switch| {
-            if switch.tables.begin_reread(&mut requests) {
-                let requests = requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message });
-                engine.send_in_turn(switch, requests.chain([Effect::ReadFlows { dpid }]));
-            }
-            true
-        });
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if switch.tables.begin_reread(&mut requests) {
+            switch.request_in_turn(&mut self.ctx, requests);
+            switch.send_in_turn(&mut self.ctx, [Effect::ReadFlows { dpid }]);
+        }
     }
 
     /// Handles the switch's report of the rules that it has.

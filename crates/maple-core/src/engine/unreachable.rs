@@ -93,7 +93,7 @@ impl Engine {
         let away: Vec<Dpid> = self.ctx.dirty.iter().copied().filter(is_away).collect();
         for dpid in away {
             self.ctx.dirty.remove(&dpid);
-            self.with_switch(dpid, Engine::prepare);
+            self.prepare(dpid);
         }
     }
 
