@@ -1,7 +1,8 @@
 //! Puts a new leaf into its switch's tree.
 
-use super::Engine;
+use super::decisions::Decisions;
 use super::drops::Origin;
+use super::fabric::Fabric;
 use super::leaf::{Leaf, LeafState, source_lines};
 use super::received_packet::ReceivedPacket;
 use crate::compile::{LeafAction, Table};
@@ -10,48 +11,54 @@ use crate::route::Goal;
 use crate::trace::Trace;
 use crate::tree::Augmented;
 
-impl Engine {
+impl Decisions {
     /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
     /// one.
-    pub(super) fn cache_leaf(&mut self, id: LeafId, mut leaf: Leaf) -> LeafId {
+    pub(super) fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
-        if !self.switches.contains_key(&ingress) {
-            self.ctx.store.forget(id);
+        if !fabric.switches.contains_key(&ingress) {
+            fabric.ctx.store.forget(id);
             return id;
         }
-        let action = self.prepare_leaf(id, &mut leaf);
-        let Some(switch) = self.switches.get_mut(&ingress) else { return id };
+        let action = self.prepare_leaf(fabric, id, &mut leaf);
+        let Some(switch) = fabric.switches.get_mut(&ingress) else { return id };
         match insert(&mut switch.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
-                let current = self.ctx.store.is_current(old);
+                let current = fabric.ctx.store.is_current(old);
                 if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
-                    self.ctx.store.forget(id);
-                    self.discard_prepared(id, &mut leaf);
+                    fabric.ctx.store.forget(id);
+                    self.discard_prepared(fabric, id, &mut leaf);
                     return old;
                 }
                 if current {
-                    self.inconsistent(old, &shown(&leaf));
+                    self.inconsistent(fabric, old, &shown(&leaf));
                 }
-                self.withdraw(old);
-                if let Some(switch) = self.switches.get_mut(&ingress) {
+                self.withdraw(fabric, old);
+                if let Some(switch) = fabric.switches.get_mut(&ingress) {
                     insert(&mut switch.table, id, &mut leaf, action);
                 }
             }
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
-                    if self.ctx.store.is_current(old) {
-                        self.inconsistent(old, &shown(&leaf));
+                    if fabric.ctx.store.is_current(old) {
+                        self.inconsistent(fabric, old, &shown(&leaf));
                     }
-                    self.withdraw(old);
+                    self.withdraw(fabric, old);
                 }
             }
         }
-        self.register_leaf(id, leaf);
+        self.register_leaf(fabric, id, leaf);
         id
     }
 
-    pub(super) fn new_leaf(&mut self, trace: Trace, (answer, origin): (Goal, Origin), witness: ReceivedPacket) -> Leaf {
+    pub(super) fn new_leaf(
+        &mut self,
+        fabric: &mut Fabric,
+        trace: Trace,
+        (answer, origin): (Goal, Origin),
+        witness: ReceivedPacket,
+    ) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
             specialisation: Box::default(),
@@ -59,17 +66,17 @@ impl Engine {
             origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,
-            state: LeafState::Waiting { by_controller: false, since: self.ctx.now },
+            state: LeafState::Waiting { by_controller: false, since: fabric.ctx.now },
             held: None,
         }
     }
 
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
-    pub(super) fn inconsistent(&mut self, old: LeafId, new: &str) {
-        self.ctx.stats.inconsistent_runs += 1;
+    pub(super) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
+        fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
         let what = format!("first {}, now {new}", shown(old));
-        self.not_a_function(&what, "not a function");
+        self.not_a_function(fabric, &what, "not a function");
     }
 }
 

@@ -5,7 +5,7 @@
 //! sent, and after an answer a pause of [`REST_FACTOR`] times the duration of the answer.
 //!
 //! An audit itself only notices wrong rules. To repair them, the engine reads and compares all rules again, and sends
-//! the difference in a safe order ([`Engine::reread`]), as after a refusal. A switch may confirm a change that it has
+//! the difference in a safe order ([`Switches::reread`]), as after a refusal. A switch may confirm a change that it has
 //! not made, so another audit follows soon. Only when that audit finds the rules right does a report call them
 //! repaired. If two such audits find them wrong again, an error is reported. The pauses between further attempts grow.
 //!
@@ -19,12 +19,14 @@ use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsRepl
 use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 
 use super::backoff::Backoff;
+use super::context::Context;
 use super::cookies::{is_live, is_ours};
 use super::polls::REST_FACTOR;
 use super::switch::Switch;
+use super::switches::Switches;
 use super::tables::Findings;
 use super::timers::Timer;
-use super::{Effect, Engine, Time};
+use super::{Effect, Time};
 use crate::report::Report;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
@@ -85,61 +87,56 @@ impl Audits {
     }
 }
 
-impl Engine {
+impl Switches {
     /// Plans the first audit of a switch.
-    pub(super) fn plan_first_audit(&mut self, dpid: Dpid) {
+    pub(super) fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
-        self.plan_audit(dpid, self.ctx.options.audit * step / STEPS);
+        self.plan_audit(ctx, dpid, ctx.options.audit * step / STEPS);
     }
 
-    fn plan_audit(&mut self, dpid: Dpid, wait: Duration) {
-        let due = self.ctx.now + wait;
-        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| !self.ctx.options.audit.is_zero()) {
+    fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
+        let due = ctx.now + wait;
+        if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
             switch.audits.due = due;
-            self.ctx.timers.insert((due, Timer::Audit(dpid)));
+            ctx.timers.insert((due, Timer::Audit(dpid)));
         }
     }
 
     /// Asks a switch for its rules, if that is due.
-    pub(super) fn audit(&mut self, dpid: Dpid) {
-        let now = self.ctx.now;
+    pub(super) fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let now = ctx.now;
         // The timer may be one of an earlier connection.
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.audits.due <= now) else { return };
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.audits.due <= now) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
-            return self.plan_audit(dpid, RETRY);
+            return self.plan_audit(ctx, dpid, RETRY);
         }
         if switch.tables.is_audited() {
             // The switch takes longer than the period to answer.
-            return self.plan_audit(dpid, self.ctx.options.audit);
+            return self.plan_audit(ctx, dpid, ctx.options.audit);
         }
         let meters = switch.ask_for_meters_there();
-        self.ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
+        let Some(switch) = self.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.audits.asked = now;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        self.ctx.after.push(Effect::Poll { dpid, xid, message });
+        ctx.after.push(Effect::Poll { dpid, xid, message });
         // An audit that is given up has no answer.
-        self.plan_audit(dpid, self.ctx.options.audit);
-    }
-
-    /// Reports whether the answer to a request belongs to an audit.
-    pub(super) fn is_audit(&self, dpid: Dpid, xid: u32) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.tables.is_audited_by(xid))
+        self.plan_audit(ctx, dpid, ctx.options.audit);
     }
 
     /// Gives up an audit whose request was not sent, or which the switch refuses.
-    pub(super) fn audit_failed(&mut self, dpid: Dpid, was_sent: bool) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    pub(super) fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
-            self.plan_audit(dpid, if was_sent { self.ctx.options.audit } else { RETRY });
+            self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
         }
     }
 
     /// Handles an answer, or a part of it.
-    pub(super) fn audit_answered(&mut self, dpid: Dpid, reply: &mut StatsReply) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    pub(super) fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.
             flows.retain(|flow| !is_live(flow.cookie));
@@ -149,33 +146,33 @@ impl Engine {
             return;
         }
         switch.growth.end_reading();
-        let took = Duration::from_nanos(self.ctx.now.0.saturating_sub(switch.audits.asked.0));
+        let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;
-        self.plan_audit(dpid, self.ctx.options.audit.max(rest));
-        self.ctx.stats.audits += 1;
+        self.plan_audit(ctx, dpid, ctx.options.audit.max(rest));
+        ctx.stats.audits += 1;
         if let Some(findings) = findings {
-            self.judge_foreign(dpid, &findings.foreign);
+            self.judge_foreign(ctx, dpid, &findings.foreign);
             self.keep_foreign(dpid, &findings.foreign);
-            self.repair(dpid, findings, rest);
+            self.repair(ctx, dpid, findings, rest);
         }
     }
 
     /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
-    fn repair(&mut self, dpid: Dpid, findings: Findings, rest: Duration) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: Findings, rest: Duration) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
         if findings.example.is_none() && switch.audits.repair.as_ref().is_some_and(is_unjudged) {
             // Their repair is on its way.
-            return self.plan_audit(dpid, RETRY.max(rest));
+            return self.plan_audit(ctx, dpid, RETRY.max(rest));
         }
         let before = switch.audits.repair.take();
         let is_again = before.as_ref().is_some_and(|before| !before.places.is_disjoint(&findings.places));
         let before = if is_again {
             before
         } else {
-            before.into_iter().for_each(|before| self.report_repaired(dpid, before));
+            before.into_iter().for_each(|before| self.report_repaired(ctx, dpid, before));
             None
         };
         let Findings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else { return };
@@ -183,50 +180,50 @@ impl Engine {
         let Some(mut repair) = before else {
             let (failed, is_reported) = (Backoff::default(), false);
             self.set_repair(dpid, Repair { missing, altered, unknown, example, places, failed, is_reported });
-            self.plan_audit(dpid, CONFIRM_AFTER.max(rest));
-            return self.reread(dpid);
+            self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
+            return self.reread(ctx, dpid);
         };
-        if repair.failed.is_over(self.ctx.now) {
+        if repair.failed.is_over(ctx.now) {
             repair.missing = repair.missing.max(missing);
             repair.altered = repair.altered.max(altered);
             repair.unknown = repair.unknown.max(unknown);
-            let until = repair.failed.fail(self.ctx.now);
+            let until = repair.failed.fail(ctx.now);
             // After one failure, somebody may just have changed them again.
             if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
                 let count = missing + altered + unknown;
-                self.ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
+                ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
             }
-            let pause = Duration::from_nanos(until.0.saturating_sub(self.ctx.now.0));
-            self.plan_audit(dpid, pause.max(rest));
-            self.reread(dpid);
+            let pause = Duration::from_nanos(until.0.saturating_sub(ctx.now.0));
+            self.plan_audit(ctx, dpid, pause.max(rest));
+            self.reread(ctx, dpid);
         }
         self.set_repair(dpid, Repair { places, ..repair });
     }
 
     fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.audits.repair = Some(repair);
         }
     }
 
-    fn report_repaired(&mut self, dpid: Dpid, repair: Repair) {
+    fn report_repaired(&mut self, ctx: &mut Context, dpid: Dpid, repair: Repair) {
         let Repair { missing, altered, unknown, example, .. } = repair;
-        self.ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
-        self.ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
+        ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
+        ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
     }
 
     fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.audits.set_foreign(foreign.to_vec());
         }
     }
 
     /// Reports foreign rules that take packets from ours, each once while it is there.
-    fn judge_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
         let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
-        let Switch { audits, tables, .. } = &mut **switch;
+        let Switch { audits, tables, .. } = &mut *switch;
         audits.judged.retain(|place| there.contains(place));
         let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
         let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
@@ -240,8 +237,8 @@ impl Engine {
             let mut below = ours.iter().filter(is_below);
             if let Some((_, first)) = below.next() {
                 let (foreign, first) = (line(version, *table, rule).into(), line(version, *table, first).into());
-                self.ctx.stats.foreign_rules += 1;
-                self.ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
+                ctx.stats.foreign_rules += 1;
+                ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
             }
         }
     }

@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::Dpid;
 
 use super::audit::line;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::leaves::Leaves;
 use super::routes::Routes;
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
-use super::{Effect, Engine, Time};
+use super::{Effect, Time};
 use crate::ids::LeafId;
 use crate::update::Change;
 
@@ -154,63 +156,75 @@ impl BarrierWaits {
     }
 }
 
-impl Engine {
+impl Decisions {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
-    pub(super) fn begin_move(&mut self, moving: Moving) {
-        self.barrier_waits.begin_move(moving, |moving| goes_on(&self.leaves, &self.routes, moving));
+    pub(super) fn begin_move(&mut self, fabric: &mut Fabric, moving: Moving) {
+        self.barrier_waits.begin_move(moving, |moving| goes_on(&self.leaves, &fabric.routes, moving));
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
-    pub(super) fn is_moving(&mut self, dpid: Dpid) -> bool {
-        self.barrier_waits.is_moving(dpid, |moving| goes_on(&self.leaves, &self.routes, moving))
-    }
-
-    /// Begins a wait for all removals that go on.
-    pub(super) fn await_all_barriers(&mut self, token: u64) {
-        self.record_for_unreachable();
-        let is_awaited = |dpid: Dpid, switch: &Switch| self.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
-        let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
-        let awaited: BTreeSet<Dpid> = awaited.collect();
-        let goes_on = |moving: &Moving| goes_on(&self.leaves, &self.routes, moving);
-        self.barrier_waits.begin(token, self.ctx.now, awaited.clone(), goes_on);
-        awaited.into_iter().for_each(|dpid| self.await_barrier(dpid, token));
-        self.report_finished_waits();
+    pub(super) fn is_moving(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        self.barrier_waits.is_moving(dpid, |moving| goes_on(&self.leaves, &fabric.routes, moving))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
-    pub(super) fn confirmed(&mut self, dpid: Dpid, token: u64) {
+    pub(super) fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
-        self.report_finished_waits();
+        self.report_finished_waits(fabric);
     }
 
     /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
     /// this before switches are updated.
-    pub(super) fn end_moves(&mut self) {
+    pub(super) fn end_moves(&mut self, fabric: &mut Fabric) {
         if self.barrier_waits.is_idle() {
             return;
         }
-        for (dpid, token) in self.barrier_waits.end_moves(|moving| goes_on(&self.leaves, &self.routes, moving)) {
-            match self.switches.contains_key(&dpid) {
-                true => self.await_barrier(dpid, token),
+        for (dpid, token) in self.barrier_waits.end_moves(|moving| goes_on(&self.leaves, &fabric.routes, moving)) {
+            match fabric.switches.contains_key(&dpid) {
+                true => self.await_barrier(fabric, dpid, token),
                 false => self.barrier_waits.forget_switch(dpid),
             }
         }
-        self.report_finished_waits();
+        self.report_finished_waits(fabric);
     }
 
     /// Ends all waits for a switch that has disconnected.
-    pub(super) fn end_waits_for(&mut self, dpid: Dpid) {
+    pub(super) fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
-        self.report_finished_waits();
+        self.report_finished_waits(fabric);
+    }
+
+    /// Withdraws what a switch that is gone had, and ends what waits for it.
+    pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
+        let (dpid, lost) = (switch.dpid, switch.table.tree().leaves().collect::<Vec<LeafId>>());
+        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.report_departed(fabric, departed);
+        self.end_waits_for(fabric, dpid);
+        // These barriers will not be answered.
+        for waiter in switch.tables.waiters() {
+            match waiter {
+                Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
+                Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
+                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
+            }
+        }
+        fabric.close_all_labels(switch.labels, dpid);
+        self.drop_waiting(fabric, dpid);
+    }
+
+    /// Drops the packets of a switch that wait for something that f read.
+    pub(super) fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let parked = self.waiting.forget_switch(dpid);
+        fabric.ctx.drop_parked(parked);
     }
 
     /// Returns everything that waits are waiting for.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
+    pub(super) fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
         let waits = self.barrier_waits.waiting.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
-            let moving = wait.moving.iter().map(|moving| (moving.ingress, self.move_in_words(moving)));
-            let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(*dpid)));
+            let moving = wait.moving.iter().map(|moving| (moving.ingress, self.move_in_words(fabric, moving)));
+            let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(fabric, *dpid)));
             for what in moving.chain(switches) {
                 let first = all.entry(what).or_insert(wait.since);
                 *first = wait.since.min(*first);
@@ -219,8 +233,8 @@ impl Engine {
         all.into_iter().map(|((switch, what), since)| Unsettled { switch, since, what }).collect()
     }
 
-    fn move_in_words(&self, moving: &Moving) -> String {
-        let leaf = self.routes.of_subscription(moving.name).and_then(|id| self.routes.get(id)?.leaves().min());
+    fn move_in_words(&self, fabric: &Fabric, moving: &Moving) -> String {
+        let leaf = fabric.routes.of_subscription(moving.name).and_then(|id| fabric.routes.get(id)?.leaves().min());
         match self.leaves.get(&leaf.unwrap_or(moving.name)) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
@@ -230,8 +244,8 @@ impl Engine {
         }
     }
 
-    fn unconfirmed_in_words(&self, dpid: Dpid) -> String {
-        let Some(switch) = self.switches.get(&dpid) else { return "it is gone".to_owned() };
+    fn unconfirmed_in_words(&self, fabric: &Fabric, dpid: Dpid) -> String {
+        let Some(switch) = fabric.switches.get(&dpid) else { return "it is gone".to_owned() };
         if switch.unreachable.is_some() {
             return "it has no control connection, and its rules change when it is back".to_owned();
         }
@@ -252,15 +266,28 @@ impl Engine {
         }
     }
 
-    fn await_barrier(&mut self, dpid: Dpid, token: u64) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    fn await_barrier(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.tables.wait(Waiter::Barriers(token));
         }
-        self.mark_dirty(dpid, Stale::default());
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
     }
 
-    fn report_finished_waits(&mut self) {
-        self.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
+    fn report_finished_waits(&mut self, fabric: &mut Fabric) {
+        fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
+    }
+
+    /// Begins a wait for all removals that go on.
+    pub(super) fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
+        self.record_for_unreachable(fabric);
+        let is_awaited =
+            |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
+        let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
+        let awaited: BTreeSet<Dpid> = awaited.collect();
+        let goes_on = |moving: &Moving| goes_on(&self.leaves, &fabric.routes, moving);
+        self.barrier_waits.begin(token, fabric.ctx.now, awaited.clone(), goes_on);
+        awaited.into_iter().for_each(|dpid| self.await_barrier(fabric, dpid, token));
+        self.report_finished_waits(fabric);
     }
 }
 

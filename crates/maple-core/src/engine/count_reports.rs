@@ -7,14 +7,16 @@ use maple_wire::msg::FlowRemoved;
 use maple_wire::msg::stats::FlowStats;
 use maple_wire::{Dpid, Field, Instruction, Match, PortNo, Version};
 
-use super::Engine;
 use super::access_hits::AccessHits;
 use super::classifier::drops_by_priority;
 use super::cookies::{Subject, cookie, is_ours, subject_of};
+use super::decisions::Decisions;
 use super::drops::DropCause;
+use super::fabric::Fabric;
 use super::leaf::Leaf;
 use super::rule_growth::{CountedLeaf, RuleReport};
 use super::switch::{CLASSIFIER, Switch};
+use super::switches::Switches;
 use super::traffic::ingress_table;
 use crate::access::AccessList;
 use crate::ids::LeafId;
@@ -37,10 +39,10 @@ struct Counted<'a> {
     packets: u64,
 }
 
-impl Engine {
+impl Decisions {
     /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
-    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+    pub(super) fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
     }
 
@@ -52,19 +54,20 @@ impl Engine {
     }
 
     /// Keeps what a withdrawn leaf counts for, since its rules still report packets.
-    pub(super) fn keep_counting_leaf(&mut self, id: LeafId, leaf: &Leaf) {
+    pub(super) fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
         if let Some(counted) = counted_leaf(&self.access_hits, leaf)
-            && let Some(switch) = self.switches.get_mut(&leaf.ingress())
+            && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
         {
             switch.growth.withdraw(id, counted);
         }
     }
 
     /// Reads the counters that a switch reports for its rules.
-    pub(super) fn read_counts(&mut self, dpid: Dpid, flows: &[FlowStats]) {
+    pub(super) fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
         let own = flows.iter().filter(|flow| is_ours(flow.cookie));
         for flow in own {
             self.read_count(
+                fabric,
                 dpid,
                 &Counted {
                     table: flow.table_id,
@@ -78,13 +81,8 @@ impl Engine {
         }
     }
 
-    /// Ends a reading, in which the switch has reported all its rules.
-    pub(super) fn end_count_reading(&mut self, dpid: Dpid) {
-        self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.growth.end_reading());
-    }
-
     /// Reads the counter of a rule that was removed, for the last time.
-    pub(super) fn read_removed_count(&mut self, dpid: Dpid, removed: &FlowRemoved) {
+    pub(super) fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
         let counted = Counted {
             table: removed.table_id,
             priority: removed.priority,
@@ -93,12 +91,12 @@ impl Engine {
             reported: removed.cookie,
             packets: removed.packet_count,
         };
-        self.read_count(dpid, &counted);
+        self.read_count(fabric, dpid, &counted);
     }
 
-    fn read_count(&mut self, dpid: Dpid, counted: &Counted<'_>) {
-        let (now, epoch) = (self.ctx.now, self.ctx.options.epoch);
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
+    fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &Counted<'_>) {
+        let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.
         let table = if switch.version() == Version::Of10 { CLASSIFIER } else { counted.table };
@@ -123,7 +121,7 @@ impl Engine {
             }
             None if table == CLASSIFIER && current == cookie(epoch, None) => {
                 let is_drop = counted.instructions.is_none_or(sends_nowhere);
-                let state = self.ctx.store.snapshot();
+                let state = fabric.ctx.store.snapshot();
                 let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
                 if let Some(cause) = cause {
                     let grown = switch.growth.grown(&report).as_it_is;
@@ -134,6 +132,13 @@ impl Engine {
             }
             _ => {}
         }
+    }
+}
+
+impl Switches {
+    /// Ends a reading, in which the switch has reported all its rules.
+    pub(super) fn end_count_reading(&mut self, dpid: Dpid) {
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.growth.end_reading());
     }
 }
 

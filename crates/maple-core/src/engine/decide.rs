@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, Version};
 
+use super::context::Context;
+use super::decisions::Decisions;
 use super::drops::{DropCause, Origin};
+use super::fabric::Fabric;
 use super::received_packet::{CapturedFields, ReceivedPacket};
+use super::switches::Switches;
 use super::uses::EngineStore;
-use super::{Effect, Engine, ListenerPacket};
+use super::{Effect, ListenerPacket};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
@@ -37,16 +41,31 @@ pub(super) enum Outcome {
     Failed(PolicyError, u64),
 }
 
-impl Engine {
+impl Decisions {
+    /// Answers a packet that enters the network, or has f decide it at the end of the batch.
+    pub(super) fn on_packet(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
+        match self.current_leaf(fabric, &received) {
+            Some(leaf) => {
+                fabric.ctx.stats.hits += 1;
+                self.count_access_hit(leaf);
+                self.answer(fabric, leaf, received);
+            }
+            None => {
+                fabric.ctx.stats.misses += 1;
+                self.waiting.add_misses([received]);
+            }
+        }
+    }
+
     /// Decides every packet that no leaf answers.
-    pub(super) fn decide_misses(&mut self) {
+    pub(super) fn decide_misses(&mut self, fabric: &mut Fabric) {
         while !self.waiting.has_no_misses() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
             for received in self.waiting.take_round() {
-                if let Some(leaf) = self.current_leaf(&received) {
+                if let Some(leaf) = self.current_leaf(fabric, &received) {
                     self.count_access_hit(leaf);
-                    self.answer(leaf, received);
+                    self.answer(fabric, leaf, received);
                 } else if distinct.insert((received.at, received.frame.clone())) {
                     packets.push(received);
                 } else {
@@ -54,7 +73,7 @@ impl Engine {
                     later.push(received);
                 }
             }
-            self.decide(packets);
+            self.decide(fabric, packets);
             self.waiting.add_misses(later);
         }
     }
@@ -64,54 +83,53 @@ impl Engine {
     /// Another shard may have changed what a leaf depends on while its message is still on the way here. Such a leaf
     /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
     /// immediately, and so is the plan of its route.
-    pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
-        let leaf = self.lookup(received)?;
-        let stale =
-            [Some(leaf), self.plan_of(leaf)].into_iter().flatten().filter(|name| !self.ctx.store.is_current(*name));
+    pub(super) fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
+        let leaf = fabric.switches.lookup(received)?;
+        let stale = [Some(leaf), self.plan_of(fabric, leaf)]
+            .into_iter()
+            .flatten()
+            .filter(|name| !fabric.ctx.store.is_current(*name));
         let stale: BTreeSet<LeafId> = stale.collect();
         if stale.is_empty() {
             return Some(leaf);
         }
-        self.reconsider(&stale);
-        self.lookup(received)
+        self.reconsider(fabric, &stale);
+        fabric.switches.lookup(received)
     }
 
     /// The subscription of the plan that a leaf's route follows, if it follows one.
-    pub(super) fn plan_of(&self, leaf: LeafId) -> Option<LeafId> {
-        let route = self.routes.get(self.leaves.get(&leaf)?.route_id?)?;
+    pub(super) fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<LeafId> {
+        let route = fabric.routes.get(self.leaves.get(&leaf)?.route_id?)?;
         route.plan().map(|(name, _)| name)
     }
 
-    /// The leaf whose trace a packet passes at its ingress.
-    pub(super) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
-        let switch = self.switches.get(&received.at.switch)?;
-        let fields = CapturedFields::new(received);
-        let leaf = switch.table.tree().search(&fields);
-        leaf.filter(|_| !fields.read_uncaptured.get())
-    }
-
-    fn decide(&mut self, packets: Vec<ReceivedPacket>) {
-        let new = |received| Some((self.new_run(&received)?, received));
+    fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
+        let new = |received| Some((self.new_run(fabric, &received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
-        for (run, received, answer) in self.run_policy(runs) {
-            self.commit_run(run, answer, received);
+        for (run, received, answer) in self.run_policy(fabric, runs) {
+            self.commit_run(fabric, run, answer, received);
         }
     }
 
     /// Runs f on a batch. Yields each run with its tag and f's answer.
-    pub(super) fn run_policy<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+    pub(super) fn run_policy<T>(
+        &mut self,
+        fabric: &mut Fabric,
+        runs: Vec<(Run, T)>,
+    ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let policy = Arc::clone(&self.policy);
-        self.run_with(&*policy, runs)
+        self.run_with(fabric, &*policy, runs)
     }
 
     /// Runs `policy` on a batch; it need not be the engine's own. Yields each run with its tag and the policy's answer.
     pub(super) fn run_with<T>(
         &mut self,
+        fabric: &mut Fabric,
         policy: &dyn Policy,
         runs: Vec<(Run, T)>,
     ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
-        self.ctx.stats.runs += runs.len() as u64;
+        fabric.ctx.stats.runs += runs.len() as u64;
         let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
         let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
         let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
@@ -119,35 +137,201 @@ impl Engine {
     }
 
     /// Creates a run on the newest state. `None` for a packet that may not enter the network, which is then dropped.
-    fn new_run(&mut self, received: &ReceivedPacket) -> Option<Run> {
-        let run = self.admissible_run(received);
-        if run.is_none() && self.switches.contains_key(&received.at.switch) {
-            self.refuse_packet(received);
+    fn new_run(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<Run> {
+        let run = self.admissible_run(fabric, received);
+        if run.is_none() && fabric.switches.contains_key(&received.at.switch) {
+            self.refuse_packet(fabric, received);
         }
         run
     }
 
     /// Drops a packet that may not enter the network where it is.
-    pub(super) fn refuse_packet(&mut self, received: &ReceivedPacket) {
-        self.ctx.stats.spoofed_drops += 1;
-        self.drop_packet(received, DropCause::NotAdmissible);
+    pub(super) fn refuse_packet(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) {
+        fabric.ctx.stats.spoofed_drops += 1;
+        fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NotAdmissible);
     }
 
-    pub(super) fn admissible_run(&self, received: &ReceivedPacket) -> Option<Run> {
-        let txn = self.ctx.store.begin_txn();
-        let switch = self.switches.get(&received.at.switch)?;
-        if !self.is_admissible(received, txn.peek()) {
+    pub(super) fn admissible_run(&self, fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
+        let txn = fabric.ctx.store.begin_txn();
+        let switch = fabric.switches.get(&received.at.switch)?;
+        if !fabric.ctx.is_admissible(received, txn.peek()) {
             return None;
         }
-        let run = Run::new(received.frame.clone(), received.total_len, received.at, txn, self.ctx.options.track_hosts);
+        let run =
+            Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
         if !switch.three_tables {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);
         }
-        run.hear(&self.ctx.options.listener_filters);
+        run.hear(&fabric.ctx.options.listener_filters);
         Some(run)
     }
 
+    /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
+    /// repeated too often runs alone, without other commits.
+    fn commit_run(&mut self, fabric: &mut Fabric, run: Run, answer: Answer, received: ReceivedPacket) {
+        let (mut lost, mut ended) = (0, Some((run, answer)));
+        let (store, is_replayed) = (Arc::clone(fabric.ctx.store.shared()), fabric.ctx.store.is_replayed());
+        loop {
+            let has_lost = lost >= fabric.ctx.options.max_reruns;
+            let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
+            let (run, answer) = match ended.take() {
+                Some(ended) => ended,
+                None => {
+                    let Some(run) = self.new_run(fabric, &received) else { return };
+                    let answer = self.run_once(fabric, &run);
+                    (run, answer)
+                }
+            };
+            let done = match outcome(&run, answer) {
+                Outcome::Answer(route, finished) => self.commit(fabric, route, *finished, &received, exclusive),
+                Outcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
+                Outcome::Failed(error, heard) => {
+                    fabric.ctx.notify_listeners(heard, &received);
+                    return self.policy_failed(fabric, &error, &received);
+                }
+            };
+            if done {
+                return;
+            }
+            fabric.ctx.stats.conflicts += 1;
+            lost += 1;
+        }
+    }
+
+    fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> Answer {
+        fabric.ctx.stats.runs += 1;
+        let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
+        self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
+    }
+
+    /// Commits a run and answers its packet. Returns `false` if the commit conflicted; then nothing has happened.
+    fn commit(
+        &mut self,
+        fabric: &mut Fabric,
+        (goal, route): (Goal, Arc<Resolved>),
+        finished: Finished,
+        received: &ReceivedPacket,
+        exclusive: Option<ExclusiveCommit<'_>>,
+    ) -> bool {
+        let origin = Origin::of(&finished);
+        let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
+        let id = self.is_cacheable(fabric, &trace, &txn, received.at.switch).then(|| self.new_leaf_id(fabric));
+        let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
+        let wrote_where = txn.wrote().then(place);
+        let Ok(commit) = fabric.ctx.commit_txn(txn, id, exclusive) else { return false };
+        fabric.ctx.apply_commit(commit);
+        fabric.ctx.notify_listeners(heard, received);
+        if let Some(place) = goes_back {
+            let key = place.to_string();
+            fabric.ctx.report_once(
+                ReportKind::RouteGoesBack,
+                ReportSubject::Policy,
+                &key,
+                Report::RouteGoesBack { at: received.at, place },
+            );
+        }
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, received.at);
+        fabric.ctx.report_logged(&logged, received);
+        self.access_hits.count_packet(&trace);
+        if trace.short {
+            fabric.ctx.stats.short_captures += 1;
+        }
+        match id {
+            Some(id) => {
+                let leaf = self.new_leaf(fabric, trace, (goal, origin), received.clone());
+                let standing = self.cache_leaf(fabric, id, leaf);
+                self.answer(fabric, standing, received.clone());
+            }
+            None => {
+                self.send_uncached(fabric, &route, origin, received);
+                if let Some(place) = wrote_where {
+                    self.speculate(fabric, received, &place);
+                }
+            }
+        }
+        true
+    }
+
+    /// Reports whether a run at this switch may become a leaf.
+    fn is_cacheable(&mut self, fabric: &mut Fabric, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
+        let is_full = fabric.switches.get(&ingress).is_none_or(|switch| switch.full_until.is_some());
+        !txn.wrote()
+            && trace.lasts()
+            && !is_full
+            && !self.waiting.has_too_many_rounds()
+            && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, ingress)
+    }
+
+    /// Parks a packet until something that its run read has changed. Returns `false` if something has changed already.
+    fn park(
+        &mut self,
+        fabric: &mut Fabric,
+        finished: Finished,
+        received: &ReceivedPacket,
+        exclusive: Option<ExclusiveCommit<'_>>,
+    ) -> bool {
+        let id = self.new_leaf_id(fabric);
+        let origin = self.leaves.intern_origin(Origin::of(&finished));
+        if fabric.ctx.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
+            return false;
+        }
+        fabric.ctx.stats.waits += 1;
+        let oldest = self.waiting.park(id, (received.clone(), origin), fabric.ctx.options.parked_packets);
+        if let Some((oldest, packet, origin)) = oldest {
+            fabric.switches.drop_packet(&mut fabric.ctx, &packet, DropCause::Waited(origin));
+            fabric.ctx.drop_parked([oldest]);
+        }
+        true
+    }
+
+    /// Runs f again after a run that wrote, to learn what f does with the next such packet.
+    fn speculate(&mut self, fabric: &mut Fabric, received: &ReceivedPacket, place: &str) {
+        let Some(run) = self.new_run(fabric, received) else { return };
+        let answer = self.run_once(fabric, &run);
+        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
+        if finished.txn.wrote() {
+            fabric.ctx.stats.writing_runs += 1;
+            let report = Report::PolicyWrites { what: place.into() };
+            fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
+        } else {
+            let (witness, lookup) = (received.clone(), fabric.switches.lookup(received));
+            if lookup.is_none()
+                && finished.trace.lasts()
+                && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, received.at.switch)
+            {
+                let (id, origin) = (self.new_leaf_id(fabric), Origin::of(&finished));
+                if fabric.ctx.store.commit(finished.txn, Some(id)).is_ok() {
+                    fabric.ctx.report_left_out(finished.left_out, finished.made_at.as_ref());
+                    fabric.ctx.report_violations(finished.violations, received.at);
+                    let leaf = self.new_leaf(fabric, finished.trace, (goal, origin), witness);
+                    self.cache_leaf(fabric, id, leaf);
+                }
+            }
+        }
+    }
+
+    fn policy_failed(&mut self, fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
+        fabric.ctx.stats.policy_errors += 1;
+        fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
+        let (error, novelty) = fabric.ctx.reports.count_failure(&error.to_string(), received.at);
+        let report = Report::PolicyFailed { error, at: received.at };
+        fabric.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
+    }
+}
+
+impl Switches {
+    /// The leaf whose trace a packet passes at its ingress.
+    pub(super) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+        let switch = self.get(&received.at.switch)?;
+        let fields = CapturedFields::new(received);
+        let leaf = switch.table.tree().search(&fields);
+        leaf.filter(|_| !fields.read_uncaptured.get())
+    }
+}
+
+impl Context {
     /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
     /// host that is known or declared to be elsewhere may not enter by an edge port.
     pub(super) fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
@@ -156,126 +340,30 @@ impl Engine {
         let known = || state.host(source).map(|host| host.location);
         let elsewhere = || [known(), state.facts().place(source)].into_iter().flatten().any(|at| at != received.at);
         match kind {
-            Some(PortKind::Edge) => !(self.ctx.options.track_hosts && elsewhere()),
+            Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),
         }
     }
 
-    /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
-    /// repeated too often runs alone, without other commits.
-    fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
-        let (mut lost, mut ended) = (0, Some((run, answer)));
-        let (store, is_replayed) = (Arc::clone(self.ctx.store.shared()), self.ctx.store.is_replayed());
-        loop {
-            let has_lost = lost >= self.ctx.options.max_reruns;
-            let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
-            let (run, answer) = match ended.take() {
-                Some(ended) => ended,
-                None => {
-                    let Some(run) = self.new_run(&received) else { return };
-                    let answer = self.run_once(&run);
-                    (run, answer)
-                }
-            };
-            let done = match outcome(&run, answer) {
-                Outcome::Answer(route, finished) => self.commit(route, *finished, &received, exclusive),
-                Outcome::Waits(finished) => self.park(*finished, &received, exclusive),
-                Outcome::Failed(error, heard) => {
-                    self.notify_listeners(heard, &received);
-                    return self.policy_failed(&error, &received);
-                }
-            };
-            if done {
-                return;
-            }
-            self.ctx.stats.conflicts += 1;
-            lost += 1;
-        }
-    }
-
-    fn run_once(&mut self, run: &Run) -> Answer {
-        self.ctx.stats.runs += 1;
-        let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
-        self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
-    }
-
-    /// Commits a run and answers its packet. Returns `false` if the commit conflicted; then nothing has happened.
-    fn commit(
-        &mut self,
-        (goal, route): (Goal, Arc<Resolved>),
-        finished: Finished,
-        received: &ReceivedPacket,
-        exclusive: Option<ExclusiveCommit<'_>>,
-    ) -> bool {
-        let origin = Origin::of(&finished);
-        let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
-        let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
-        let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
-        let wrote_where = txn.wrote().then(place);
-        let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
-        self.apply_commit(commit);
-        self.notify_listeners(heard, received);
-        if let Some(place) = goes_back {
-            let key = place.to_string();
-            self.ctx.report_once(
-                ReportKind::RouteGoesBack,
-                ReportSubject::Policy,
-                &key,
-                Report::RouteGoesBack { at: received.at, place },
-            );
-        }
-        self.report_left_out(left_out, made_at.as_ref());
-        self.report_violations(violations, received.at);
-        self.report_logged(&logged, received);
-        self.access_hits.count_packet(&trace);
-        if trace.short {
-            self.ctx.stats.short_captures += 1;
-        }
-        match id {
-            Some(id) => {
-                let leaf = self.new_leaf(trace, (goal, origin), received.clone());
-                let standing = self.cache_leaf(id, leaf);
-                self.answer(standing, received.clone());
-            }
-            None => {
-                self.send_uncached(&route, origin, received);
-                if let Some(place) = wrote_where {
-                    self.speculate(received, &place);
-                }
-            }
-        }
-        true
-    }
-
     /// The record of a write by this writer at the present time.
     pub(super) fn written_by(&self, by: Writer) -> Written {
-        Written { by, at: self.ctx.options.wall_clock + Duration::from_nanos(self.ctx.now.0) }
-    }
-
-    /// Reports whether a run at this switch may become a leaf.
-    fn is_cacheable(&mut self, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
-        let is_full = self.switches.get(&ingress).is_none_or(|switch| switch.full_until.is_some());
-        !txn.wrote()
-            && trace.lasts()
-            && !is_full
-            && !self.waiting.has_too_many_rounds()
-            && self.check_capacity_for_trace(ingress)
+        Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }
 
     /// Gives a packet to the listeners whose bit is set.
     fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
-            self.ctx.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
+            self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
         }
     }
 
     /// Reports what rules of access lists log about a packet.
     fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
         for what in logged {
-            if let Some(unreported) = self.ctx.reports.count_logged(self.ctx.now, what) {
+            if let Some(unreported) = self.reports.count_logged(self.now, what) {
                 let packet = maple_wire::packet::text::summary(&received.packet()).into();
-                self.ctx.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
+                self.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
             }
         }
     }
@@ -291,55 +379,16 @@ impl Engine {
             txn.sign(self.written_by(Writer::Policy(None)));
         }
         match exclusive {
-            Some(exclusive) => self.ctx.store.commit_alone(&exclusive, txn, id),
-            None => self.ctx.store.commit(txn, id),
+            Some(exclusive) => self.store.commit_alone(&exclusive, txn, id),
+            None => self.store.commit(txn, id),
         }
-    }
-
-    /// Parks a packet until something that its run read has changed. Returns `false` if something has changed already.
-    fn park(&mut self, finished: Finished, received: &ReceivedPacket, exclusive: Option<ExclusiveCommit<'_>>) -> bool {
-        let id = self.new_leaf_id();
-        let origin = self.leaves.intern_origin(Origin::of(&finished));
-        if self.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
-            return false;
-        }
-        self.ctx.stats.waits += 1;
-        let oldest = self.waiting.park(id, (received.clone(), origin), self.ctx.options.parked_packets);
-        if let Some((oldest, packet, origin)) = oldest {
-            self.drop_packet(&packet, DropCause::Waited(origin));
-            self.drop_parked([oldest]);
-        }
-        true
     }
 
     /// Forgets parked packets that will never be decided.
     pub(super) fn drop_parked(&mut self, names: impl IntoIterator<Item = LeafId>) {
         for name in names {
-            self.ctx.store.forget(name);
-            self.ctx.stats.wait_drops += 1;
-        }
-    }
-
-    /// Runs f again after a run that wrote, to learn what f does with the next such packet.
-    fn speculate(&mut self, received: &ReceivedPacket, place: &str) {
-        let Some(run) = self.new_run(received) else { return };
-        let answer = self.run_once(&run);
-        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
-        if finished.txn.wrote() {
-            self.ctx.stats.writing_runs += 1;
-            let report = Report::PolicyWrites { what: place.into() };
-            self.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
-        } else {
-            let (witness, lookup) = (received.clone(), self.lookup(received));
-            if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
-                let (id, origin) = (self.new_leaf_id(), Origin::of(&finished));
-                if self.ctx.store.commit(finished.txn, Some(id)).is_ok() {
-                    self.report_left_out(finished.left_out, finished.made_at.as_ref());
-                    self.report_violations(finished.violations, received.at);
-                    let leaf = self.new_leaf(finished.trace, (goal, origin), witness);
-                    self.cache_leaf(id, leaf);
-                }
-            }
+            self.store.forget(name);
+            self.stats.wait_drops += 1;
         }
     }
 
@@ -352,27 +401,19 @@ impl Engine {
             };
             let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
             let report = Report::PlaceAbsent { at, why, place };
-            self.ctx.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
+            self.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
         }
     }
 
     /// Counts routes that constraints refused. Each is reported once for its constraint and line.
     pub(super) fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
         for Violation { constraint, why, place } in violations {
-            self.ctx.stats.violations += 1;
+            self.stats.violations += 1;
             let place: Arc<str> = place.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
-            if self.ctx.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
-                self.ctx.report(Report::ConstraintViolated { constraint, why, place, at });
+            if self.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
+                self.report(Report::ConstraintViolated { constraint, why, place, at });
             }
         }
-    }
-
-    fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
-        self.ctx.stats.policy_errors += 1;
-        self.drop_packet(received, DropCause::failed(&error.to_string()));
-        let (error, novelty) = self.ctx.reports.count_failure(&error.to_string(), received.at);
-        let report = Report::PolicyFailed { error, at: received.at };
-        self.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
     }
 }
 

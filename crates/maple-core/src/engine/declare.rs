@@ -18,46 +18,51 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
-use super::Engine;
+use super::fabric::Fabric;
 use super::received_packet::from_port;
 use super::segments::{disjoin, is_segments_port, is_virtual};
 use super::switch::Stale;
+use super::topology::Topology;
 use crate::network::{Facts, HostInfo, Location, Mac, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::{Selection, Snapshot, Write};
 
-impl Engine {
-    /// Applies a declaration of ports and hosts, unless a later one has overtaken it. Updates what this shard keeps
-    /// besides the state.
-    pub(super) fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
+impl Topology {
+    /// Declares ports and hosts, unless a later declaration has overtaken this one.
+    pub(super) fn declare(&mut self, fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
             reports = told(state, &writes);
             writes
         });
-        self.apply_commit(commit);
-        reports.into_iter().for_each(|report| self.ctx.report(report));
-        self.read_inbox();
-        let state = self.ctx.store.snapshot();
+        fabric.ctx.apply_commit(commit);
+        reports.into_iter().for_each(|report| fabric.ctx.report(report));
+    }
+
+    /// Updates what this shard keeps besides the state, by the newest declaration. Returns the packets whose leaves are
+    /// to be withdrawn.
+    pub(super) fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
+        let state = fabric.ctx.store.snapshot();
         let facts = state.facts();
-        self.ctx.options.facts = Arc::clone(facts);
-        for (dpid, switch) in &mut self.switches {
+        fabric.ctx.options.facts = Arc::clone(facts);
+        for (dpid, switch) in fabric.switches.iter_mut() {
             switch.host_rules.declare(facts.placed_at(*dpid).collect());
         }
-        let dpids: Vec<_> = self.switches.keys().copied().collect();
-        dpids.into_iter().for_each(|dpid| self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() }));
-        let surplus = self.with_hosts(|hosts, _, actions| hosts.declare(&state, facts, actions));
-        for (at, mac) in surplus {
-            // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is
-            // not known.
-            if self.switches.get(&at.switch).is_some_and(|switch| !switch.three_tables) {
-                let source = Constraint::exact(Field::EthSrc, mac.bits());
-                self.withdraw_selected(&Selection::Fields(vec![from_port(at.port), source]));
-            }
+        let dpids: Vec<_> = fabric.switches.keys().copied().collect();
+        for dpid in dpids {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
         }
+        let surplus = self.with_hosts(fabric, |hosts, _, actions| hosts.declare(&state, facts, actions));
+        // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is not
+        // known.
+        let has_one_table = |at: Location| fabric.switches.get(&at.switch).is_some_and(|switch| !switch.three_tables);
+        let from = |(at, mac): (Location, Mac)| {
+            Selection::Fields(vec![from_port(at.port), Constraint::exact(Field::EthSrc, mac.bits())])
+        };
+        surplus.into_iter().filter(|(at, _)| has_one_table(*at)).map(from).collect()
     }
 }
 

@@ -7,41 +7,28 @@ use std::sync::Arc;
 use maple_wire::{Dpid, Field, Packet, Version};
 
 use super::classifier::{is_discovery_frame, is_the_controllers};
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::host_actions::with_addresses;
 use super::hosts::{PROBE_MAC, announcement, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::received_packet::ReceivedPacket;
 use super::switch::Switch;
+use super::topology::Topology;
 use super::{Engine, TableRule};
-use crate::explain::{Admission, Conditions, Entering, LeafView, Network, Passage, PassedRule, TableRules};
+use crate::explain::{Admission, Entering, LeafView, Network, Passage, PassedRule, TableRules};
 use crate::ids::LeafId;
 use crate::network::{HostInfo, Location, Mac, PortKind, PortRole};
 use crate::policy::Policy;
 use crate::rule::Rule;
-use crate::state::{Snapshot, Store};
+use crate::state::Snapshot;
 use crate::trace::show;
 
-impl Engine {
-    /// The policy that decides in this engine.
-    pub fn policy(&self) -> &Arc<dyn Policy> {
-        &self.policy
-    }
-
-    /// The store that this engine shares with other engines.
-    pub fn store(&self) -> &Arc<Store> {
-        self.ctx.store.shared()
-    }
-
-    /// The conditions under which policies run.
-    pub fn conditions(&self) -> Conditions {
-        let listener_filters = Arc::clone(&self.ctx.options.listener_filters);
-        Conditions { track_hosts: self.ctx.options.track_hosts, listener_filters }
-    }
-
+impl Topology {
     /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
     /// reason why not.
-    pub fn admit(&self, packet: &Entering) -> Admission {
-        let (state, at) = (self.ctx.store.snapshot(), packet.at);
+    pub(super) fn admit(&self, fabric: &Fabric, packet: &Entering) -> Admission {
+        let (state, at) = (fabric.ctx.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
         let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let role = state.facts().role(at);
@@ -59,16 +46,16 @@ impl Engine {
             Some(_) if is_discovery_frame(&headers()) => {
                 refused("it is of a type that only link discovery uses, so it ends at the controller")
             }
-            Some(_) if is_the_controllers(&headers(), self.ctx.options.track_hosts) => {
+            Some(_) if is_the_controllers(&headers(), fabric.ctx.options.track_hosts) => {
                 refused("it is for the address from which the controller asks hosts whether they are still there")
             }
             Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
-            Some((_, PortKind::Edge)) if !self.ctx.options.track_hosts => Admission::Decided(Vec::new()),
+            Some((_, PortKind::Edge)) if !fabric.ctx.options.track_hosts => Admission::Decided(Vec::new()),
             Some((_, PortKind::Edge)) => self.admit_sender(&state, packet),
         }
     }
 
-    /// Checks the sender of a packet at an edge port, as the last part of [`Engine::admit`].
+    /// Checks the sender of a packet at an edge port, as the last part of [`Topology::admit`].
     fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
         let at = packet.at;
         let headers = Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
@@ -105,9 +92,11 @@ impl Engine {
             }
         }
     }
+}
 
+impl Decisions {
     /// The leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, packet: &Entering) -> Option<LeafView> {
+    pub(super) fn leaf_view(&self, fabric: &Fabric, packet: &Entering) -> Option<LeafView> {
         let Entering { at, frame } = packet;
         let received = ReceivedPacket {
             frame: Arc::clone(frame),
@@ -115,15 +104,15 @@ impl Engine {
             buffer_id: maple_wire::msg::NO_BUFFER,
             at: *at,
         };
-        let id = self.lookup(&received)?;
+        let id = fabric.switches.lookup(&received)?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.specialisation.iter().map(show).collect();
-        Some(LeafView { id, under_way: self.under_way(id, leaf), specialised_to })
+        Some(LeafView { id, under_way: self.under_way(fabric, id, leaf), specialised_to })
     }
 
     /// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
-    fn under_way(&self, id: LeafId, leaf: &Leaf) -> Option<String> {
-        if !self.ctx.store.is_current(id) {
+    fn under_way(&self, fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
+        if !fabric.ctx.store.is_current(id) {
             return Some("something that it depends on has changed, and it is being decided again".into());
         }
         let text = match &leaf.state {
@@ -137,8 +126,8 @@ impl Engine {
             }
             LeafState::ByController => "no rule can do that, so the controller answers its packets",
             LeafState::Active => {
-                let switch = self.switches.get(&leaf.ingress())?;
-                if switch.tables.has_confirmed_all() && !self.ctx.dirty.contains(&switch.dpid) {
+                let switch = fabric.switches.get(&leaf.ingress())?;
+                if switch.tables.has_confirmed_all() && !fabric.ctx.dirty.contains(&switch.dpid) {
                     return None;
                 }
                 "the switch has not confirmed its latest changes"
@@ -147,23 +136,24 @@ impl Engine {
         Some(text.to_owned())
     }
 
-    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
-    /// serve the switch.
-    pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
-        let switch = self.switches.get(&at.switch)?;
-        Some(Passage::through(&SwitchRules { engine: self, switch }, at.port, frame))
-    }
-
     /// The witness packet of a leaf: f ran on it.
-    pub fn witness(&self, leaf: LeafId) -> Option<Entering> {
+    pub(super) fn witness(&self, leaf: LeafId) -> Option<Entering> {
         let witness = &self.leaves.get(&leaf)?.witness;
         Some(Entering { at: witness.at, frame: Arc::clone(&witness.frame) })
+    }
+
+    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
+    /// serve the switch.
+    pub(super) fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
+        let switch = fabric.switches.get(&at.switch)?;
+        Some(Passage::through(&SwitchRules { decisions: self, fabric, switch }, at.port, frame))
     }
 }
 
 /// The rules of a switch: ours, and the foreign ones that the last audit saw.
 struct SwitchRules<'a> {
-    engine: &'a Engine,
+    decisions: &'a Decisions,
+    fabric: &'a Fabric,
     switch: &'a Switch,
 }
 
@@ -182,7 +172,7 @@ impl TableRules for SwitchRules<'_> {
             let why = "a rule of others".to_owned();
             return Some(PassedRule { table, rule: rule.clone(), why, leaf: None, is_foreign: true });
         }
-        let TableRule { rule, leaf, why, .. } = self.engine.table_rule(self.switch, table, ours?);
+        let TableRule { rule, leaf, why, .. } = self.decisions.table_rule(self.fabric, self.switch, table, ours?);
         Some(PassedRule { table, rule, why, leaf, is_foreign: false })
     }
 }
@@ -192,13 +182,13 @@ pub struct Engines<'a>(pub Vec<&'a Engine>);
 
 impl Engines<'_> {
     fn of(&self, dpid: Dpid) -> Option<&Engine> {
-        self.0.iter().copied().find(|engine| engine.switches.contains_key(&dpid))
+        self.0.iter().copied().find(|engine| engine.fabric.switches.contains_key(&dpid))
     }
 }
 
 impl Network for Engines<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
-        self.of(at.switch).map(|engine| Arc::clone(&engine.policy))
+        self.of(at.switch).map(|engine| Arc::clone(&engine.decisions.policy))
     }
 
     fn admit(&mut self, packet: &Entering) -> Admission {

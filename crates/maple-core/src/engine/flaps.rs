@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
+use super::fabric::Fabric;
 use super::hosts::{HostAction, RECENTLY_UP, hosts_to_ask_for, probe_host};
 use super::messages::EngineMessage;
-use super::{Engine, ShardId, Time};
+use super::topology::Topology;
+use super::{ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Snapshot;
@@ -37,40 +39,42 @@ impl Moves {
     }
 }
 
-impl Engine {
+impl Topology {
     /// Handles a port of this shard that may have come or gone. If an edge port with hosts has gone down, all shards
     /// look for these hosts.
-    pub(super) fn on_port_change(&mut self, state: &Snapshot, at: Location) {
-        let now = self.ctx.now;
-        let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.ctx.options.track_hosts) else { return };
+    pub(super) fn on_port_change(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+        let now = fabric.ctx.now;
+        let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| fabric.ctx.options.track_hosts) else {
+            return;
+        };
         match state.port(at) {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
                 if let Entry::Vacant(new) = switch.edges.entry(at.port) {
                     new.insert(now);
-                    self.with_hosts(|hosts, now, actions| hosts.on_edge(now, state, at, actions));
+                    self.with_hosts(fabric, |hosts, now, actions| hosts.on_edge(now, state, at, actions));
                 }
             }
             info => {
                 let was_edge = switch.edges.remove(&at.port).is_some();
                 if was_edge && info.is_none_or(|port| !port.up) && state.hosts_at(at).next().is_some() {
                     let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-                    shards.into_iter().for_each(|to| self.send_to_shard(to, EngineMessage::Unplugged(at)));
+                    shards.into_iter().for_each(|to| fabric.ctx.send_to_shard(to, EngineMessage::Unplugged(at)));
                 }
             }
         }
     }
 
     /// Looks for the hosts of a port that has gone down. They may be at ports of this shard that have just come up.
-    pub(super) fn look_for_unplugged_hosts(&mut self, from: Location) {
-        let state = self.ctx.store.snapshot();
-        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.ctx.now;
-        let places: Vec<Location> = self
+    pub(super) fn look_for_unplugged_hosts(&mut self, fabric: &mut Fabric, from: Location) {
+        let state = fabric.ctx.store.snapshot();
+        let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > fabric.ctx.now;
+        let places: Vec<Location> = fabric
             .switches
             .iter()
             .flat_map(|(dpid, switch)| switch.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port)))
             .collect();
         let hosts = hosts_to_ask_for(&state, from);
-        self.with_hosts(|_, _, actions: &mut Vec<HostAction>| {
+        self.with_hosts(fabric, |_, _, actions: &mut Vec<HostAction>| {
             for at in places {
                 hosts.iter().for_each(|mac| probe_host(&state, *mac, at, actions));
             }
@@ -79,11 +83,16 @@ impl Engine {
 
     /// Notes that a host has moved. If it alternates between two ports, as it would across a transparent middlebox, a
     /// report says so once.
-    pub(super) fn note_host_move(&mut self, mac: Mac, from: Location, to: Location) {
-        if self.moves.is_repeated(self.ctx.now, mac, from, to) {
+    pub(super) fn note_host_move(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location) {
+        if self.moves.is_repeated(fabric.ctx.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
             let key = format!("{a} {b} {mac}");
-            self.ctx.report_once(ReportKind::HostFlips, ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
+            fabric.ctx.report_once(
+                ReportKind::HostFlips,
+                ReportSubject::Port(to),
+                &key,
+                Report::HostFlips { mac, a, b },
+            );
         }
     }
 }

@@ -5,97 +5,87 @@ use std::collections::BTreeMap;
 
 use maple_wire::{Dpid, Instruction};
 
+use super::Time;
 use super::classifier::{classifier, table_miss};
 use super::context::Context;
 use super::cookies::cookie;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::leaf::LeafState;
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
 use super::timers::Timer;
-use super::{Engine, Time};
 use crate::compile::LeafAction;
 use crate::ids::LeafId;
 use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
 use crate::update::{Change, key_of};
 
-impl Engine {
-    /// Updates the switches that changed in this batch.
-    pub(super) fn flush_all(&mut self) {
-        let dirty: Vec<Dpid> = std::mem::take(&mut self.ctx.dirty).into_iter().collect();
-        for dpid in dirty {
-            self.flush(dpid);
+impl Decisions {
+    /// Finds the changes for an update, and refuses or evicts what does not fit. Returns whether the update may go on.
+    pub(super) fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        if !self.prepare(fabric, dpid) {
+            return false;
         }
-    }
-
-    fn flush(&mut self, dpid: Dpid) {
-        if self.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
-            return self.flush_restoring(dpid);
-        }
-        if !self.prepare(dpid) {
-            return;
-        }
-        let now = self.ctx.now;
-        let fits = |switch: &Switch| switch.fits(now, switch.tables.has_waiting_additions());
-        if !self.switches.get(&dpid).is_some_and(|switch| fits(switch)) {
-            self.refuse_waiting(dpid);
-            self.prepare(dpid);
-            if !self.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
-                self.evict_all(dpid);
-                self.prepare(dpid);
+        let now = fabric.ctx.now;
+        let has_additions = |switch: &Switch| switch.tables.has_waiting_additions();
+        if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, has_additions(switch))) {
+            self.refuse_waiting(fabric, dpid);
+            self.prepare(fabric, dpid);
+            if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
+                self.evict_all(fabric, dpid);
+                self.prepare(fabric, dpid);
             }
         }
-        self.suspend_live(dpid);
-        if let Some(switch) = self.switches.get_mut(&dpid) {
-            switch.send_update(&mut self.ctx);
-        }
-        self.evict_for_hosts(dpid);
+        true
     }
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
-    pub(super) fn prepare(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut self.ctx));
+    pub(super) fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
+        let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
         if is_away || may_go_on {
-            self.collect(dpid);
+            self.collect(fabric, dpid);
         }
         may_go_on
     }
 
     /// Takes the changes of all sources of a switch's rules.
-    pub(super) fn collect(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    pub(super) fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let changed = std::mem::take(&mut switch.changed_actions);
         let actions: Vec<(LeafId, LeafAction)> =
-            changed.into_iter().map(|leaf| (leaf, self.ingress_action(leaf))).collect();
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.collect_labels(self.ctx.options.epoch);
-        switch.collect_ingress(self.ctx.now, actions);
+            changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        switch.collect_labels(fabric.ctx.options.epoch);
+        switch.collect_ingress(fabric.ctx.now, actions);
         switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
-        let own = switch.collect_own(&self.ctx);
-        let is_held = switch.has_further_hosts() && self.holds_hosts(dpid);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.collect_hosts(self.ctx.now, own, is_held);
+        let own = switch.collect_own(&fabric.ctx);
+        let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        switch.collect_hosts(fabric.ctx.now, own, is_held);
         switch.compare_all();
     }
 
     /// Reports whether rules that let further hosts into the ingress table have to wait, because its rules are about to
     /// change.
-    fn holds_hosts(&mut self, dpid: Dpid) -> bool {
-        let is_moving = self.is_moving(dpid);
-        let (now, longest) = (self.ctx.now, self.ctx.options.reroute_timeout);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+    fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        let is_moving = self.is_moving(fabric, dpid);
+        let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
         let Some(until) = switch.host_rules.hold(now, is_moving, longest) else { return false };
-        self.ctx.timers.insert((until, Timer::Refused(dpid)));
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
         true
     }
 
     /// The action of the ingress switch for a leaf's packets.
-    pub(super) fn ingress_action(&self, id: LeafId) -> LeafAction {
+    pub(super) fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.route_id?)) else { return LeafAction::Controller };
+        let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
+            return LeafAction::Controller;
+        };
         route.action()
     }
 }
@@ -115,7 +105,7 @@ impl Switch {
     }
 
     /// Sends the changes that were collected.
-    fn send_update(&mut self, ctx: &mut Context) {
+    pub(super) fn send_update(&mut self, ctx: &mut Context) {
         let mut requests = Requests::new();
         self.tables.send_update(ctx.now, self.three_tables.then_some(CLASSIFIER), &mut requests);
         self.send_with_meters(ctx, requests);

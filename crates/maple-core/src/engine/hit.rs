@@ -40,14 +40,17 @@ use arrayvec::ArrayVec;
 use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
+use super::Time;
 use super::classifier::is_the_controllers;
 use super::cookies::is_live;
+use super::decisions::Decisions;
 use super::drops::DropCause;
+use super::fabric::Fabric;
+use super::hosts::Hosts;
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
 use super::routes::SharedRoute;
-use super::{Engine, Time};
 use crate::forwarding;
 use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
@@ -65,9 +68,11 @@ const XID: std::ops::Range<usize> = 4..8;
 const IN_PORT_10: std::ops::Range<usize> = 12..14;
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
-/// The engine, borrowed for the packets of one read.
+/// The engine's parts, borrowed for the packets of one read.
 pub struct Hits<'a> {
-    engine: &'a mut Engine,
+    fabric: &'a mut Fabric,
+    hosts: &'a Hosts,
+    decisions: &'a mut Decisions,
     state: Arc<Snapshot>,
     dpid: Dpid,
     /// The last port that was checked, and whether it is an edge port.
@@ -97,23 +102,25 @@ struct Candidate<'a> {
 /// The value that is remembered for a host whose location was verified.
 const VERIFIED: u32 = 1;
 
-impl Engine {
-    /// Borrows the engine for packets of this switch. `None` if this shard does not serve the switch, if packets from
+impl<'a> Hits<'a> {
+    /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, if packets from
     /// its new ports wait, or if its rules are being read or restored.
-    pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
-        let switch = self.switches.get_mut(&dpid)?;
+    pub(super) fn begin(
+        (fabric, hosts, decisions): (&'a mut Fabric, &'a Hosts, &'a mut Decisions),
+        now: Time,
+        dpid: Dpid,
+    ) -> Option<Hits<'a>> {
+        let switch = fabric.switches.get_mut(&dpid)?;
         if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
-        let state = self.ctx.store.snapshot();
+        let state = fabric.ctx.store.snapshot();
         switch.verified_hosts.begin(state.version());
-        self.leaves.begin(state.version());
-        self.ctx.now = self.ctx.now.max(now);
-        Some(Hits { state, engine: self, dpid, port: None })
+        decisions.leaves.begin(state.version());
+        fabric.ctx.now = fabric.ctx.now.max(now);
+        Some(Hits { fabric, hosts, decisions, state, dpid, port: None })
     }
-}
 
-impl Hits<'_> {
     /// Appends to `out` the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are
     /// events.
     pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
@@ -121,13 +128,13 @@ impl Hits<'_> {
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             candidates.extend(self.candidate(number, packet_in));
         }
-        let Some(switch) = self.engine.switches.get(&self.dpid) else { return Answered::default() };
-        if self.engine.ctx.options.track_hosts {
+        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
+        if self.fabric.ctx.options.track_hosts {
             candidates.iter().for_each(|candidate| switch.verified_hosts.prefetch(candidate.key()));
             candidates.retain(|candidate| self.is_accepted(candidate));
         }
-        let Engine { switches, leaves, .. } = &*self.engine;
-        let Some(switch) = switches.get(&self.dpid) else { return Answered::default() };
+        let leaves = &self.decisions.leaves;
+        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
         let found = switch.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
         for (candidate, leaf) in candidates.iter_mut().zip(found) {
             candidate.leaf = leaf;
@@ -151,11 +158,11 @@ impl Hits<'_> {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        if is_the_controllers(&packet, self.engine.ctx.options.track_hosts) {
+        if is_the_controllers(&packet, self.fabric.ctx.options.track_hosts) {
             return None;
         }
         let mut host = Mac::default();
-        if self.engine.ctx.options.track_hosts {
+        if self.fabric.ctx.options.track_hosts {
             host = Mac::from_bits(packet.switch_value(Field::EthSrc).unwrap_or_default());
             if !host.is_host() || host == PROBE_MAC || is_announcement(&packet) {
                 return None;
@@ -179,10 +186,10 @@ impl Hits<'_> {
 
     /// Reports whether the packet's host is known to be at its port, and no search waits for a packet of it.
     fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
-        if self.engine.hosts.awaits(candidate.host) {
+        if self.hosts.awaits(candidate.host) {
             return false;
         }
-        let Some(switch) = self.engine.switches.get_mut(&self.dpid) else { return false };
+        let Some(switch) = self.fabric.switches.get_mut(&self.dpid) else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.verified_hosts.get(key).is_some()) {
@@ -200,10 +207,11 @@ impl Hits<'_> {
     /// hit.
     fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let leaf = candidate.leaf?;
-        if self.engine.leaves.answer(leaf).is_none() {
-            self.engine.learn_answer(leaf, self.dpid)?;
+        if self.decisions.leaves.answer(leaf).is_none() {
+            self.decisions.learn_answer(self.fabric, leaf, self.dpid)?;
         }
-        let Engine { ctx, switches, leaves, access_hits, .. } = &mut *self.engine;
+        let Fabric { ctx, switches, .. } = &mut *self.fabric;
+        let Decisions { leaves, access_hits, .. } = &mut *self.decisions;
         let template = leaves.answer(leaf)?;
         let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
         ctx.stats.packet_ins += 1;
@@ -235,22 +243,22 @@ impl Hits<'_> {
     }
 }
 
-impl Engine {
-    fn route_of(&self, leaf: &Leaf) -> Option<&SharedRoute> {
-        self.routes.get(leaf.route_id?)
+impl Decisions {
+    fn route_of<'a>(&self, fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
+        fabric.routes.get(leaf.route_id?)
     }
 
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
-    fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
-        let is_current =
-            self.ctx.store.is_current(id) && self.plan_of(id).is_none_or(|name| self.ctx.store.is_current(name));
+    fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
+        let is_current = fabric.ctx.store.is_current(id)
+            && self.plan_of(fabric, id).is_none_or(|name| fabric.ctx.store.is_current(name));
         if !is_current {
             return None;
         }
         if !self.leaves.renew(id) {
-            let version = self.switches.get(&dpid)?.version();
+            let version = fabric.switches.get(&dpid)?.version();
             let leaf = self.leaves.get(&id)?;
-            let template = answer_template(leaf, self.route_of(leaf), dpid, version)?;
+            let template = answer_template(leaf, self.route_of(fabric, leaf), dpid, version)?;
             self.leaves.remember(id, template);
         }
         Some(())
@@ -258,13 +266,13 @@ impl Engine {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl Engine {
+impl Decisions {
     /// Panics if a remembered answer differs from the one that would be computed now.
-    pub(crate) fn check_remembered(&self) {
+    pub(crate) fn check_remembered(&self, fabric: &Fabric) {
         for (id, leaf) in self.leaves.iter() {
             let Some(remembered) = self.leaves.remembered(*id) else { continue };
-            let switch = self.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
-            let now = answer_template(leaf, self.route_of(leaf), leaf.ingress(), switch.version());
+            let switch = fabric.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
+            let now = answer_template(leaf, self.route_of(fabric, leaf), leaf.ingress(), switch.version());
             assert_eq!(Some(remembered), now.as_ref(), "the remembered and the current answer of {id:?}");
         }
     }

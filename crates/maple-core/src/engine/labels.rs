@@ -2,23 +2,59 @@
 
 use maple_wire::{Constraint, Dpid};
 
+use super::Options;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::messages::EngineMessage;
 use super::restore::LOOK;
 use super::routes::RouteNews;
 use super::segments::is_virtual;
 use super::switch::Stale;
 use super::timers::Timer;
-use super::{Engine, Options};
 use crate::forwarding::has_vlan;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Quarantine, Refusal};
 use crate::network::{Location, PortKind};
+
+impl Decisions {
+    /// Handles news of a label that a route or label of this shard asked for.
+    pub(super) fn label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
+        let is_known = match holder {
+            Holder::Label { switch, serial, .. } => {
+                fabric.switches.get(&switch).is_some_and(|s| s.labels.knows(serial))
+            }
+            Holder::Route { serial, .. } => fabric.routes.knows(serial),
+        };
+        if !is_known {
+            // The holder is gone, and its release may have been lost.
+            return fabric.ctx.send_to_shard_of(from, EngineMessage::Release { at: from, holder, confirmed: true });
+        }
+        match holder {
+            Holder::Label { switch, serial, port } => {
+                fabric.with_labels(switch, |labels, _, out| labels.learn(serial, port, news, out));
+            }
+            Holder::Route { serial, port, .. } => {
+                let mut effects = Vec::new();
+                let came = fabric.routes.learn(serial, port, news, fabric.ctx.now, &mut effects);
+                match came {
+                    Some(RouteNews::Ready(leaves)) => {
+                        leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf))
+                    }
+                    Some(RouteNews::NextReady(route)) => self.switch_to_next_path(fabric, route),
+                    Some(RouteNews::Refused(route, why)) => self.route_is_refused(fabric, route, why),
+                    None => {}
+                }
+                fabric.apply_label_effects(effects, Timer::Routes);
+            }
+        }
+    }
+}
 
 /// The times for which labels are kept for packets in flight.
 pub(super) fn quarantine(options: &Options) -> Quarantine {
     Quarantine { confirmed: options.quarantine, unconfirmed: options.lost_quarantine }
 }
 
-impl Engine {
+impl Fabric {
     /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
     /// run are known.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
@@ -34,7 +70,7 @@ impl Engine {
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
-            self.mark_dirty(switch, Stale { classifier: true, ..Stale::default() });
+            self.switches.mark_dirty(&mut self.ctx, switch, Stale { classifier: true, ..Stale::default() });
         }
     }
 
@@ -61,35 +97,7 @@ impl Engine {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.full_until.is_some_and(|until| until > self.ctx.now);
-        (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
-    }
-
-    /// Handles news of a label that a route or label of this shard asked for.
-    pub(super) fn label_news(&mut self, from: Dpid, holder: Holder, news: &News) {
-        let is_known = match holder {
-            Holder::Label { switch, serial, .. } => self.switches.get(&switch).is_some_and(|s| s.labels.knows(serial)),
-            Holder::Route { serial, .. } => self.routes.knows(serial),
-        };
-        if !is_known {
-            // The holder is gone, and its release may have been lost.
-            return self.send_to_shard_of(from, EngineMessage::Release { at: from, holder, confirmed: true });
-        }
-        match holder {
-            Holder::Label { switch, serial, port } => {
-                self.with_labels(switch, |labels, _, out| labels.learn(serial, port, news, out));
-            }
-            Holder::Route { serial, port, .. } => {
-                let mut effects = Vec::new();
-                let came = self.routes.learn(serial, port, news, self.ctx.now, &mut effects);
-                match came {
-                    Some(RouteNews::Ready(leaves)) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-                    Some(RouteNews::NextReady(route)) => self.switch_to_next_path(route),
-                    Some(RouteNews::Refused(route, why)) => self.route_is_refused(route, why),
-                    None => {}
-                }
-                self.apply_label_effects(effects, Timer::Routes);
-            }
-        }
+        (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// Takes a label of a switch of this shard back from its holder.
@@ -133,7 +141,7 @@ impl Engine {
     /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
     /// added there, so the labels that the switch has may be used again.
     pub(super) fn expire_labels(&mut self, dpid: Dpid) {
-        if self.is_unreachable(dpid) {
+        if self.switches.is_unreachable(dpid) {
             return;
         }
         let now = self.ctx.now;
@@ -153,7 +161,7 @@ impl Engine {
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
         if switch.labels.is_touched() {
-            self.mark_dirty(dpid, Stale { labels: true, ..Stale::default() });
+            self.switches.mark_dirty(&mut self.ctx, dpid, Stale { labels: true, ..Stale::default() });
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
@@ -165,7 +173,7 @@ impl Engine {
         for effect in effects {
             match effect {
                 LabelEffect::Ask(asked) => match self.ctx.store.snapshot().shard_of(asked.at.switch) {
-                    Some(shard) => self.send_to_shard(shard, EngineMessage::Acquire(asked)),
+                    Some(shard) => self.ctx.send_to_shard(shard, EngineMessage::Acquire(asked)),
                     None => {
                         let gone = asked.at.switch;
                         self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
@@ -173,7 +181,7 @@ impl Engine {
                 },
                 LabelEffect::Tell(holder, news) => self.tell_holder(from, holder, news),
                 LabelEffect::Release { at, holder, confirmed } => {
-                    self.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
+                    self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
                 }
                 LabelEffect::Wake(time) => drop(self.ctx.timers.insert((time, timer))),
             }
@@ -183,8 +191,10 @@ impl Engine {
 
     fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
         match holder {
-            Holder::Route { shard, .. } => self.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
-            Holder::Label { switch, .. } => self.send_to_shard_of(switch, EngineMessage::LabelNews(from, holder, news)),
+            Holder::Route { shard, .. } => self.ctx.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
+            Holder::Label { switch, .. } => {
+                self.ctx.send_to_shard_of(switch, EngineMessage::LabelNews(from, holder, news))
+            }
         }
     }
 }

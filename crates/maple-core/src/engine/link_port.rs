@@ -7,26 +7,27 @@
 
 use maple_wire::{Field, Instruction};
 
-use super::Engine;
 use super::drops::DropCause;
+use super::fabric::Fabric;
 use super::received_packet::ReceivedPacket;
+use super::topology::Topology;
 use crate::forwarding::TAG_PRESENT;
 
-impl Engine {
+impl Topology {
     /// Handles a packet from a link port.
-    pub(super) fn link_packet_in(&mut self, received: &ReceivedPacket) {
-        self.ctx.stats.link_packet_ins += 1;
+    pub(super) fn link_packet_in(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) {
+        fabric.ctx.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
-        let switch = self.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
+        let switch = fabric.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
         let answer = switch.and_then(|switch| switch.labels.answer(received.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
-            self.ctx.stats.link_drops += 1;
-            self.drop_packet(received, DropCause::UnknownLabel);
-            self.unexpected_host_at_link(received.at, &received.packet());
+            fabric.ctx.stats.link_drops += 1;
+            fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::UnknownLabel);
+            self.unexpected_host_at_link(fabric, received.at, &received.packet());
             return;
         };
         let actions = actions.clone();
-        let effect = self.packet_out(received, actions);
-        self.ctx.after.extend(effect);
+        let effect = fabric.switches.packet_out(&mut fabric.ctx, received, actions);
+        fabric.ctx.after.extend(effect);
     }
 }

@@ -42,11 +42,13 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo};
 
 use super::classifier::{COPIES, HOSTS};
 use super::cookies::{live_cookie, live_number};
+use super::decisions::Decisions;
 use super::drops::Origin;
+use super::fabric::Fabric;
 use super::received_packet::{ReceivedPacket, from_port};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
 use super::timers::Timer;
-use super::{Effect, Engine, Time};
+use super::{Effect, Time};
 use crate::network::{Location, Mac};
 use crate::update::entry_key;
 
@@ -191,52 +193,52 @@ impl Watch {
     }
 }
 
-impl Engine {
+impl LiveWatches {
     /// Begins a watch.
-    pub(super) fn begin_live(&mut self, token: u64, filter: LiveFilter) {
-        let free = (0..MAX_WATCHES as u8).find(|number| !self.live.0.contains_key(number));
+    pub(super) fn begin_live(&mut self, fabric: &mut Fabric, token: u64, filter: LiveFilter) {
+        let free = (0..MAX_WATCHES as u8).find(|number| !self.0.contains_key(number));
         let Some(number) = free else {
-            return self.live_news(token, LiveNews::Refused(LiveObstacle::TooManyWatches));
+            return self.live_news(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
-        let now = self.ctx.now;
+        let now = fabric.ctx.now;
         let watch =
             Watch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
-        self.live.0.insert(number, watch);
-        self.look_after_live(number);
+        self.0.insert(number, watch);
+        self.look_after_live(fabric, number);
     }
 
     /// Prolongs a watch, because somebody still watches.
-    pub(super) fn go_on_live(&mut self, token: u64) {
-        let until = self.ctx.now + ALIVE;
-        match self.live.0.values_mut().find(|watch| watch.token == token) {
+    pub(super) fn go_on_live(&mut self, fabric: &mut Fabric, token: u64) {
+        let until = fabric.ctx.now + ALIVE;
+        match self.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
-            None => self.live_news(token, LiveNews::Refused(LiveObstacle::Ended)),
+            None => self.live_news(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
         }
     }
 
     /// Ends a watch that nobody watches any more.
-    pub(super) fn end_live(&mut self, token: u64) {
-        let number = self.live.0.iter().find(|(_, watch)| watch.token == token).map(|(number, _)| *number);
+    pub(super) fn end_live(&mut self, fabric: &mut Fabric, token: u64) {
+        let number = self.0.iter().find(|(_, watch)| watch.token == token).map(|(number, _)| *number);
         if let Some(number) = number {
-            self.delete_live_rule(number);
-            self.live.0.remove(&number);
+            self.delete_live_rule(fabric, number);
+            self.0.remove(&number);
         }
     }
 
     /// The number of watches.
-    pub fn watches(&self) -> usize {
-        self.live.0.len()
+    pub(super) fn watches(&self) -> usize {
+        self.0.len()
     }
 
     /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
     /// for the next check.
-    pub(super) fn look_after_live(&mut self, number: u8) {
-        let now = self.ctx.now;
-        let Some(watch) = self.live.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
+    pub(super) fn look_after_live(&mut self, fabric: &mut Fabric, number: u8) {
+        let now = fabric.ctx.now;
+        let Some(watch) = self.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
         watch.due = now + PERIOD;
         if watch.until <= now {
             let token = watch.token;
-            return self.end_live(token);
+            return self.end_live(fabric, token);
         }
         let next_second = watch.second + PERIOD;
         if next_second <= now {
@@ -245,33 +247,33 @@ impl Engine {
         let renewal = Duration::from_secs(u64::from(TIMEOUT) / 2);
         let is_fresh = watch.sent.is_some_and(|sent| now < sent.at + renewal);
         if watch.copies < COPIES_A_SECOND && !is_fresh {
-            match self.live_rule(number) {
-                Ok(matching) => self.send_live_rule(number, matching),
+            match self.live_rule(fabric, number) {
+                Ok(matching) => self.send_live_rule(fabric, number, matching),
                 Err(obstacle) => {
-                    self.delete_live_rule(number);
-                    self.tell_live(number, LiveNews::NotNow(obstacle));
+                    self.delete_live_rule(fabric, number);
+                    self.tell_live(fabric, number, LiveNews::NotNow(obstacle));
                     if obstacle == LiveObstacle::OneTable {
-                        let token = self.live.0.remove(&number).map(|watch| watch.token);
+                        let token = self.0.remove(&number).map(|watch| watch.token);
                         let news = LiveNews::Refused(obstacle);
-                        return token.into_iter().for_each(|token| self.live_news(token, news.clone()));
+                        return token.into_iter().for_each(|token| self.live_news(fabric, token, news.clone()));
                     }
                 }
             }
         }
-        self.ctx.timers.insert((now + PERIOD, Timer::Live(number)));
+        fabric.ctx.timers.insert((now + PERIOD, Timer::Live(number)));
     }
 
     /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
-    fn live_rule(&self, number: u8) -> Result<Match, LiveObstacle> {
-        let watch = self.live.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
-        let switch = self.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
+    fn live_rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
+        let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
+        let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
         if !switch.three_tables {
             return Err(LiveObstacle::OneTable);
         }
-        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || self.ctx.dirty.contains(&switch.dpid) {
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.dirty.contains(&switch.dpid) {
             return Err(LiveObstacle::Changing);
         }
-        let track_hosts = self.ctx.options.track_hosts;
+        let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
         if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(INGRESS)]) {
@@ -280,120 +282,126 @@ impl Engine {
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
     }
 
-    fn send_live_rule(&mut self, number: u8, matching: Match) {
-        let now = self.ctx.now;
-        let Some(watch) = self.live.0.get(&number) else { return };
+    fn send_live_rule(&mut self, fabric: &mut Fabric, number: u8, matching: Match) {
+        let now = fabric.ctx.now;
+        let Some(watch) = self.0.get(&number) else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
         let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
         let flow_mod = FlowMod {
-            cookie: live_cookie(self.ctx.options.epoch, number),
+            cookie: live_cookie(fabric.ctx.options.epoch, number),
             table_id: CLASSIFIER,
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
         };
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
-        self.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
-        if let Some(watch) = self.live.0.get_mut(&number) {
+        fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
+        if let Some(watch) = self.0.get_mut(&number) {
             watch.sent = Some(Sent { at: now, xid });
         }
-        self.tell_live(number, LiveNews::Watching);
+        self.tell_live(fabric, number, LiveNews::Watching);
     }
 
     /// Deletes the rule of a watch, if the switch may have it.
-    fn delete_live_rule(&mut self, number: u8) {
-        let (epoch, track_hosts) = (self.ctx.options.epoch, self.ctx.options.track_hosts);
-        let Some(watch) = self.live.0.get_mut(&number) else { return };
-        let Some(switch) = self.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
+    fn delete_live_rule(&mut self, fabric: &mut Fabric, number: u8) {
+        let (epoch, track_hosts) = (fabric.ctx.options.epoch, fabric.ctx.options.track_hosts);
+        let Some(watch) = self.0.get_mut(&number) else { return };
+        let Some(switch) = fabric.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
         let effects = watch.deletion(number, epoch, track_hosts, switch);
         // Before everything that is sent later.
-        self.ctx.out.extend(effects);
+        fabric.ctx.out.extend(effects);
     }
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
-    pub(super) fn suspend_live(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if self.live.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
+    pub(super) fn suspend_live(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        if self.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
-        let (epoch, track_hosts) = (self.ctx.options.epoch, self.ctx.options.track_hosts);
-        for (number, watch) in self.live.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
+        let (epoch, track_hosts) = (fabric.ctx.options.epoch, fabric.ctx.options.track_hosts);
+        for (number, watch) in self.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
             let effects = watch.deletion(*number, epoch, track_hosts, switch);
-            self.ctx.out.extend(effects);
+            fabric.ctx.out.extend(effects);
         }
     }
 
     /// Forgets the temporary rules of a switch that has gone. They end by themselves.
     pub(super) fn forget_live_rules(&mut self, dpid: Dpid) {
-        let here = self.live.0.values_mut().filter(|watch| watch.filter.at.switch == dpid);
+        let here = self.0.values_mut().filter(|watch| watch.filter.at.switch == dpid);
         here.for_each(|watch| watch.sent = None);
     }
 
     /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
-    pub(super) fn live_refused(&mut self, dpid: Dpid, xid: u32) -> bool {
+    pub(super) fn live_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
         let is_it = |watch: &Watch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
-        let Some(number) = self.live.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
+        let Some(number) = self.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
             return false;
         };
-        if let Some(watch) = self.live.0.remove(&number) {
-            self.live_news(watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
+        if let Some(watch) = self.0.remove(&number) {
+            self.live_news(fabric, watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
         }
         true
     }
 
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
-    pub(super) fn live_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
-        let rule = live_number(self.ctx.options.epoch, packet_in.cookie);
+    pub(super) fn live_packet_in(
+        &mut self,
+        decisions: &Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        packet_in: PacketIn,
+    ) {
+        let rule = live_number(fabric.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
         let total_len = usize::from(total_len).max(data.len());
         let at = Location::new(dpid, in_port);
         let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
-        let leaf = self.lookup(&received).and_then(|id| self.leaves.get(&id));
+        let leaf = fabric.switches.lookup(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
-        let track_hosts = self.ctx.options.track_hosts;
+        let track_hosts = fabric.ctx.options.track_hosts;
         let wants = |(number, watch): &(&u8, &Watch)| **number == rule || watch.filter.fits(&received, track_hosts);
-        let here = self.live.0.iter().filter(|(_, watch)| watch.filter.at == at);
+        let here = self.0.iter().filter(|(_, watch)| watch.filter.at == at);
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
             let (frame, leaf) = (Arc::clone(&received.frame), leaf.clone());
-            self.tell_copy(number, LiveNews::Packet { frame, total_len, leaf });
+            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf });
         }
     }
 
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
-    fn tell_copy(&mut self, number: u8, packet: LiveNews) {
-        let now = self.ctx.now;
-        let Some(watch) = self.live.0.get_mut(&number) else { return };
+    fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
+        let now = fabric.ctx.now;
+        let Some(watch) = self.0.get_mut(&number) else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
         }
         watch.copies += 1;
         let (copies, token) = (watch.copies, watch.token);
         if copies <= COPIES_A_SECOND {
-            self.live_news(token, packet);
+            self.live_news(fabric, token, packet);
         }
         if copies == COPIES_A_SECOND {
-            self.delete_live_rule(number);
-            self.live_news(token, LiveNews::TooMany);
+            self.delete_live_rule(fabric, number);
+            self.live_news(fabric, token, LiveNews::TooMany);
         }
     }
 
     /// Sends a report on a watch, unless it equals the last one.
-    fn tell_live(&mut self, number: u8, news: LiveNews) {
-        let Some(watch) = self.live.0.get_mut(&number) else { return };
+    fn tell_live(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
+        let Some(watch) = self.0.get_mut(&number) else { return };
         if watch.told.as_ref() != Some(&news) {
             watch.told = Some(news.clone());
             let token = watch.token;
-            self.live_news(token, news);
+            self.live_news(fabric, token, news);
         }
     }
 
-    fn live_news(&mut self, token: u64, news: LiveNews) {
-        self.ctx.after.push(Effect::Live { token, news });
+    fn live_news(&mut self, fabric: &mut Fabric, token: u64, news: LiveNews) {
+        fabric.ctx.after.push(Effect::Live { token, news });
     }
 }
 

@@ -8,11 +8,13 @@ use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsReply, StatsRequest};
 use maple_wire::{Dpid, Port, PortNo, Version};
 
+use super::context::Context;
 use super::messages::EngineMessage;
 use super::polls::CompleteAnswer;
+use super::switches::Switches;
 use super::timers::Timer;
 use super::traffic::{growth, ingress_table, traffic};
-use super::{Effect, Engine, ShardId, Time};
+use super::{Effect, ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::Counted;
 use crate::report::Report;
@@ -36,160 +38,144 @@ pub(super) struct Demand {
     looked: Option<Time>,
 }
 
-impl Engine {
+impl Switches {
     /// Sets a timer if f wants something that this shard has not looked at.
-    pub(super) fn check_demand(&mut self) {
-        if self.is_behind_demand() {
-            let soon = self.ctx.now + LOOK_DELAY;
+    pub(super) fn check_demand(&mut self, ctx: &mut Context) {
+        if self.is_behind_demand(ctx) {
+            let soon = ctx.now + LOOK_DELAY;
             self.demand.is_armed = true;
             let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + MIN_LOOK_DISTANCE));
-            self.ctx.timers.insert((at, Timer::Demand));
+            ctx.timers.insert((at, Timer::Demand));
         }
     }
 
     /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
     /// switches. The engine then needs an [`super::Event::Tick`].
-    pub fn is_behind_demand(&self) -> bool {
-        !self.demand.is_armed && self.demand.seen != self.ctx.store.measurings()
+    pub(super) fn is_behind_demand(&self, ctx: &Context) -> bool {
+        !self.demand.is_armed && self.demand.seen != ctx.store.measurings()
     }
 
     /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
-    pub(super) fn update_demand(&mut self) {
-        self.demand = Demand { seen: self.ctx.store.measurings(), is_armed: false, looked: Some(self.ctx.now) };
-        let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
+    pub(super) fn update_demand(&mut self, ctx: &mut Context) {
+        self.demand = Demand { seen: ctx.store.measurings(), is_armed: false, looked: Some(ctx.now) };
+        let dpids: Vec<Dpid> = self.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
-            let spread = (POLL_DISTANCE * position).min(self.ctx.options.poll);
-            self.update_gauges(dpid, self.ctx.now + spread);
-            self.plan_poll(dpid);
+            let spread = (POLL_DISTANCE * position).min(ctx.options.poll);
+            self.update_gauges(ctx, dpid, ctx.now + spread);
+            self.plan_poll(ctx, dpid);
         }
-        let (state, me) = (self.ctx.store.snapshot(), self.ctx.shard);
+        let (state, me) = (ctx.store.snapshot(), ctx.shard);
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
-        shards.into_iter().filter(|to| *to != me).for_each(|to| self.send_to_shard(to, EngineMessage::LoadsAreRead));
+        shards.into_iter().filter(|to| *to != me).for_each(|to| ctx.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
 
-    fn update_gauges(&mut self, dpid: Dpid, from: Time) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.polls.set_wanted(Counted::Ports, self.ctx.store.wanted_of_ports(dpid), from);
-        switch.polls.set_wanted(Counted::Rules, self.ctx.store.wanted_of_rules(dpid), from);
+    fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        switch.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
+        switch.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
 
     /// Polls the counters of a switch for a person who watches them.
-    pub(super) fn watch(&mut self, dpid: Dpid, what: Counted) {
-        let now = self.ctx.now;
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    pub(super) fn watch(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
+        let now = ctx.now;
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.polls.watch(now, what);
-            self.plan_poll(dpid);
+            self.plan_poll(ctx, dpid);
         }
     }
 
     /// Polls the switch if that is due, or sets a timer.
-    fn plan_poll(&mut self, dpid: Dpid) {
-        let (now, period) = (self.ctx.now, self.ctx.options.poll);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let (now, period) = (ctx.now, ctx.options.poll);
+        let Some(switch) = self.get_mut(&dpid) else { return };
         match switch.polls.next(now, period) {
-            Some((due, _)) if due <= now => self.poll(dpid),
+            Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) if switch.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
                 switch.polls.timer = Some(due);
-                self.ctx.timers.insert((due, Timer::Poll(dpid)));
+                ctx.timers.insert((due, Timer::Poll(dpid)));
             }
             Some(_) | None => {}
         }
     }
 
     /// Polls the switch if that is due and the switch is not busy.
-    pub(super) fn poll(&mut self, dpid: Dpid) {
-        let (now, period) = (self.ctx.now, self.ctx.options.poll);
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
+    pub(super) fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let (now, period) = (ctx.now, ctx.options.poll);
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
-            Some(_) => return self.plan_poll(dpid),
+            Some(_) => return self.plan_poll(ctx, dpid),
             None => return,
         };
-        if switch.tables.is_unconfirmed() || self.ctx.dirty.contains(&dpid) {
-            self.ctx.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
+        if switch.tables.is_unconfirmed() || ctx.dirty.contains(&dpid) {
+            ctx.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
             switch.polls.is_postponed = true;
             if switch.polls.timer.is_none_or(|timer| timer <= now) {
                 switch.polls.timer = Some(now + BUSY_RETRY);
-                self.ctx.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
+                ctx.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
             }
             return;
         }
         let xid = switch.tables.take_xid();
         switch.polls.on_asked(now, xid, what);
-        self.ctx.stats.polls += 1;
+        ctx.stats.polls += 1;
         let message = Message::StatsRequest(StatsRequest::new(request(what)));
-        self.ctx.after.push(Effect::Poll { dpid, xid, message });
+        ctx.after.push(Effect::Poll { dpid, xid, message });
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
-    pub(super) fn poll_postponed(&mut self, dpid: Dpid) {
-        if self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_postponed) {
-            self.poll(dpid);
+    pub(super) fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
+        if self.get(&dpid).is_some_and(|switch| switch.polls.is_postponed) {
+            self.poll(ctx, dpid);
         }
-    }
-
-    /// Reports whether a request was a poll.
-    pub(super) fn is_poll(&self, dpid: Dpid, xid: u32) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_answer(xid))
     }
 
     /// Handles an answer, or a part of it.
-    pub(super) fn poll_answered(&mut self, dpid: Dpid, reply: &StatsReply) {
+    pub(super) fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
-            self.update_gauges(dpid, self.ctx.now);
+            self.update_gauges(ctx, dpid, ctx.now);
         }
-        let (now, period) = (self.ctx.now, self.ctx.options.poll);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let (now, period) = (ctx.now, ctx.options.poll);
+        let Some(switch) = self.get_mut(&dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.polls.on_answer(now, period, (version, reply)) {
             if answer.what == Counted::Rules {
                 self.end_count_reading(dpid);
             }
-            self.take_rates(dpid, &answer);
-            self.plan_poll(dpid);
+            self.take_rates(ctx, dpid, &answer);
+            self.plan_poll(ctx, dpid);
         }
+    }
+
+    /// Plans a poll that was not sent, because too much already waits for the switch.
+    pub(super) fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
+        ctx.stats.polls_postponed += 1;
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());
+        self.plan_poll(ctx, dpid);
     }
 
     /// Handles a switch's refusal to report its counters.
-    pub(super) fn poll_refused(&mut self, dpid: Dpid) {
-        self.update_gauges(dpid, self.ctx.now);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    pub(super) fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
+        self.update_gauges(ctx, dpid, ctx.now);
+        let Some(switch) = self.get_mut(&dpid) else { return };
         let (forget, news) = switch.polls.on_refused();
-        let commit = self.ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
-        self.apply_commit(commit);
+        let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
+        ctx.apply_commit(commit);
         if let Some(what) = news {
-            self.ctx.report(Report::CountersRefused { switch: dpid, what });
+            ctx.report(Report::CountersRefused { switch: dpid, what });
         }
-        self.plan_poll(dpid);
-    }
-
-    /// Handles a statistics request that was not sent, because too much already waits for the switch.
-    pub(super) fn poll_unsent(&mut self, dpid: Dpid, xid: u32) {
-        if self.is_meter_audit(dpid, xid) {
-            return self.meters_not_read(dpid, false);
-        }
-        if self.is_audit(dpid, xid) {
-            return self.audit_failed(dpid, false);
-        }
-        if self.is_rule_count(dpid, xid) {
-            return self.end_rule_count(dpid, xid);
-        }
-        if self.is_poll(dpid, xid) {
-            self.ctx.stats.polls_postponed += 1;
-            self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());
-            self.plan_poll(dpid);
-        }
+        self.plan_poll(ctx, dpid);
     }
 
     /// Writes the rates that f wants from an answer.
-    fn take_rates(&mut self, dpid: Dpid, answer: &CompleteAnswer) {
-        let Some(switch) = self.switches.get(&dpid) else { return };
+    fn take_rates(&mut self, ctx: &mut Context, dpid: Dpid, answer: &CompleteAnswer) {
+        let Some(switch) = self.get(&dpid) else { return };
         let table = ingress_table(switch);
-        let epoch = self.ctx.options.epoch;
-        let by_use = self.ctx.store.wants_use_of_links();
+        let epoch = ctx.options.epoch;
+        let by_use = ctx.store.wants_use_of_links();
         let mut kept = BTreeSet::new();
-        let written = self.written_by(Writer::Measuring);
-        let commit = self.ctx.store.update_as(written, |state| {
+        let written = ctx.written_by(Writer::Measuring);
+        let commit = ctx.store.update_as(written, |state| {
             let mut writes: Vec<Write> = answer.forget.iter().map(|gauge| forget_rate(*gauge)).collect();
             writes.extend(answer.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
             let Some(since) = &answer.since else { return writes };
@@ -222,14 +208,14 @@ impl Engine {
             writes
         });
         if answer.what == Counted::Rules && answer.since.is_some() {
-            self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.keep_rates(&kept));
+            self.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.keep_rates(&kept));
         }
-        self.apply_commit(commit);
+        ctx.apply_commit(commit);
     }
 
     /// The switches that this shard serves, in order.
-    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
-        self.switches.keys().copied()
+    pub(super) fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
+        self.keys().copied()
     }
 }
 

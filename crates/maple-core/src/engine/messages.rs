@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
+use super::Effect;
+use super::context::Context;
 use super::hosts::SearchResult;
-use super::{Effect, Engine};
 use crate::ids::{LeafId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
@@ -69,27 +70,7 @@ pub(super) struct Refreshed {
     pub hosts: BTreeSet<(Location, Mac)>,
 }
 
-impl Engine {
-    pub(super) fn read_inbox(&mut self) {
-        while let Some(message) = self.ctx.inbox.pop_front() {
-            match message {
-                EngineMessage::Withdraw(selection) => self.withdraw_selected(&selection),
-                EngineMessage::Reconsider(leaves) => self.ctx.stale.extend(leaves),
-                EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
-                EngineMessage::Acquire(asked) => self.acquire_label(asked),
-                EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
-                EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
-                EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
-                EngineMessage::FindHost { mac, at, named, asker } => self.find_host((mac, at), named, asker),
-                EngineMessage::HostSearched { mac, at, found } => self.host_searched(mac, at, found),
-                EngineMessage::Unplugged(at) => self.look_for_unplugged_hosts(at),
-                EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),
-                // The engine checks for these at the end of each batch.
-                EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
-            }
-        }
-    }
-
+impl Context {
     /// Carries out what a commit requires, here and at other shards.
     pub(super) fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
@@ -97,14 +78,14 @@ impl Engine {
             by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
         }
         for (shard, leaves) in by_shard {
-            if shard == self.ctx.shard {
-                self.ctx.stale.extend(leaves);
+            if shard == self.shard {
+                self.stale.extend(leaves);
             } else {
                 self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
             }
         }
         let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
-        let state = self.ctx.store.snapshot();
+        let state = self.store.snapshot();
         let shard_of = |at: &Location| state.shard_of(at.switch);
         for at in commit.ports {
             if let Some(to) = shard_of(&at) {
@@ -124,8 +105,8 @@ impl Engine {
 
     /// Withdraws the selected leaves at every shard.
     pub(super) fn invalidate(&mut self, selection: &Selection) {
-        let state = self.ctx.store.snapshot();
-        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.ctx.shard]).collect();
+        let state = self.store.snapshot();
+        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
         for shard in shards {
             self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
         }
@@ -133,19 +114,19 @@ impl Engine {
 
     /// Sends a message to a shard.
     pub(super) fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
-        if to == self.ctx.shard {
-            self.ctx.inbox.push_back(message);
+        if to == self.shard {
+            self.inbox.push_back(message);
         } else {
-            let mail = Mail { from: self.ctx.shard, number: self.ctx.mails, message };
-            self.ctx.mails += 1;
-            self.ctx.out.push(Effect::Mail { to, mail });
+            let mail = Mail { from: self.shard, number: self.mails, message };
+            self.mails += 1;
+            self.out.push(Effect::Mail { to, mail });
         }
     }
 
     /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
     /// too, and with them every leaf whose route used them.
     pub(super) fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
-        if let Some(shard) = self.ctx.store.snapshot().shard_of(dpid) {
+        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
             self.send_to_shard(shard, message);
         }
     }

@@ -20,10 +20,12 @@ use maple_wire::msg::stats::{MeterConfig, ReplyBody, RequestBody, StatsReply, St
 use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 use maple_wire::{Dpid, Instruction, Version};
 
+use super::Time;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::switch::Switch;
 use super::tables::Requests;
 use super::timers::Timer;
-use super::{Engine, Time};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Limit, Meter, Unit};
 use crate::rule::Rule;
@@ -152,7 +154,8 @@ impl Meters {
         Some(xid)
     }
 
-    fn is_audited_by(&self, xid: u32) -> bool {
+    /// Reports whether the answer to this request belongs to an audit.
+    pub fn is_audited_by(&self, xid: u32) -> bool {
         self.audit.as_ref().is_some_and(|audit| audit.xid == xid)
     }
 
@@ -217,6 +220,25 @@ impl Meters {
     }
 }
 
+impl Decisions {
+    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
+    /// and the switch gets no more meters.
+    pub(super) fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
+        let Some(is_news) = switch.meters.refuse(xid, error) else { return false };
+        if is_news {
+            fabric.report_no_meter(
+                dpid,
+                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
+            );
+            for leaf in fabric.routes.limited_leaves_at(dpid) {
+                self.withdraw(fabric, leaf);
+            }
+        }
+        true
+    }
+}
+
 /// The meter of ours that an instruction names.
 fn metered(instruction: &Instruction) -> Option<u32> {
     match instruction {
@@ -276,7 +298,7 @@ impl Switch {
     }
 }
 
-impl Engine {
+impl Fabric {
     /// The number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
     pub(super) fn meter_number(&mut self, ingress: Dpid, meter: Option<&Meter>) -> Result<Option<u32>, ()> {
         let limit = match meter {
@@ -318,11 +340,6 @@ impl Engine {
         switch.request_in_turn(&mut self.ctx, requests);
     }
 
-    /// Reports whether a request was for the meters of a switch.
-    pub(super) fn is_meter_audit(&self, dpid: Dpid, xid: u32) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.meters.is_audited_by(xid))
-    }
-
     /// Handles a switch's report of its meters, or a part of it.
     pub(super) fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -358,26 +375,9 @@ impl Engine {
         if is_it {
             self.ctx.stats.meters_repaired += 1;
             self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
-            self.reread(dpid);
+            self.switches.reread(&mut self.ctx, dpid);
         }
         is_it
-    }
-
-    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
-    /// and the switch gets no more meters.
-    pub(super) fn meter_refused(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        let Some(is_news) = switch.meters.refuse(xid, error) else { return false };
-        if is_news {
-            self.report_no_meter(
-                dpid,
-                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
-            );
-            for leaf in self.routes.limited_leaves_at(dpid) {
-                self.withdraw(leaf);
-            }
-        }
-        true
     }
 }
 

@@ -10,10 +10,12 @@
 
 use maple_wire::Dpid;
 
+use super::Time;
 use super::drops::DropCause;
+use super::fabric::Fabric;
 use super::received_packet::ReceivedPacket;
 use super::timers::Timer;
-use super::{Engine, Time};
+use super::topology::Topology;
 use crate::network::{Location, PortKind};
 
 /// The packets that wait at one switch, each with its deadline.
@@ -52,63 +54,67 @@ impl NewPortPackets {
     }
 }
 
-impl Engine {
+impl Topology {
     /// Removes and returns all packets that wait for their port to be classified.
-    pub(super) fn take_new_port_packets(&mut self) -> Vec<ReceivedPacket> {
-        self.switches.values_mut().flat_map(|switch| switch.new_port_packets.take(|_, _| true)).collect()
+    pub(super) fn take_new_port_packets(&mut self, fabric: &mut Fabric) -> Vec<ReceivedPacket> {
+        fabric.switches.values_mut().flat_map(|switch| switch.new_port_packets.take(|_, _| true)).collect()
     }
 
     /// Holds a packet from a port whose kind is not known yet.
-    pub(super) fn new_port_packet_in(&mut self, received: ReceivedPacket) {
+    pub(super) fn new_port_packet_in(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
-        let until = self.ctx.now + self.ctx.options.new_port_hold;
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let waiting = &mut switch.new_port_packets;
-        let capacity = waiting.packets.len() < self.ctx.options.held_packets
-            && waiting.bytes + received.frame.len() <= self.ctx.options.held_bytes;
+        let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
+            && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
         if !capacity {
-            self.ctx.stats.new_port_drops += 1;
-            return self.drop_packet(&received, DropCause::NewPort);
+            fabric.ctx.stats.new_port_drops += 1;
+            return fabric.switches.drop_packet(&mut fabric.ctx, &received, DropCause::NewPort);
         }
         waiting.push(until, received);
-        self.ctx.timers.insert((until, Timer::NewPorts(dpid)));
+        fabric.ctx.timers.insert((until, Timer::NewPorts(dpid)));
     }
 
-    /// Admits the packets that waited at ports that have become edge ports, and drops those at other ports that are
-    /// classified or gone. Called when ports of this switch may have been classified.
-    pub(super) fn admit_new_port_packets(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| !switch.new_port_packets.packets.is_empty())
-        else {
-            return;
+    /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that
+    /// are classified or gone. Called when ports of this switch may have been classified.
+    pub(super) fn take_admitted(&mut self, fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.new_port_packets.is_empty()) else {
+            return Vec::new();
         };
-        let state = self.ctx.store.snapshot();
+        let state = fabric.ctx.store.snapshot();
         let kind = |at: Location| state.port(at).map(|port| port.kind);
-        for received in switch.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New)) {
-            match kind(received.at) {
-                Some(PortKind::Edge | PortKind::Middlebox) => self.edge_packet_in(received),
-                _ => {
-                    self.ctx.stats.new_port_drops += 1;
-                    self.drop_packet(&received, DropCause::NewPort);
-                }
-            }
+        let is_edge =
+            |received: &ReceivedPacket| matches!(kind(received.at), Some(PortKind::Edge | PortKind::Middlebox));
+        let classified = switch.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New));
+        let (admitted, left): (Vec<_>, Vec<_>) = classified.into_iter().partition(is_edge);
+        for received in left {
+            fabric.ctx.stats.new_port_drops += 1;
+            fabric.switches.drop_packet(&mut fabric.ctx, &received, DropCause::NewPort);
         }
+        admitted
     }
 
     /// Drops the packets of a port that has gone or changed. They say nothing about what will be behind it.
-    pub(super) fn forget_new_port_packets(&mut self, at: Location) {
-        self.drop_new_port_packets(at.switch, |_, received| received.at == at);
+    pub(super) fn forget_new_port_packets(&mut self, fabric: &mut Fabric, at: Location) {
+        self.drop_new_port_packets(fabric, at.switch, |_, received| received.at == at);
     }
 
     /// Drops the packets that have waited too long.
-    pub(super) fn expire_new_port_packets(&mut self, dpid: Dpid) {
-        let now = self.ctx.now;
-        self.drop_new_port_packets(dpid, |until, _| until <= now);
+    pub(super) fn expire_new_port_packets(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let now = fabric.ctx.now;
+        self.drop_new_port_packets(fabric, dpid, |until, _| until <= now);
     }
 
-    fn drop_new_port_packets(&mut self, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn drop_new_port_packets(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        which: impl Fn(Time, &ReceivedPacket) -> bool,
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let dropped = switch.new_port_packets.take(which);
-        self.ctx.stats.new_port_drops += dropped.len() as u64;
-        dropped.iter().for_each(|received| self.drop_packet(received, DropCause::NewPort));
+        fabric.ctx.stats.new_port_drops += dropped.len() as u64;
+        dropped.iter().for_each(|received| fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NewPort));
     }
 }

@@ -12,9 +12,10 @@ use maple_wire::{Dpid, Message};
 
 use super::context::Context;
 use super::switch::Switch;
+use super::switches::Switches;
 use super::tables::Requests;
 use super::timers::Timer;
-use super::{Effect, Engine, Time};
+use super::{Effect, Time};
 
 /// The span of time whose share of changes may be sent at once, because timers do not fire more often than that.
 const BURST: Duration = Duration::from_millis(10);
@@ -91,12 +92,12 @@ impl Switch {
     }
 }
 
-impl Engine {
+impl Switches {
     /// Sends the changes for a switch that are due, because its timer has fired.
-    pub(super) fn pace(&mut self, dpid: Dpid) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    pub(super) fn pace(&mut self, ctx: &mut Context, dpid: Dpid) {
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.pacing.is_armed = false;
-            switch.send_due(&mut self.ctx);
+            switch.send_due(ctx);
         }
     }
 }

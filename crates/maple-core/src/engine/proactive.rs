@@ -30,11 +30,13 @@ use std::time::Duration;
 use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
+use super::Time;
 use super::decide::{Outcome, outcome};
+use super::decisions::Decisions;
 use super::drops::Origin;
+use super::fabric::Fabric;
 use super::received_packet::ReceivedPacket;
 use super::timers::Timer;
-use super::{Engine, Time};
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
 use crate::report::Report;
@@ -94,74 +96,74 @@ impl Samples {
     }
 }
 
-impl Engine {
+impl Samples {
     /// Begins a pass at a switch, because a port became an edge port.
-    pub(super) fn install_samples(&mut self, dpid: Dpid) {
-        if self.samples.packets.is_empty() {
+    pub(super) fn install_samples(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        if self.packets.is_empty() {
             return;
         }
-        let now = self.ctx.now;
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.three_tables) else { return };
+        let now = fabric.ctx.now;
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.three_tables) else { return };
         if switch.proactive.next.is_some() {
             switch.proactive.again = true;
             return;
         }
         switch.proactive.next = Some(0);
         match switch.proactive.not_before {
-            from if from <= now => self.samples_due(dpid),
-            from => _ = self.ctx.timers.insert((from, Timer::Samples(dpid))),
+            from if from <= now => self.samples_due(decisions, fabric, dpid),
+            from => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
         }
     }
 
     /// Adds a switch to those that take turns.
-    pub(super) fn samples_due(&mut self, dpid: Dpid) {
-        if self.samples.turns.contains(&dpid) {
+    pub(super) fn samples_due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        if self.turns.contains(&dpid) {
             return;
         }
-        self.samples.turns.push_back(dpid);
+        self.turns.push_back(dpid);
         // At once, since packets of the port may be waiting.
-        self.decide_samples();
+        self.decide_samples(decisions, fabric);
     }
 
     /// Decides the next samples of the switches whose turn it is.
-    pub(super) fn decide_samples(&mut self) {
-        if self.samples.decided.0 != self.ctx.now {
-            self.samples.decided = (self.ctx.now, 0);
+    pub(super) fn decide_samples(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+        if self.decided.0 != fabric.ctx.now {
+            self.decided = (fabric.ctx.now, 0);
         }
-        while self.samples.decided.1 < BATCH
-            && let Some(dpid) = self.samples.turns.pop_front()
+        while self.decided.1 < BATCH
+            && let Some(dpid) = self.turns.pop_front()
         {
             // The switch may have connected again since, and not have begun a pass.
-            if self.switches.get(&dpid).is_none_or(|switch| switch.proactive.next.is_none()) {
+            if fabric.switches.get(&dpid).is_none_or(|switch| switch.proactive.next.is_none()) {
                 continue;
             }
-            match self.decide_samples_of(dpid, BATCH - self.samples.decided.1) {
+            match self.decide_samples_of(decisions, fabric, dpid, BATCH - self.decided.1) {
                 0 => {
-                    self.end_pass(dpid);
-                    self.samples.progress.iter_mut().for_each(|progress| progress.ended += 1);
+                    self.end_pass(fabric, dpid);
+                    self.progress.iter_mut().for_each(|progress| progress.ended += 1);
                 }
                 count => {
-                    self.samples.decided.1 += count;
-                    self.samples.turns.push_back(dpid);
+                    self.decided.1 += count;
+                    self.turns.push_back(dpid);
                 }
             }
         }
-        self.tell_progress();
-        if !self.samples.turns.is_empty() {
-            self.ctx.timers.insert((self.ctx.now + STEP, Timer::SampleTurn));
+        self.tell_progress(fabric);
+        if !self.turns.is_empty() {
+            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::SampleTurn));
         }
     }
 
     /// Reports from time to time how far the passes are, and in the end how long they took.
-    fn tell_progress(&mut self) {
-        let now = self.ctx.now;
-        let Samples { packets, turns, progress, .. } = &mut self.samples;
-        let next = |dpid: &Dpid| self.switches.get(dpid).and_then(|switch| switch.proactive.next).unwrap_or_default();
+    fn tell_progress(&mut self, fabric: &mut Fabric) {
+        let now = fabric.ctx.now;
+        let Samples { packets, turns, progress, .. } = self;
+        let next = |dpid: &Dpid| fabric.switches.get(dpid).and_then(|switch| switch.proactive.next).unwrap_or_default();
         if turns.is_empty() {
             let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
             let took = Duration::from_nanos(now.0.saturating_sub(began.0));
             let (entries, switches) = (ended * packets.len(), ended);
-            return self.ctx.report(Report::ListsInstalled { entries, switches, took });
+            return fabric.ctx.report(Report::ListsInstalled { entries, switches, took });
         }
         let new = || Progress { began: now, tell: now + TELL, is_told: false, ended: 0 };
         let progress = progress.get_or_insert_with(new);
@@ -170,15 +172,15 @@ impl Engine {
             let switches = progress.ended + turns.len();
             let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
             let of = switches * packets.len();
-            self.ctx.report(Report::ListsInstalling { entries, of, switches });
+            fabric.ctx.report(Report::ListsInstalling { entries, of, switches });
         }
     }
 
     /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
-    fn decide_samples_of(&mut self, dpid: Dpid, most: usize) -> usize {
-        let (packets, state) = (Arc::clone(&self.samples.packets), self.ctx.store.snapshot());
+    fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
+        let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return 0 };
         let Some(from) = switch.proactive.next else { return 0 };
         let has_capacity =
             switch.full_until.is_none() && switch.capacity.has_capacity_for_trace(switch.table.tree().len());
@@ -187,18 +189,26 @@ impl Engine {
         }
         let to = packets.len().min(from + most);
         switch.proactive.next = Some(to);
-        let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(sample, dpid, &edges));
+        let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(fabric, sample, dpid, &edges));
         let undecided: Vec<ReceivedPacket> = undecided.collect();
-        let runs: Vec<(Run, ReceivedPacket)> =
-            undecided.into_iter().filter_map(|received| Some((self.admissible_run(&received)?, received))).collect();
-        for (run, received, answer) in self.run_policy(runs) {
-            self.cache_sample(outcome(&run, answer), received);
+        let runs: Vec<(Run, ReceivedPacket)> = undecided
+            .into_iter()
+            .filter_map(|received| Some((decisions.admissible_run(fabric, &received)?, received)))
+            .collect();
+        for (run, received, answer) in decisions.run_policy(fabric, runs) {
+            self.cache_sample(decisions, fabric, outcome(&run, answer), received);
         }
         to - from
     }
 
     /// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
-    fn undecided(&self, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
+    fn undecided(
+        &self,
+        fabric: &Fabric,
+        sample: &SamplePacket,
+        dpid: Dpid,
+        edges: &[Location],
+    ) -> Option<ReceivedPacket> {
         if sample.switch.is_some_and(|switch| switch != dpid) {
             return None;
         }
@@ -206,7 +216,7 @@ impl Engine {
             let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
             ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
         };
-        let is_undecided = |received: &ReceivedPacket| self.lookup(received).is_none();
+        let is_undecided = |received: &ReceivedPacket| fabric.switches.lookup(received).is_none();
         if let Some(port) = sample.port {
             let at = Location::new(dpid, port);
             return edges.contains(&at).then(|| received(&at)).filter(is_undecided);
@@ -217,42 +227,48 @@ impl Engine {
         }
     }
 
-    fn cache_sample(&mut self, outcome: Outcome, received: ReceivedPacket) {
+    fn cache_sample(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        outcome: Outcome,
+        received: ReceivedPacket,
+    ) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
-        let is_cacheable = !has_read && self.can_match_lists(&finished.trace, received.at.switch);
+        let is_cacheable = !has_read && self.can_match_lists(fabric, &finished.trace, received.at.switch);
         let is_cacheable = is_cacheable && finished.trace.lasts() && !finished.txn.wrote();
-        if !is_cacheable || !finished.violations.is_empty() || self.lookup(&received).is_some() {
+        if !is_cacheable || !finished.violations.is_empty() || fabric.switches.lookup(&received).is_some() {
             return;
         }
-        let id = self.new_leaf_id();
+        let id = decisions.new_leaf_id(fabric);
         let origin = Origin::of(&finished);
-        if self.ctx.store.commit(finished.txn, Some(id)).is_ok() {
-            let leaf = self.new_leaf(finished.trace, (goal, origin), received);
-            self.cache_leaf(id, leaf);
-            self.ctx.stats.leaves_foreseen += 1;
+        if fabric.ctx.store.commit(finished.txn, Some(id)).is_ok() {
+            let leaf = decisions.new_leaf(fabric, finished.trace, (goal, origin), received);
+            decisions.cache_leaf(fabric, id, leaf);
+            fabric.ctx.stats.leaves_foreseen += 1;
         }
     }
 
     /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
     /// need a rule for each port.
-    fn can_match_lists(&self, trace: &Trace, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get(&dpid) else { return false };
+    fn can_match_lists(&self, fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
+        let Some(switch) = fabric.switches.get(&dpid) else { return false };
         let can_match = |cond: &Cond| {
             cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
         };
         trace.lists.iter().filter_map(ListAnswer::cond).all(|cond| can_match(cond))
     }
 
-    fn end_pass(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn end_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         // Ports that become edge ports together get their rules together: only the pass after that waits.
         let (again, is_repeated) = (switch.proactive.again, switch.proactive.is_repeated);
         let wait = if again && !is_repeated { STEP } else { PAUSE };
-        let (next, not_before) = (again.then_some(0), self.ctx.now + wait);
+        let (next, not_before) = (again.then_some(0), fabric.ctx.now + wait);
         switch.proactive = Proactive { next, not_before, again: false, is_repeated: again };
         if again {
-            self.ctx.timers.insert((not_before, Timer::Samples(dpid)));
+            fabric.ctx.timers.insert((not_before, Timer::Samples(dpid)));
         }
     }
 }

@@ -10,11 +10,13 @@
 
 use std::time::Duration;
 
+use super::Time;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::leaf::{Leaf, source_lines};
 use super::leaves::Leaves;
 use super::reports::Novelty;
 use super::timers::Timer;
-use super::{Engine, Time};
 use crate::check::Observation;
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -45,31 +47,31 @@ impl Rechecks {
     }
 }
 
-impl Engine {
+impl Decisions {
     /// Checks the next leaf, if a check is due.
-    pub(super) fn recheck(&mut self) {
+    pub(super) fn recheck(&mut self, fabric: &mut Fabric) {
         if self.leaves.is_empty() {
             return;
         }
-        let Some(due) = self.rechecks.take_due(self.ctx.now, self.ctx.options.check_rate) else { return };
-        self.ctx.timers.insert((due, Timer::Recheck));
+        let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
+        fabric.ctx.timers.insert((due, Timer::Recheck));
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves) else { return };
-        let first = self.observation_of(leaf);
-        if let Some(again) = self.run_again(id) {
-            self.compare(id, first, &again);
+        let first = self.observation_of(fabric, leaf);
+        if let Some(again) = self.run_again(fabric, id) {
+            self.compare(fabric, id, first, &again);
         }
     }
 
     /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
-    fn run_again(&mut self, id: LeafId) -> Option<Observation> {
-        let run = self.admissible_run(&self.leaves.get(&id)?.witness)?;
-        self.ctx.stats.rechecks += 1;
+    fn run_again(&mut self, fabric: &mut Fabric, id: LeafId) -> Option<Observation> {
+        let run = self.admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
+        fabric.ctx.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
     }
 
     /// The observation of the run that made the leaf, as far as the leaf keeps it.
-    fn observation_of(&self, leaf: &Leaf) -> Observation {
-        let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(leaf).unwrap_or_default()));
+    fn observation_of(&self, fabric: &Fabric, leaf: &Leaf) -> Observation {
+        let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(fabric, leaf).unwrap_or_default()));
         let goal = Some(leaf.goal().clone());
         Observation {
             trace,
@@ -85,27 +87,27 @@ impl Engine {
         }
     }
 
-    fn compare(&mut self, id: LeafId, first: Observation, again: &Observation) {
+    fn compare(&mut self, fabric: &mut Fabric, id: LeafId, first: Observation, again: &Observation) {
         // A leaf does not keep the cells that it read. That it is current says enough about them.
         let first = Observation { reads: again.reads.clone(), ..first };
         // A leaf does not depend on what its plan resolves to.
         let is_same = first.goal.is_some() && first.goal == again.goal;
         let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
-        let Some(difference) = first.difference(again).filter(|_| self.ctx.store.is_current(id)) else { return };
-        self.ctx.stats.rechecks_failed += 1;
+        let Some(difference) = first.difference(again).filter(|_| fabric.ctx.store.is_current(id)) else { return };
+        fabric.ctx.stats.rechecks_failed += 1;
         let what = format!("{difference}{}", asked(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
-        self.not_a_function(&what, &format!("recheck {place}"));
-        self.withdraw(id);
+        self.not_a_function(fabric, &what, &format!("recheck {place}"));
+        self.withdraw(fabric, id);
     }
 
     /// Reports, once for each key, that f reads something that is not tracked.
-    pub(super) fn not_a_function(&mut self, what: &str, key: &str) {
+    pub(super) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
-        let novelty = self.ctx.reports.note(kind, ReportSubject::Policy, key);
+        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
         if novelty != Novelty::Known {
             let reads = self.policy.untracked_reads().into();
-            self.ctx.report_novel(
+            fabric.ctx.report_novel(
                 kind,
                 ReportSubject::Policy,
                 novelty,

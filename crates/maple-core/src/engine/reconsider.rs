@@ -18,9 +18,10 @@ use std::collections::BTreeSet;
 
 use maple_wire::Field;
 
-use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
+use super::decisions::Decisions;
 use super::drops::Origin;
+use super::fabric::Fabric;
 use super::leaf::LeafState;
 use super::received_packet::ReceivedPacket;
 use super::routes::SharedRoute;
@@ -28,91 +29,91 @@ use crate::ids::LeafId;
 use crate::network::{Mac, PortKind};
 use crate::run::{Finished, Run};
 
-impl Engine {
+impl Decisions {
     /// Reconsiders all stale leaves.
-    pub(super) fn reconsider_all(&mut self) {
-        let stale = std::mem::take(&mut self.ctx.stale);
+    pub(super) fn reconsider_all(&mut self, fabric: &mut Fabric) {
+        let stale = std::mem::take(&mut fabric.ctx.stale);
         if !stale.is_empty() {
-            self.reconsider(&stale);
+            self.reconsider(fabric, &stale);
         }
     }
 
     /// Decides these leaves again. Leaves that are current are skipped. An id without a leaf may be that of a parked
     /// packet, which f then decides again.
-    pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
+    pub(super) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<LeafId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for id in stale {
-            if self.ctx.store.is_current(*id) {
+            if fabric.ctx.store.is_current(*id) {
                 continue;
             }
-            if let Some(route) = self.routes.of_subscription(*id) {
+            if let Some(route) = fabric.routes.of_subscription(*id) {
                 routes.push(route);
                 continue;
             }
             let Some(leaf) = self.leaves.get(id) else {
                 // The id may be that of a parked packet.
-                self.withdraw(*id);
+                self.withdraw(fabric, *id);
                 continue;
             };
-            self.ctx.stats.leaves_invalidated += 1;
-            let has_time = runs.len() < self.ctx.options.max_reconsidered;
-            let is_seen = self.sees_first_packets(&leaf.witness);
-            match self.admissible_run(&leaf.witness).filter(|_| has_time && is_seen) {
+            fabric.ctx.stats.leaves_invalidated += 1;
+            let has_time = runs.len() < fabric.ctx.options.max_reconsidered;
+            let is_seen = self.sees_first_packets(fabric, &leaf.witness);
+            match self.admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
                 Some(run) => runs.push((run, *id)),
-                None => self.withdraw(*id),
+                None => self.withdraw(fabric, *id),
             }
         }
-        for (run, id, answer) in self.run_policy(runs) {
-            self.apply_rerun(id, &run, answer);
+        for (run, id, answer) in self.run_policy(fabric, runs) {
+            self.apply_rerun(fabric, id, &run, answer);
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
-        routes.into_iter().for_each(|route| self.follow_plan(route));
+        routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
         for id in stale {
             // A label may have been lost while the leaf was stale.
             let lost = self.leaves.get(id).and_then(|leaf| leaf.route_id);
-            let lost = lost.filter(|route| self.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
-            lost.into_iter().for_each(|route| self.stop_using_lost_route(*id, route));
+            let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
+            lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, *id, route));
         }
     }
 
     /// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
     /// the leaf's rule would take the packets of an unknown host.
-    fn sees_first_packets(&self, witness: &ReceivedPacket) -> bool {
-        let has_one_table = self.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
+    fn sees_first_packets(&self, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+        let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
         let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
-        let state = self.ctx.store.snapshot();
+        let state = fabric.ctx.store.snapshot();
         let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
         let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
-        !(has_one_table && self.ctx.options.track_hosts && is_unknown())
+        !(has_one_table && fabric.ctx.options.track_hosts && is_unknown())
     }
 
-    fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
-        let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
+    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
+        let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::of(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
-        if !same || !stays && !self.can_reroute(id) || self.ctx.store.commit(txn, Some(id)).is_err() {
-            return self.withdraw(id);
+        if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id)).is_err() {
+            return self.withdraw(fabric, id);
         }
-        self.report_left_out(left_out, made_at.as_ref());
-        self.report_violations(violations, at);
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, at);
         let trace = self.leaves.intern(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             (leaf.trace, leaf.origin) = (trace, origin);
         }
         if !stays {
-            return self.begin_reroute(id, route);
+            return self.begin_reroute(fabric, id, route);
         }
-        self.ctx.stats.leaves_confirmed += 1;
+        fabric.ctx.stats.leaves_confirmed += 1;
     }
 
     /// Reports whether a leaf can change its route while its packets flow.
-    pub(super) fn can_reroute(&self, id: LeafId) -> bool {
+    pub(super) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
-        let is_full = self.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());
+        let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());
         leaf.state == LeafState::Active && !is_full
     }
 }

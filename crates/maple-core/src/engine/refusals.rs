@@ -2,7 +2,7 @@
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
 //! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
-//! refusal the switch is asked which rules it has ([`Engine::reread`]). That holds for a refused rule of a bundle as
+//! refusal the switch is asked which rules it has ([`Switches::reread`]). That holds for a refused rule of a bundle as
 //! well, although the bundle has changed nothing.
 
 use std::collections::BTreeSet;
@@ -12,12 +12,14 @@ use maple_wire::msg::ErrorMsg;
 use maple_wire::msg::bundle::ONF;
 use maple_wire::{Dpid, Instruction, Match, Version, print};
 
+use super::Effect;
 use super::backoff::pause;
 use super::cookies::{Subject, subject_of};
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::switch::{INGRESS, LABELS, ROUTES, RouteTable, Stale, Switch};
 use super::tables::{Refused, Waiter};
 use super::timers::Timer;
-use super::{Effect, Engine};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
@@ -31,165 +33,171 @@ const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
-/// The maximum number of switches that are remembered because they have fewer tables than they announce.
-const MOST_WITH_ONE_TABLE: usize = 4096;
-
-impl Engine {
+impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
-    /// the switch had before, stay right by themselves.
-    pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
-        if self.live_refused(dpid, xid) || self.meter_refused(dpid, xid, error) {
+    /// the switch had before, stay right by themselves. Returns `false` if the request was for something else than
+    /// rules and meters.
+    pub(super) fn switch_error(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+        if self.meter_refused(fabric, dpid, xid, error) {
+            return true;
+        }
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return true };
+        match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
+            Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Deletion(table, rule)) => self.deletion_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Bundle) => self.bundle_refused(fabric, dpid, error),
+            None => return false,
+        }
+        true
+    }
+
+    /// Handles the refusal of a rule.
+    fn rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        if fabric.meter_is_lost(dpid, rule, error) {
             return;
         }
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let (table, rule) = match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
-            Some(Refused::Rule(table, rule)) => (table, rule),
-            Some(Refused::Deletion(table, rule)) => return self.deletion_refused(dpid, (table, &rule), error),
-            Some(Refused::Bundle) => return self.bundle_refused(dpid, error),
-            None => return self.statistics_refused(dpid, xid),
-        };
-        if self.meter_is_lost(dpid, &rule, error) {
-            return;
-        }
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let full = is_table_full(error, switch.version());
-        if !full && needs_one_table(switch, table, &rule) {
-            return self.fall_back_to_one_table(dpid, (table, &rule), error);
+        if !full && needs_one_table(switch, table, rule) {
+            return self.fall_back_to_one_table(fabric, dpid, (table, rule), error);
         }
-        let what = refusal(switch.version(), table, &rule, error);
-        if switch.host_rules.refuse(&rule, self.ctx.now + HOSTS_CLOSED_FOR) {
-            return self.host_rule_refused(dpid, table, full, what);
+        let what = refusal(switch.version(), table, rule, error);
+        if switch.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
+            return self.host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
-            return self.route_rule_refused(dpid, (table, &rule), what);
+            return self.route_rule_refused(fabric, dpid, (table, rule), what);
         }
-        let is_hopeless = self.count_refusal(dpid, (table, &rule), full);
-        self.report_refusal(dpid, what);
-        self.remove_suspects(dpid, rule.cookie, full, is_hopeless);
-        self.reread(dpid);
+        let is_hopeless = self.count_refusal(fabric, dpid, (table, rule), full);
+        self.report_refusal(fabric, dpid, what);
+        self.remove_suspects(fabric, dpid, rule.cookie, full, is_hopeless);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
-    fn bundle_refused(&mut self, dpid: Dpid, error: &ErrorMsg) {
+    fn bundle_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
         let why = print::error_name(Version::Of13, error).into();
         let report = Report::BundleRefused { switch: dpid, why };
-        self.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
-        self.reread(dpid);
+        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
-    fn deletion_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let until = switch.tables.postpone_deletion(self.ctx.now, table, rule);
+    fn deletion_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
         let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
-        self.ctx.timers.insert((until, Timer::Refused(dpid)));
-        self.report_refusal(dpid, what);
-        self.reread(dpid);
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        self.report_refusal(fabric, dpid, what);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
     /// rule in one of them.
-    fn fall_back_to_one_table(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
-        let Some(switch) = self.switches.get(&dpid) else { return };
+    fn fall_back_to_one_table(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        (table, rule): (u8, &Rule),
+        error: &ErrorMsg,
+    ) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
         let what = refusal(switch.version(), table, rule, error);
-        if self.one_table.len() >= MOST_WITH_ONE_TABLE {
-            self.one_table.pop_first();
-        }
         // Each table refuses its first rule.
-        if self.one_table.insert(dpid, switch.announced_tables) == Some(switch.announced_tables) {
+        if !fabric.switches.note_one_table(dpid) {
             return;
         }
-        self.ctx.stats.refused_rules += 1;
-        self.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
-        self.ctx.out.push(Effect::Reconnect { dpid });
+        fabric.ctx.stats.refused_rules += 1;
+        fabric.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
+        fabric.ctx.out.push(Effect::Reconnect { dpid });
     }
 
     /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
-    fn count_refusal(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        let again = switch.refused.refuse(self.ctx.now, table, key_of(rule));
+    fn count_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
+        let again = switch.refused.refuse(fabric.ctx.now, table, key_of(rule));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
         switch.full_count += u32::from(switch.tables.is_ready());
         let is_hopeless = switch.full_count > 3;
-        let until = self.ctx.now + backoff(switch.full_count);
-        self.ctx.timers.insert((again, Timer::Refused(dpid)));
+        let until = fabric.ctx.now + backoff(switch.full_count);
+        fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
         if full {
             switch.capacity.on_table_full(table);
         }
         if is_hopeless {
             switch.full_until = Some(until);
         }
-        self.ctx.timers.insert((until, Timer::Refused(dpid)));
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
         is_hopeless
     }
 
-    fn report_refusal(&mut self, dpid: Dpid, what: String) {
-        self.ctx.stats.refused_rules += 1;
+    fn report_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, what: String) {
+        fabric.ctx.stats.refused_rules += 1;
         let report = Report::RuleRefused { switch: dpid, what: what.into() };
-        self.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
+        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
     }
 
     /// Removes the leaves and labels that the refusal concerns. If the switch refuses again and again, they are all of
     /// its leaves and labels. If it is full, they are all that it has not confirmed. Otherwise it is the refused rule's
     /// leaf or label, or all unconfirmed ones if that is not known.
-    fn remove_suspects(&mut self, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
-        let culprit = subject_of(self.ctx.options.epoch, cookie);
-        let suspects = if is_hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
+    fn remove_suspects(&mut self, fabric: &mut Fabric, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
+        let culprit = subject_of(fabric.ctx.options.epoch, cookie);
+        let suspects = if is_hopeless { self.all_subjects_at(fabric, dpid) } else { self.unconfirmed_at(fabric, dpid) };
         let innocent = |subject: &Subject| !full && !is_hopeless && culprit.is_some_and(|culprit| culprit != *subject);
         for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
             match subject {
                 Subject::Label(serial) => {
                     let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
                     match is_hopeless && culprit != Some(subject) {
-                        true => self.revoke_label(dpid, serial, why),
-                        false => self.deny_label(dpid, serial, why),
+                        true => fabric.revoke_label(dpid, serial, why),
+                        false => fabric.deny_label(dpid, serial, why),
                     }
                 }
-                Subject::Leaf(leaf) if is_hopeless => self.withdraw(leaf),
-                Subject::Leaf(leaf) if full => self.evict_leaf(leaf),
-                Subject::Leaf(leaf) => self.forward_by_controller(leaf),
+                Subject::Leaf(leaf) if is_hopeless => self.withdraw(fabric, leaf),
+                Subject::Leaf(leaf) if full => self.evict_leaf(fabric, leaf),
+                Subject::Leaf(leaf) => self.forward_by_controller(fabric, leaf),
             }
         }
     }
 
     /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
     /// else stays.
-    fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
-        let until = self.ctx.now + HOSTS_CLOSED_FOR;
-        self.ctx.timers.insert((until, Timer::Refused(dpid)));
-        self.report_refusal(dpid, what);
-        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| full) {
+    fn host_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
+        let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        self.report_refusal(fabric, dpid, what);
+        if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
             switch.capacity.on_table_full(table);
         }
-        self.reread(dpid);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
     /// carry their routes' actions.
-    fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
-        self.report_refusal(dpid, what);
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
+        self.report_refusal(fabric, dpid, what);
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
-                let again = switch.refused.refuse(self.ctx.now, ROUTES, key_of(rule));
+                let again = switch.refused.refuse(fabric.ctx.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
-                self.ctx.timers.insert((again, Timer::Refused(dpid)));
+                fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
             }
         }
-        for route in self.routes.with_rules_at(dpid) {
-            self.close_route(route);
-            self.routes.drop_rule(route);
+        for route in fabric.routes.with_rules_at(dpid) {
+            self.close_route(fabric, route);
+            fabric.routes.drop_rule(route);
         }
-        self.sync_route_rules();
-        self.reread(dpid);
+        fabric.sync_route_rules();
+        fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// The leaves and labels with rules that the switch has not confirmed.
-    fn unconfirmed_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
+    fn unconfirmed_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let mut subjects = BTreeSet::new();
-        for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
+        for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
             match waiter {
                 Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
@@ -200,29 +208,29 @@ impl Engine {
     }
 
     /// All leaves and labels with rules at a switch, or with rules to be added there.
-    pub(super) fn all_subjects_at(&self, dpid: Dpid) -> BTreeSet<Subject> {
-        let Some(switch) = self.switches.get(&dpid) else { return BTreeSet::new() };
+    pub(super) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+        let Some(switch) = fabric.switches.get(&dpid) else { return BTreeSet::new() };
         let leaves = switch.table.tree().leaves().map(Subject::Leaf);
         leaves.chain(switch.labels.installed().map(Subject::Label)).collect()
     }
 
-    pub(super) fn retry_refused_rules(&mut self, dpid: Dpid) {
-        if let Some(switch) = self.switches.get_mut(&dpid)
-            && switch.full_until.is_some_and(|until| until <= self.ctx.now)
+    pub(super) fn retry_refused_rules(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        if let Some(switch) = fabric.switches.get_mut(&dpid)
+            && switch.full_until.is_some_and(|until| until <= fabric.ctx.now)
         {
             switch.full_until = None;
         }
-        if let Some(switch) = self.switches.get_mut(&dpid)
+        if let Some(switch) = fabric.switches.get_mut(&dpid)
             && switch.full_until.is_none()
-            && switch.refused.end(self.ctx.now)
+            && switch.refused.end(fabric.ctx.now)
         {
-            self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() });
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
         }
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(self.ctx.now)) {
-            self.mark_dirty(dpid, Stale::default());
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.ctx.now)) {
-            self.mark_dirty(dpid, Stale::default());
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(fabric.ctx.now)) {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
     }
 }

@@ -28,6 +28,7 @@ use maple_wire::{Dpid, Port, Version};
 use super::differences::DecidedPacket;
 use super::reload::{Candidate, Trial};
 use super::switch::Switch;
+use super::switches::Switches;
 use super::timers::Timer;
 use super::uses::EngineStore;
 use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
@@ -88,57 +89,46 @@ pub enum RuleDifference {
     Delete(TableRule),
 }
 
-impl Engine {
-    /// Copies this engine for a [`Rehearsal`], without the packets that wait.
-    pub fn copy(&self) -> EngineCopy {
-        let options = quiet(&self.ctx.options);
-        let mut copy =
-            Engine::new(self.ctx.shard, Arc::clone(self.ctx.store.shared()), Arc::clone(&self.policy), options);
-        copy.ctx.now = self.ctx.now;
-        copy.address_kinds = self.address_kinds;
-        copy.leaves = self.leaves.clone();
-        drop(copy.leaves.take_held());
-        copy.routes = self.routes.clone();
-        copy.former = self.former.clone();
-        copy.switches =
-            self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.ctx.options)))).collect();
-        copy.ctx.dirty = self.ctx.dirty.clone();
+impl EngineCopy {
+    /// Copies an engine for a [`Rehearsal`], without the packets that wait.
+    pub(super) fn of(engine: &Engine) -> EngineCopy {
+        let options = quiet(&engine.fabric.ctx.options);
+        let mut copy = Engine::new(
+            engine.fabric.ctx.shard,
+            Arc::clone(engine.fabric.ctx.store.shared()),
+            Arc::clone(&engine.decisions.policy),
+            options,
+        );
+        copy.fabric.ctx.now = engine.fabric.ctx.now;
+        copy.topology.address_kinds = engine.topology.address_kinds;
+        copy.decisions.leaves = engine.decisions.leaves.clone();
+        drop(copy.decisions.leaves.take_held());
+        copy.fabric.routes = engine.fabric.routes.clone();
+        copy.reload.former = engine.reload.former.clone();
+        copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
+        copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
+        copy.fabric.ctx.dirty = engine.fabric.ctx.dirty.clone();
         // Changes that are held back for these switches are not among those that a candidate makes.
-        copy.ctx.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
-        copy.ctx.inbox = self.ctx.inbox.clone();
-        copy.early_requests = self.early_requests.clone();
+        copy.fabric
+            .ctx
+            .dirty
+            .extend(engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
+        copy.fabric.ctx.inbox = engine.fabric.ctx.inbox.clone();
+        copy.fabric.early_requests = engine.fabric.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
         let is_kept = |timer: &Timer| {
             use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
             matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
         };
-        copy.ctx.timers = self.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+        copy.fabric.ctx.timers = engine.fabric.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
         EngineCopy(copy)
-    }
-
-    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
-    fn unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &Switch| !switch.tables.is_known() || switch.restoring.is_some();
-        self.switches.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
-    }
-
-    /// Marks as stale all leaves and routes that the store does not know as current, so that they are decided again.
-    fn catch_up(&mut self) {
-        let names = self.leaves.keys().copied().chain(self.routes.subscriptions());
-        let stale: Vec<LeafId> = names.filter(|name| !self.ctx.store.is_current(*name)).collect();
-        self.ctx.stale.extend(stale);
-    }
-
-    fn unanswered(&self) -> impl Iterator<Item = Event> {
-        let of = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
-        self.switches.values().flat_map(move |switch| of(switch.dpid, switch.tables.unanswered()))
     }
 }
 
 impl Rehearsal {
     /// The access lists of the policy that decides.
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
-        self.engines.first().map(|engine| engine.policy.access_lists()).unwrap_or_default()
+        self.engines.first().map(|engine| engine.decisions.policy.access_lists()).unwrap_or_default()
     }
 
     /// Builds a rehearsal from copies of all engines, in the order of their shards.
@@ -147,16 +137,19 @@ impl Rehearsal {
     /// Returns a switch whose rules are not known yet: its engine is asking for them, or restores what was remembered.
     pub fn new(copies: Vec<EngineCopy>) -> Result<Rehearsal, Dpid> {
         let mut engines: Vec<Engine> = copies.into_iter().map(|EngineCopy(engine)| engine).collect();
-        if let Some(dpid) = engines.iter().find_map(Engine::unread) {
+        if let Some(dpid) = engines.iter().find_map(|engine| engine.fabric.switches.first_unread()) {
             return Err(dpid);
         }
-        let store = engines.first().map_or_else(Store::new, |engine| engine.ctx.store.shared().copy());
-        engines.iter_mut().for_each(|engine| engine.ctx.store = EngineStore::new(Arc::clone(&store)));
-        let now = engines.iter().map(|engine| engine.ctx.now).max().unwrap_or_default();
+        let store = engines.first().map_or_else(Store::new, |engine| engine.fabric.ctx.store.shared().copy());
+        engines.iter_mut().for_each(|engine| engine.fabric.ctx.store = EngineStore::new(Arc::clone(&store)));
+        let now = engines.iter().map(|engine| engine.fabric.ctx.now).max().unwrap_or_default();
         let mut rehearsal = Rehearsal { engines, store, now, before: BTreeMap::new() };
-        let events =
-            rehearsal.engines.iter().map(|engine| engine.unanswered().chain([Event::Tick]).collect()).collect();
-        rehearsal.engines.iter_mut().for_each(Engine::catch_up);
+        let events = rehearsal
+            .engines
+            .iter()
+            .map(|engine| engine.fabric.switches.unanswered().chain([Event::Tick]).collect())
+            .collect();
+        rehearsal.engines.iter_mut().for_each(catch_up);
         rehearsal.run(events);
         rehearsal.begin();
         Ok(rehearsal)
@@ -182,8 +175,8 @@ impl Rehearsal {
             let ports: Vec<Port> =
                 earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
             let engine = &mut rehearsal.engines[0];
-            engine.ctx.now = rehearsal.now;
-            engine.switch_up(*dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
+            engine.fabric.ctx.now = rehearsal.now;
+            engine.topology.switch_up(&mut engine.fabric, *dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
         }
         rehearsal.run(vec![vec![Event::Tick]]);
         let presume = Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() };
@@ -197,7 +190,7 @@ impl Rehearsal {
         rehearsal.run(vec![events]);
         // f may be slow.
         for _ in 0..MAX_ROUNDS {
-            if rehearsal.engines[0].unread().is_none() {
+            if rehearsal.engines[0].fabric.switches.first_unread().is_none() {
                 break;
             }
             rehearsal.run(vec![Vec::new()]);
@@ -210,7 +203,7 @@ impl Rehearsal {
     fn begin(&mut self) {
         self.before = self.rules();
         let state = self.store.snapshot();
-        self.engines.iter_mut().for_each(|engine| engine.compared = Some(Arc::clone(&state)));
+        self.engines.iter_mut().for_each(|engine| engine.reload.compared = Some(Arc::clone(&state)));
     }
 
     /// The store of the copies. Writes to it before the candidate is adopted are part of the rehearsal, such as those
@@ -222,7 +215,7 @@ impl Rehearsal {
     /// The witness packets of all leaves.
     pub fn packets(&self) -> BTreeSet<DecidedPacket> {
         let of = |engine: &Engine| -> Vec<DecidedPacket> {
-            let leaves = engine.leaves.keys().filter_map(|id| engine.leaves.get(id));
+            let leaves = engine.decisions.leaves.keys().filter_map(|id| engine.decisions.leaves.get(id));
             leaves.map(|leaf| DecidedPacket::of(&leaf.witness)).collect()
         };
         self.engines.iter().flat_map(of).collect()
@@ -246,7 +239,7 @@ impl Rehearsal {
     pub fn adopt(mut self, candidate: &Candidate) -> Rehearsed {
         let (before, newest) = (std::mem::take(&mut self.before), self.newest_labels());
         let mut trial = Trial::default();
-        self.engines.iter_mut().for_each(Engine::catch_up);
+        self.engines.iter_mut().for_each(catch_up);
         for tried in self.run(self.all(&Event::Try(candidate.clone()))) {
             trial += tried;
         }
@@ -268,7 +261,7 @@ impl Rehearsal {
     }
 
     fn switches(&self) -> impl Iterator<Item = (Dpid, &Switch)> {
-        self.engines.iter().flat_map(|engine| engine.switches.iter().map(|(dpid, switch)| (*dpid, &**switch)))
+        self.engines.iter().flat_map(|engine| engine.fabric.switches.iter().map(|(dpid, switch)| (*dpid, switch)))
     }
 
     /// The serial number of the newest label of each switch.
@@ -277,7 +270,10 @@ impl Rehearsal {
     }
 
     fn rules(&self) -> BTreeMap<Dpid, Vec<TableRule>> {
-        self.engines.iter().flat_map(|engine| engine.switches().map(|dpid| (dpid, engine.rules(dpid)))).collect()
+        self.engines
+            .iter()
+            .flat_map(|engine| engine.fabric.switches.switches().map(|dpid| (dpid, engine.rules(dpid))))
+            .collect()
     }
 
     /// A copy of the event for each engine.
@@ -393,12 +389,33 @@ fn installed(rule: TableRule) -> InstalledFlow {
 
 impl fmt::Debug for EngineCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCopy").field("shard", &self.0.ctx.shard).finish_non_exhaustive()
+        f.debug_struct("EngineCopy").field("shard", &self.0.fabric.ctx.shard).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Rehearsal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rehearsal").field("shards", &self.engines.len()).field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+/// Marks as stale all leaves and routes that the store does not know as current, so that they are decided again.
+fn catch_up(engine: &mut Engine) {
+    let names = engine.decisions.leaves.keys().copied().chain(engine.fabric.routes.subscriptions());
+    let stale: Vec<LeafId> = names.filter(|name| !engine.fabric.ctx.store.is_current(*name)).collect();
+    engine.fabric.ctx.stale.extend(stale);
+}
+
+impl Switches {
+    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
+    fn first_unread(&self) -> Option<Dpid> {
+        let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
+        self.values().find(is_open).map(|switch| switch.dpid)
+    }
+
+    /// The answers to all open barrier requests.
+    fn unanswered(&self) -> impl Iterator<Item = Event> {
+        let of = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
+        self.values().flat_map(move |switch| of(switch.dpid, switch.tables.unanswered()))
     }
 }

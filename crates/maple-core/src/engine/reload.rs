@@ -36,22 +36,25 @@ use std::time::Duration;
 use maple_wire::{Constraint, Dpid};
 use rustc_hash::FxHashSet;
 
+use super::Effect;
 use super::access_hits::AccessHits;
 use super::add_leaf::{insert, shown};
 use super::decide::{Outcome, outcome};
+use super::decisions::Decisions;
 use super::differences::{Decision, Difference, DifferenceKind};
 use super::drops::Origin;
+use super::fabric::Fabric;
 use super::leaf::source_lines;
 use super::proactive::{Proactive, Samples};
 use super::received_packet::ReceivedPacket;
 use super::reports::Reports;
 use super::switch::{Stale, Switch, table};
 use super::timers::Timer;
-use super::{Effect, Engine};
 use crate::compile::Table;
 use crate::ids::LeafId;
 use crate::policy::Policy;
 use crate::run::{Finished, Run};
+use crate::state::Snapshot;
 use crate::tree::Augmented;
 use crate::update::changes;
 
@@ -124,42 +127,53 @@ pub(super) struct Trying {
     trial: Trial,
 }
 
-impl Engine {
+/// A change of the policy while the network goes on.
+#[derive(Default)]
+pub(super) struct Reload {
+    /// The policy that is being tried.
+    pub trying: Option<Box<Trying>>,
+    /// The state in which a trial compares decisions; `None`: the newest.
+    pub compared: Option<Arc<Snapshot>>,
+    /// Witness packets that lost their leaves when the policy was adopted.
+    pub former: Vec<ReceivedPacket>,
+}
+
+impl Reload {
     /// Begins the trial of a candidate, in place of any other trial.
-    pub(super) fn try_policy(&mut self, candidate: Candidate) {
-        let mut todo: Vec<LeafId> = self.leaves.keys().copied().collect();
+    pub(super) fn try_policy(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
+        let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
         self.trying = Some(Box::new(Trying { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
-        self.go_on_trying();
+        self.go_on_trying(decisions, fabric);
     }
 
     /// Lets the candidate decide the next leaves.
-    pub(super) fn go_on_trying(&mut self) {
+    pub(super) fn go_on_trying(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         let Some(mut trying) = self.trying.take() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
-        let run = |id: LeafId| Some((self.admissible_run(&self.leaves.get(&id)?.witness)?, id));
+        let run = |id: LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
         if !runs.is_empty() {
             let policy = Arc::clone(&trying.candidate.policy);
-            for (run, id, answer) in self.run_with(&*policy, runs) {
+            for (run, id, answer) in decisions.run_with(fabric, &*policy, runs) {
                 let outcome = outcome(&run, answer);
-                self.count_tried(id, &outcome, &mut trying.trial);
+                self.count_tried(decisions, fabric, id, &outcome, &mut trying.trial);
                 trying.decided.insert(id, outcome);
             }
         }
         if trying.todo.is_empty() {
             let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
-            self.ctx.out.push(Effect::Tried { candidate, trial });
+            fabric.ctx.out.push(Effect::Tried { candidate, trial });
         } else {
-            self.ctx.timers.insert((self.ctx.now + STEP, Timer::Trial));
+            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Trial));
         }
         self.trying = Some(trying);
     }
 
-    fn count_tried(&self, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
+    fn count_tried(&self, decisions: &Decisions, fabric: &Fabric, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
         trial.leaves += 1;
-        let (Some(leaf), state) = (self.leaves.get(&id), self.ctx.store.snapshot()) else { return };
+        let (Some(leaf), state) = (decisions.leaves.get(&id), fabric.ctx.store.snapshot()) else { return };
         let (kind, decision) = match outcome {
             Outcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
@@ -196,168 +210,198 @@ impl Engine {
     }
 
     /// Puts the candidate in the place of the policy.
-    pub(super) fn adopt(&mut self, candidate: Candidate) {
+    pub(super) fn adopt(
+        &mut self,
+        samples: &mut Samples,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        candidate: Candidate,
+    ) {
         let is_tried = |trying: &mut Box<Trying>| trying.candidate.number == candidate.number;
         let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
-        self.policy = candidate.policy;
-        self.samples = Samples::new(self.policy.samples());
-        let had_lists = !std::mem::replace(&mut self.access_hits, AccessHits::new(&*self.policy)).is_empty();
-        self.switches.values_mut().for_each(|switch| switch.growth.change_policy(had_lists));
-        self.ctx.reports = Reports::default();
-        let before = self.begin_change_over();
-        let mut ids: Vec<LeafId> = self.leaves.keys().copied().collect();
+        decisions.policy = candidate.policy;
+        *samples = Samples::new(decisions.policy.samples());
+        let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
+        fabric.switches.values_mut().for_each(|switch| switch.growth.change_policy(had_lists));
+        fabric.ctx.reports = Reports::default();
+        let before = self.begin_change_over(fabric);
+        let mut ids: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         ids.sort_unstable();
         let witnesses: Vec<ReceivedPacket> =
-            ids.iter().filter_map(|id| Some(self.leaves.get(id)?.witness.clone())).collect();
-        self.decide_again(&ids, &mut decided);
+            ids.iter().filter_map(|id| Some(decisions.leaves.get(id)?.witness.clone())).collect();
+        self.decide_again(decisions, fabric, &ids, &mut decided);
         let mut changed = Vec::new();
         for id in ids {
             let outcome = decided.remove(&id);
-            changed.extend(self.change_over(id, outcome));
+            changed.extend(self.change_over(decisions, fabric, id, outcome));
         }
         let former = std::mem::take(&mut self.former);
-        changed.extend(self.decide_former(&former));
-        let without_leaf = former.into_iter().chain(witnesses).filter(|witness| !self.has_own_leaf(witness));
+        changed.extend(self.decide_former(decisions, fabric, &former));
+        let without_leaf =
+            former.into_iter().chain(witnesses).filter(|witness| !self.has_own_leaf(decisions, fabric, witness));
         self.former = without_leaf.take(MAX_FORMER).collect();
         for (dpid, old) in before {
-            self.end_change_over(dpid, old, &changed);
+            self.end_change_over(decisions, fabric, dpid, old, &changed);
         }
         // Packets that the old policy let wait.
-        self.waiting.release_all().into_iter().for_each(|name| self.ctx.store.forget(name));
-        let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
-        dpids.into_iter().for_each(|dpid| self.install_samples(dpid));
-        self.ctx.out.push(Effect::Adopted { candidate: candidate.number });
+        decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
+        let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
+        dpids.into_iter().for_each(|dpid| samples.install_samples(decisions, fabric, dpid));
+        fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
     }
 
     /// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
     /// than the trial, those for which it gave none, and those whose run read what has changed since.
-    fn decide_again(&mut self, ids: &[LeafId], decided: &mut BTreeMap<LeafId, Outcome>) {
+    fn decide_again(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        ids: &[LeafId],
+        decided: &mut BTreeMap<LeafId, Outcome>,
+    ) {
         let is_valid = |id: &LeafId| match decided.get(id) {
-            Some(Outcome::Answer(_, finished)) => self.ctx.store.is_valid(&finished.txn),
+            Some(Outcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
             _ => false,
         };
-        let run = |id: &LeafId| Some((self.admissible_run(&self.leaves.get(id)?.witness)?, *id));
+        let run = |id: &LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
         let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
-        for (run, id, answer) in self.run_policy(runs) {
+        for (run, id, answer) in decisions.run_policy(fabric, runs) {
             decided.insert(id, outcome(&run, answer));
         }
     }
 
     /// Gives each switch an empty tree. Returns the old ones.
-    fn begin_change_over(&mut self) -> Vec<(Dpid, Table)> {
-        let renew = |switch: &mut Box<Switch>| {
-            let mut new = table(&switch.capabilities, &self.ctx.options);
+    fn begin_change_over(&mut self, fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
+        let renew = |switch: &mut Switch| {
+            let mut new = table(&switch.capabilities, &fabric.ctx.options);
             new.begin_rebuild();
             switch.changed_actions.clear();
             (switch.dpid, std::mem::replace(&mut switch.table, new))
         };
-        self.switches.values_mut().map(renew).collect()
+        fabric.switches.values_mut().map(renew).collect()
     }
 
     /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
     /// in the tree.
-    fn change_over(&mut self, id: LeafId, outcome: Option<Outcome>) -> Option<LeafId> {
-        let leaf = self.leaves.get(&id)?;
+    fn change_over(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        id: LeafId,
+        outcome: Option<Outcome>,
+    ) -> Option<LeafId> {
+        let leaf = decisions.leaves.get(&id)?;
         let Some(Outcome::Answer((goal, _), finished)) = outcome else {
-            self.withdraw(id);
+            decisions.withdraw(fabric, id);
             return None;
         };
         let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         if !trace.lasts() || txn.wrote() {
-            self.withdraw(id);
+            decisions.withdraw(fabric, id);
             return None;
         }
         let (witness, has_same_goal, has_same_trace) =
             (leaf.witness.clone(), *leaf.goal() == goal, trace.asks_like(&leaf.trace));
         // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
-        let stays =
-            if has_same_trace { has_same_goal || self.can_reroute(id) } else { has_same_goal && !leaf.is_rerouting() };
-        let name = if stays { id } else { self.new_leaf_id() };
+        let stays = if has_same_trace {
+            has_same_goal || decisions.can_reroute(fabric, id)
+        } else {
+            has_same_goal && !leaf.is_rerouting()
+        };
+        let name = if stays { id } else { decisions.new_leaf_id(fabric) };
         if !stays {
-            self.withdraw(id);
-            if !self.check_capacity_for_trace(witness.at.switch) {
+            decisions.withdraw(fabric, id);
+            if !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch) {
                 return None;
             }
         }
-        if self.ctx.store.commit(txn, Some(name)).is_err() {
-            self.withdraw(id);
+        if fabric.ctx.store.commit(txn, Some(name)).is_err() {
+            decisions.withdraw(fabric, id);
             return None;
         }
-        self.report_left_out(left_out, made_at.as_ref());
-        self.report_violations(violations, witness.at);
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, witness.at);
         if !stays {
-            let leaf = self.new_leaf(trace, (goal, origin), witness);
-            return Some(self.cache_leaf(name, leaf));
+            let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
+            return Some(decisions.cache_leaf(fabric, name, leaf));
         }
-        let (trace, origin) = (self.leaves.intern(trace), self.leaves.intern_origin(origin));
-        let leaf = self.leaves.get_mut(&id)?;
+        let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
+        let leaf = decisions.leaves.get_mut(&id)?;
         (leaf.trace, leaf.origin) = (trace, origin);
-        self.put_back(id);
-        if !has_same_goal && self.leaves.contains_key(&id) {
-            self.begin_reroute(id, goal);
+        self.put_back(decisions, fabric, id);
+        if !has_same_goal && decisions.leaves.contains_key(&id) {
+            decisions.begin_reroute(fabric, id, goal);
         }
         (!has_same_trace).then_some(id)
     }
 
     /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
     /// leaves.
-    fn decide_former(&mut self, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
-        let undecided = witnesses.iter().filter(|witness| self.lookup(witness).is_none());
-        let run = |witness: &ReceivedPacket| Some((self.admissible_run(witness)?, witness.clone()));
+    fn decide_former(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        witnesses: &[ReceivedPacket],
+    ) -> Vec<LeafId> {
+        let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
+        let run = |witness: &ReceivedPacket| Some((decisions.admissible_run(fabric, witness)?, witness.clone()));
         let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
         let mut new = Vec::new();
-        for (run, witness, answer) in self.run_policy(runs) {
+        for (run, witness, answer) in decisions.run_policy(fabric, runs) {
             let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
             let origin = Origin::of(&finished);
             let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
             let at = witness.at;
             let lasts = trace.lasts() && !txn.wrote();
-            if !lasts || self.lookup(&witness).is_some() || !self.check_capacity_for_trace(at.switch) {
+            if !lasts
+                || fabric.switches.lookup(&witness).is_some()
+                || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch)
+            {
                 continue;
             }
-            let id = self.new_leaf_id();
-            if self.ctx.store.commit(txn, Some(id)).is_ok() {
-                self.report_left_out(left_out, made_at.as_ref());
-                self.report_violations(violations, at);
-                let leaf = self.new_leaf(trace, (goal, origin), witness);
-                new.push(self.cache_leaf(id, leaf));
+            let id = decisions.new_leaf_id(fabric);
+            if fabric.ctx.store.commit(txn, Some(id)).is_ok() {
+                fabric.ctx.report_left_out(left_out, made_at.as_ref());
+                fabric.ctx.report_violations(violations, at);
+                let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
+                new.push(decisions.cache_leaf(fabric, id, leaf));
             }
         }
         new
     }
 
     /// Reports whether a packet is the witness packet of a leaf.
-    fn has_own_leaf(&self, witness: &ReceivedPacket) -> bool {
-        let leaf = self.lookup(witness).and_then(|id| self.leaves.get(&id));
+    fn has_own_leaf(&self, decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+        let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
         leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
     }
 
     /// Puts a leaf into its switch's new tree.
-    fn put_back(&mut self, id: LeafId) {
-        let action = self.ingress_action(id);
-        let Some(mut leaf) = self.leaves.remove(&id) else { return };
+    fn put_back(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
+        let action = decisions.ingress_action(fabric, id);
+        let Some(mut leaf) = decisions.leaves.remove(&id) else { return };
         let reads = leaf.specialisation.clone();
-        let Some(switch) = self.switches.get_mut(&leaf.ingress()) else { return };
+        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()) else { return };
         let outcome = insert(&mut switch.table, id, &mut leaf, action);
         if outcome == Augmented::Added && leaf.specialisation.is_empty() {
             switch.table.specialise(id, &reads);
         }
         let (what, goal) = (shown(&leaf), leaf.goal().clone());
-        self.leaves.insert(id, leaf);
+        decisions.leaves.insert(id, leaf);
         match outcome {
             Augmented::Added => {}
             // The new policy does not tell the packets of the two apart.
             Augmented::Existing(there) => {
-                if self.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
-                    self.inconsistent(there, &what);
+                if decisions.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
+                    decisions.inconsistent(fabric, there, &what);
                 }
-                self.withdraw(id);
+                decisions.withdraw(fabric, id);
             }
             Augmented::Replaced { removed, .. } => {
                 for other in removed {
-                    self.inconsistent(other, &what);
-                    self.withdraw(other);
+                    decisions.inconsistent(fabric, other, &what);
+                    decisions.withdraw(fabric, other);
                 }
             }
         }
@@ -365,24 +409,31 @@ impl Engine {
 
     /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
     /// with other traces.
-    fn end_change_over(&mut self, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    fn end_change_over(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        mut old: Table,
+        changed: &[LeafId],
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let mut preferred = old.priorities();
         preferred.append(&mut switch.former_priorities);
         switch.table.end_rebuild(&preferred);
         let there: FxHashSet<Vec<Constraint>> = switch.table.priorities().into_iter().map(|(all, _)| all).collect();
         switch.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
         for id in changed {
-            let Some(leaf) = self.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
+            let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
             if switch.table.tree().specialisation(*id).is_empty() {
                 switch.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
             }
         }
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         for id in ids {
-            if let Some(leaf) = self.leaves.get_mut(&id) {
+            if let Some(leaf) = decisions.leaves.get_mut(&id) {
                 leaf.specialisation = switch.table.tree().specialisation(id).into();
-                self.leaves.mark_changed(id);
+                decisions.leaves.mark_changed(id);
             }
         }
         switch.carried.extend(old.take_changes());
@@ -390,7 +441,7 @@ impl Engine {
         // The comparison includes them.
         drop(switch.table.take_changes());
         switch.proactive = Proactive::default();
-        self.mark_dirty(dpid, Stale::default());
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
     }
 }
 

@@ -6,48 +6,49 @@
 //! common. Packets that come to the controller meanwhile wait for the new route. If the plan of the old route changes,
 //! the leaf is withdrawn.
 
-use super::Engine;
 use super::await_barriers::Moving;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::leaf::{LeafState, Reroute};
 use super::tables::Waiter;
 use super::timers::Timer;
 use crate::ids::LeafId;
 use crate::route::Goal;
 
-impl Engine {
+impl Decisions {
     /// Begins to reroute an active leaf.
-    pub(super) fn begin_reroute(&mut self, id: LeafId, to: Goal) {
-        let Some(route_id) = self.join_goal(id, &to) else { return self.withdraw(id) };
+    pub(super) fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
+        let Some(route_id) = self.join_goal(fabric, id, &to) else { return self.withdraw(fabric, id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let until = self.ctx.now + self.ctx.options.reroute_timeout;
-        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: self.ctx.now, until }));
+        let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now, until }));
         let moving = Moving { ingress: leaf.ingress(), name: id, until };
-        self.begin_move(moving);
-        match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
-            Some((true, _)) => self.end_reroute(id),
+        self.begin_move(fabric, moving);
+        match fabric.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
+            Some((true, _)) => self.end_reroute(fabric, id),
             Some((false, false)) => {
-                self.routes.wait(route_id, id);
-                self.ctx.timers.insert((until, Timer::Leaf(id)));
+                fabric.routes.wait(route_id, id);
+                fabric.ctx.timers.insert((until, Timer::Leaf(id)));
             }
-            Some((_, true)) | None => self.withdraw(id),
+            Some((_, true)) | None => self.withdraw(fabric, id),
         }
     }
 
     /// Modifies the leaf's rule, because the new route is ready.
-    pub(super) fn end_reroute(&mut self, id: LeafId) {
+    pub(super) fn end_reroute(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
         let Reroute { to, route_id, since, .. } = *reroute;
         leaf.answer = to;
         let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
-        self.routes.begin_use(route_id);
-        self.routes.stop_waiting(route_id, id);
-        self.ctx.stats.leaves_rerouted += 1;
-        old.into_iter().filter(|old| *old != route_id).for_each(|old| self.routes.detach(old, id));
-        if let (Some(route_id), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
+        fabric.routes.begin_use(route_id);
+        fabric.routes.stop_waiting(route_id, id);
+        fabric.ctx.stats.leaves_rerouted += 1;
+        old.into_iter().filter(|old| *old != route_id).for_each(|old| fabric.routes.detach(old, id));
+        if let (Some(route_id), Some(switch)) = (old, fabric.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
         }
-        self.request_rule(ingress, id, since);
-        self.forward_held(id);
+        self.request_rule(fabric, ingress, id, since);
+        self.forward_held(fabric, id);
     }
 }

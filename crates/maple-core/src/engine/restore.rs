@@ -54,15 +54,20 @@ use maple_wire::msg::NO_BUFFER;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 
 use super::classifier::table_miss;
+use super::context::Context;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
+use super::decisions::Decisions;
 use super::drops::Origin;
+use super::fabric::Fabric;
+use super::proactive::Samples;
 use super::received_packet::ReceivedPacket;
 use super::segments::may_be_joined;
 use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
+use super::switches::Switches;
 use super::timers::Timer;
 use super::topology::may_be_edge;
-use super::{Effect, Engine, InstalledFlow, Time};
+use super::{Effect, InstalledFlow, Time};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
@@ -129,18 +134,18 @@ impl Restoring {
     }
 }
 
-impl Engine {
+impl Context {
     /// Presumes that what an earlier run knew is still true, where this run knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
-        self.ctx.store.change_restoring(|all| {
+        self.store.change_restoring(|all| {
             all.unread.extend(&switches);
             all.unconfirmed.extend(&switches);
             all.undecided.extend(&switches);
             all.unsettled.extend(switches);
         });
         let mut reports = Vec::new();
-        let options = &self.ctx.options;
-        let commit = self.ctx.store.update(|state| {
+        let options = &self.options;
+        let commit = self.store.update(|state| {
             reports.clear();
             let facts = state.facts();
             // Switches that left at different times may report different things about one port, or one host.
@@ -185,22 +190,43 @@ impl Engine {
             ports.into_iter().map(port).chain(hosts.into_iter().map(host)).collect()
         });
         self.apply_commit(commit);
-        reports.into_iter().for_each(|report| self.ctx.report(report));
+        reports.into_iter().for_each(|report| self.report(report));
     }
 
+    /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
+    pub(super) fn is_any_unconfirmed(&self) -> bool {
+        self.store.restoring(|all| !all.unconfirmed.is_empty())
+    }
+
+    /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
+    pub(super) fn is_any_restoring(&self) -> bool {
+        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+    }
+}
+
+/// The restore of this shard's switches, one at a time.
+#[derive(Default)]
+pub(super) struct Restore {
+    /// The latest time when the table of a switch was built, or compared with the rules of an earlier run.
+    last_built: Option<Time>,
+}
+
+impl Restore {
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
     pub(super) fn restore(
         &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
         dpid: Dpid,
         flows: Option<Vec<InstalledFlow>>,
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
-        let until = self.ctx.now + RESERVATION;
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return self.give_up_restore(fabric, dpid) };
+        let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
-        let labels: Vec<LabelKey> = self.ctx.store.with_label_ids(dpid, |ids| {
+        let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
             let key = |label: &RememberedLabel| {
                 let key = LabelKey { port: label.port, id: label.id };
                 ids.prefer(key, label.meaning);
@@ -216,7 +242,7 @@ impl Engine {
             return restoring.later.extend(witnesses);
         }
         // The switch may have disconnected and come back since the network was presumed.
-        self.ctx.store.change_restoring(|all| {
+        fabric.ctx.store.change_restoring(|all| {
             all.unread.insert(dpid);
             all.unconfirmed.insert(dpid);
             all.undecided.insert(dpid);
@@ -235,26 +261,26 @@ impl Engine {
             is_built: false,
             until: None,
             repeats_left: witnesses.len() + batch,
-            next_look: self.ctx.now,
+            next_look: fabric.ctx.now,
             todo: witnesses.into(),
         });
         if let Some(flows) = flows {
-            self.take_flows(dpid, flows);
-            self.earlier_rules_known(dpid, false);
+            fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
+            self.earlier_rules_known(decisions, fabric, dpid, false);
         }
-        self.go_on_restoring(dpid);
-    }
-
-    /// Reports whether a switch that is being restored has not reported its rules yet.
-    pub(super) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
-        let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        restoring.is_some_and(|restoring| !restoring.is_confirmed)
+        self.go_on_restoring(decisions, fabric, dpid);
     }
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
-    pub(super) fn earlier_rules_known(&mut self, dpid: Dpid, is_confirmed: bool) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    pub(super) fn earlier_rules_known(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        is_confirmed: bool,
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -265,16 +291,16 @@ impl Engine {
                 preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
             }
         }
-        let miss = table_miss(cookie(self.ctx.options.epoch, None));
+        let miss = table_miss(cookie(fabric.ctx.options.epoch, None));
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }
         if switch.route_table == RouteTable::Open {
             // The leaves that were decided before use it too.
-            switch.changed_actions.extend(self.routes.use_route_table(dpid));
+            switch.changed_actions.extend(fabric.routes.use_route_table(dpid));
         }
         if let Some(restoring) = &mut switch.restoring {
-            (restoring.preferred, restoring.read) = (preferred, Some(self.ctx.now));
+            (restoring.preferred, restoring.read) = (preferred, Some(fabric.ctx.now));
             restoring.is_confirmed = is_confirmed;
             labels.extend(&restoring.labels);
             restoring.until = None;
@@ -287,92 +313,81 @@ impl Engine {
                 switch.table.begin_rebuild();
             }
         }
-        let until = self.ctx.now + RESERVATION;
-        self.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
+        let until = fabric.ctx.now + RESERVATION;
+        fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
         // Another switch may have lost the rules for labels that this one pushes.
-        let state = self.ctx.store.snapshot();
+        let state = fabric.ctx.store.snapshot();
         for (port, id) in pushed {
             let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
-            self.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
+            fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
-        self.revoke_lost_labels(dpid);
-        self.sync_route_rules();
-        self.ctx.store.change_restoring(|all| {
+        self.revoke_lost_labels(fabric, dpid);
+        fabric.sync_route_rules();
+        fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unsettled.insert(dpid);
             if is_confirmed {
                 all.unconfirmed.remove(&dpid);
             }
         });
-        self.ask_again();
-        self.mark_dirty(dpid, Stale::default());
+        self.ask_again(fabric);
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         if is_confirmed {
-            self.go_on_restoring(dpid);
+            self.go_on_restoring(decisions, fabric, dpid);
         }
     }
 
     /// Revokes the labels that counted as ready although the switch does not have their rules.
-    fn revoke_lost_labels(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get(&dpid) else { return };
+    fn revoke_lost_labels(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
         let (tables, table) = (&switch.tables, switch.shared_table());
         let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
         let lost: Vec<u64> = switch.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
-        lost.into_iter().for_each(|serial| self.revoke_label(dpid, serial, Refusal::Stale(dpid)));
-    }
-
-    /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
-    pub(super) fn is_any_unconfirmed(&self) -> bool {
-        self.ctx.store.restoring(|all| !all.unconfirmed.is_empty())
-    }
-
-    /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
-    pub(super) fn is_any_restoring(&self) -> bool {
-        self.ctx.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+        lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
     }
 
     /// Handles requests that waited until all rules of an earlier run were known.
-    pub(super) fn ask_again(&mut self) {
-        std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
+    pub(super) fn ask_again(&mut self, fabric: &mut Fabric) {
+        std::mem::take(&mut fabric.early_requests).into_iter().for_each(|asked| fabric.acquire_label(asked));
     }
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
-    pub(super) fn remembered_of(&mut self, dpid: Dpid) -> Option<Effect> {
-        let switch = self.switches.get_mut(&dpid).filter(|_| self.ctx.options.remember)?;
+    pub(super) fn remembered_of(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+    ) -> Option<Effect> {
+        let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
-            ids.into_iter().filter_map(|id| Some((id, self.leaves.get(&id)?.remembered()))).collect();
-        leaves.extend(todo.into_iter().map(|witness| (self.new_leaf_id(), witness)));
+            ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
+        leaves.extend(todo.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
-        Some(Effect::Departed { dpid, leaves, surroundings: self.ctx.store.surroundings_of(dpid) })
-    }
-
-    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
-    pub(super) fn report_departed(&mut self, departed: Option<Effect>) {
-        if let Some(Effect::Departed { leaves, .. }) = &departed {
-            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
-        }
-        self.ctx.out.extend(departed);
+        Some(Effect::Departed { dpid, leaves, surroundings: fabric.ctx.store.surroundings_of(dpid) })
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
-    pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
-        self.ctx.store.change_restoring(|all| {
+    pub(super) fn give_up_restore(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
             all.unsettled.remove(&dpid);
         });
-        self.ask_again();
+        self.ask_again(fabric);
     }
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub(super) fn go_on_restoring(&mut self, dpid: Dpid) {
-        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+    pub(super) fn go_on_restoring(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
         if restoring.decided.is_some() {
-            return self.mark_dirty(dpid, Stale::default());
+            return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
         let rest = restoring.todo.split_off(restoring.todo.len().min(restoring.batch));
         let witnesses = std::mem::replace(&mut restoring.todo, rest);
@@ -380,37 +395,46 @@ impl Engine {
             let Witness { at, frame, total_len, specialisation } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
-            let is_open = at.switch == dpid && self.lookup(&received).is_none();
-            Some((self.admissible_run(&received).filter(|_| is_open)?, (received, specialisation)))
+            let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
+            Some((decisions.admissible_run(fabric, &received).filter(|_| is_open)?, (received, specialisation)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
-        for (run, (received, specialisation), answer) in self.run_policy(runs) {
+        for (run, (received, specialisation), answer) in decisions.run_policy(fabric, runs) {
             let outcome = outcome(&run, answer);
-            self.restore_leaf(outcome, received, specialisation);
+            self.restore_leaf(decisions, fabric, outcome, received, specialisation);
         }
-        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
         if restoring.todo.is_empty() {
-            restoring.decided = Some(self.ctx.now);
-            self.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
-            self.mark_dirty(dpid, Stale::ALL);
+            restoring.decided = Some(fabric.ctx.now);
+            fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
         } else {
-            self.ctx.timers.insert((self.ctx.now + STEP, Timer::Restore(dpid)));
+            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Restore(dpid)));
         }
     }
 
     /// Makes a leaf of f's decision about a remembered packet, if the decision lasts.
-    fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
+    fn restore_leaf(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        outcome: Outcome,
+        received: ReceivedPacket,
+        specialisation: Box<[Constraint]>,
+    ) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let at = received.at;
-        if !trace.lasts() || txn.wrote() || !self.check_capacity_for_trace(at.switch) {
+        if !trace.lasts() || txn.wrote() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
             return;
         }
-        let id = self.new_leaf_id();
-        if self.ctx.store.commit(txn, Some(id)).is_err() {
+        let id = decisions.new_leaf_id(fabric);
+        if fabric.ctx.store.commit(txn, Some(id)).is_err() {
             // What the run read has changed meanwhile.
-            let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
+            let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
             if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
                 restoring.repeats_left -= 1;
                 let ReceivedPacket { frame, total_len, .. } = received;
@@ -418,13 +442,13 @@ impl Engine {
             }
             return;
         }
-        self.report_left_out(left_out, made_at.as_ref());
-        self.report_violations(violations, at);
-        let leaf = self.new_leaf(trace, (goal, origin), received);
-        let standing = self.cache_leaf(id, leaf);
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, at);
+        let leaf = decisions.new_leaf(fabric, trace, (goal, origin), received);
+        let standing = decisions.cache_leaf(fabric, id, leaf);
         // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
         if standing == id
-            && let Some(switch) = self.switches.get_mut(&at.switch)
+            && let Some(switch) = fabric.switches.get_mut(&at.switch)
         {
             switch.table.specialise(id, &specialisation);
         }
@@ -432,35 +456,41 @@ impl Engine {
 
     /// Compiles the table from all leaves of a switch at once. A leaf whose route is not ready has no rules, and the
     /// priorities that they had are lost.
-    fn build_restored(&mut self, dpid: Dpid) {
+    fn build_restored(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The leaves whose routes have just become ready.
-        self.collect(dpid);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        decisions.collect(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
-        self.last_built = Some(self.ctx.now);
+        self.last_built = Some(fabric.ctx.now);
         switch.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         for id in ids {
             let specialisation = switch.table.tree().specialisation(id);
-            if let Some(leaf) = self.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
+            if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
                 leaf.specialisation = specialisation.into();
-                self.leaves.mark_changed(id);
+                decisions.leaves.mark_changed(id);
             }
         }
-        self.install_samples(dpid);
+        samples.install_samples(decisions, fabric, dpid);
     }
 
     /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
     /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
-    pub(super) fn flush_restoring(&mut self, dpid: Dpid) {
+    pub(super) fn flush_restoring(
+        &mut self,
+        samples: &mut Samples,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+    ) {
         let is_read = |restoring: &Restoring| restoring.read.is_some();
-        let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         if !restoring.is_some_and(is_read) {
             return;
         }
-        self.collect(dpid);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        decisions.collect(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let (mut ready, mut stale) = (Vec::new(), Vec::new());
         if switch.tables.has_own_rules() {
             let (tables, labels, table) = (&switch.tables, &switch.labels, switch.shared_table());
@@ -474,15 +504,17 @@ impl Engine {
             switch.tables.confirm_labels(&ready);
         }
         if !ready.is_empty() {
-            self.labels_confirmed(dpid, &ready);
+            fabric.labels_confirmed(dpid, &ready);
         }
         for serial in stale {
-            self.revoke_label(dpid, serial, Refusal::Stale(dpid));
+            fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));
         }
-        let (now, any_waits) = (self.ctx.now, self.routes.any_waits_at(dpid));
-        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+        let (now, any_waits) = (fabric.ctx.now, fabric.routes.any_waits_at(dpid));
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
         let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
-        let are_all_decided = || self.ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        let are_all_decided = || fabric.ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         // f runs within a turn, and may take longer than the wait.
         if restoring.until.is_none() && decided < now && are_all_decided() {
             restoring.until = Some(now + PATIENCE);
@@ -495,40 +527,58 @@ impl Engine {
         let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
         if is_settled && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
-            self.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
             return;
         }
         if is_settled {
-            self.build_restored(dpid);
+            self.build_restored(samples, decisions, fabric, dpid);
         }
         // Another switch may still ask for a label that this one has a rule for.
         let have_all_waited = is_settled
-            && self.ctx.store.change_restoring(|all| {
+            && fabric.ctx.store.change_restoring(|all| {
                 all.unsettled.remove(&dpid);
                 all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
-            self.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
         } else if have_all_waited {
             self.last_built = Some(now);
-            self.end_restore(dpid);
+            self.end_restore(decisions, fabric, dpid);
         } else if is_confirmed || !is_settled {
-            self.ctx.timers.insert((next_look, Timer::Restore(dpid)));
+            fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
 
     /// Ends the restore of a switch, which gets the rules of this run afterwards.
-    fn end_restore(&mut self, dpid: Dpid) {
-        self.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
-        self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
+    fn end_restore(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
+        fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
         // Rules that follow from what has just become ready.
-        self.collect(dpid);
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+        decisions.collect(fabric, dpid);
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.renamed.extend(switch.tables.cookies_to_rename());
             // Where one old cookie is to be two new ones, the rules of the second one are sent.
             switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         }
-        self.mark_dirty(dpid, Stale::default());
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    }
+}
+
+impl Switches {
+    /// Reports whether a switch that is being restored has not reported its rules yet.
+    pub(super) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
+        let restoring = self.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        restoring.is_some_and(|restoring| !restoring.is_confirmed)
+    }
+}
+
+impl Decisions {
+    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
+    pub(super) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
+        if let Some(Effect::Departed { leaves, .. }) = &departed {
+            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
+        }
+        fabric.ctx.out.extend(departed);
     }
 }
 

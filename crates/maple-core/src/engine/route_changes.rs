@@ -7,9 +7,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Engine;
 use super::await_barriers::Moving;
+use super::context::Context;
 use super::cookies::cookie;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::leaf::{Leaf, LeafState};
 use super::routes::{PathSwitch, PlanChange, RouteId, SharedRoute};
 use super::switch::Stale;
@@ -20,112 +22,126 @@ use crate::ids::LeafId;
 use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
 
-impl Engine {
+impl Context {
     /// Resolves a plan, and subscribes `name` to the result: the store will invalidate `name` when that changes.
     /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
     /// itself.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
-        let (store, is_replayed) = (Arc::clone(self.ctx.store.shared()), self.ctx.store.is_replayed());
+        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         for lost in 0.. {
-            let has_lost = lost >= self.ctx.options.max_reruns;
+            let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
-            let mut txn = self.ctx.store.begin_txn();
+            let mut txn = self.store.begin_txn();
             let value = txn.read(Cell::Route(plan.clone()));
             if self.commit_txn(txn, Some(name), exclusive).is_err() {
                 continue;
             }
             let CellValue::Route(Ok(resolved)) = value else {
-                self.ctx.store.forget(name);
+                self.store.forget(name);
                 return None;
             };
             return Some(resolved);
         }
         unreachable!("an attempt that has the store to itself does not lose")
     }
+}
 
+impl Decisions {
     /// Lets a route follow its plan, which may have come to resolve to something else.
-    pub(super) fn follow_plan(&mut self, id: RouteId) {
-        let Some((name, plan)) = self.routes.get(id).and_then(|route| route.plan()) else { return };
-        if self.ctx.store.is_current(name) {
+    pub(super) fn follow_plan(&mut self, fabric: &mut Fabric, id: RouteId) {
+        let Some((name, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
+        if fabric.ctx.store.is_current(name) {
             return;
         }
         let plan = plan.clone();
         let mut effects = Vec::new();
-        let Some(resolved) = self.subscribe(name, &plan) else {
-            return self.close_route(id);
+        let Some(resolved) = fabric.ctx.subscribe(name, &plan) else {
+            return self.close_route(fabric, id);
         };
-        let leaf = self.routes.get(id).and_then(|route| route.leaves().next());
+        let leaf = fabric.routes.get(id).and_then(|route| route.leaves().next());
         let origin = leaf.map(|leaf| self.origin_of(leaf)).unwrap_or_default();
-        self.report_left_out(self.ctx.store.snapshot().left_out(&plan), origin.line.as_ref());
-        let until = self.ctx.now + self.ctx.options.reroute_timeout;
-        let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
-        self.apply_label_effects(effects, Timer::Routes);
-        if let Some(ingress) = self.routes.get(id).map(|route| route.ingress())
+        fabric.ctx.report_left_out(fabric.ctx.store.snapshot().left_out(&plan), origin.line.as_ref());
+        let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
+        let changed = fabric.routes.on_plan_resolved(id, &resolved, until, &mut effects);
+        fabric.apply_label_effects(effects, Timer::Routes);
+        if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
-            self.begin_move(Moving { ingress, name, until });
-            self.ctx.timers.insert((until, Timer::NextPath(id)));
+            self.begin_move(fabric, Moving { ingress, name, until });
+            fabric.ctx.timers.insert((until, Timer::NextPath(id)));
         }
         if changed != PlanChange::Nothing {
             self.leaves.forget_answers();
         }
         match changed {
-            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
-            PlanChange::NextReady => self.switch_to_next_path(id),
+            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf)),
+            PlanChange::NextReady => self.switch_to_next_path(fabric, id),
             PlanChange::Asking | PlanChange::Nothing => {}
         }
     }
 
     /// Withdraws the leaves that are changing to another route, and those that f has not decided again yet: they still
     /// have the rule of this one, and its next path may never have been f's answer for them.
-    fn withdraw_leaving(&mut self, id: RouteId) {
+    fn withdraw_leaving(&mut self, fabric: &mut Fabric, id: RouteId) {
         let is_leaving = |name: &LeafId| {
             let Some(leaf) = self.leaves.get(name).filter(|leaf| leaf.route_id == Some(id)) else { return false };
             let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id);
-            changes || !self.ctx.store.is_current(*name)
+            changes || !fabric.ctx.store.is_current(*name)
         };
         let leaving: Vec<LeafId> =
-            self.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
-        leaving.into_iter().for_each(|leaf| self.withdraw(leaf));
+            fabric.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
+        leaving.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 
     /// Closes a route: its leaves are withdrawn, and no leaf may join it.
-    pub(super) fn close_route(&mut self, id: RouteId) {
+    pub(super) fn close_route(&mut self, fabric: &mut Fabric, id: RouteId) {
         let mut effects = Vec::new();
-        let leaves = self.leaves_of_routes(&BTreeSet::from([id]));
-        self.routes.close(id, &mut effects);
-        self.apply_label_effects(effects, Timer::Routes);
-        leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
+        let leaves = fabric.leaves_of_routes(&BTreeSet::from([id]));
+        fabric.routes.close(id, &mut effects);
+        fabric.apply_label_effects(effects, Timer::Routes);
+        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 
     /// Switches a route over to its next path, which is ready.
-    pub(super) fn switch_to_next_path(&mut self, id: RouteId) {
-        let Some(ingress) = self.routes.get(id).map(SharedRoute::ingress) else { return };
-        self.withdraw_leaving(id);
-        let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
-        self.ctx.stats.routes_rerouted += 1;
+    pub(super) fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
+        let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress) else { return };
+        self.withdraw_leaving(fabric, id);
+        let Some(PathSwitch { waiting, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
+        fabric.ctx.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
-        let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
-        if let Some(switch) = self.switches.get_mut(&ingress) {
+        let leaves = if each_leaf { fabric.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
+        if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.changed_actions.extend(leaves);
             former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { route_id: id, serial }));
         }
-        self.mark_dirty(ingress, Stale::default());
-        self.sync_route_rules();
-        waiting.into_iter().for_each(|leaf| self.route_is_ready(leaf));
-        self.leaves_of_routes(&BTreeSet::from([id])).into_iter().for_each(|leaf| self.forward_held(leaf));
+        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        fabric.sync_route_rules();
+        waiting.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf));
+        fabric.leaves_of_routes(&BTreeSet::from([id])).into_iter().for_each(|leaf| self.forward_held(fabric, leaf));
     }
 
     /// Gives up a route's next path if it is late. The route's packets go through the controller then.
-    pub(super) fn abandon_next_path(&mut self, id: RouteId) {
+    pub(super) fn abandon_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         let mut effects = Vec::new();
-        let is_late = self.routes.abandon_next(id, self.ctx.now, &mut effects);
-        self.apply_label_effects(effects, Timer::Routes);
+        let is_late = fabric.routes.abandon_next(id, fabric.ctx.now, &mut effects);
+        fabric.apply_label_effects(effects, Timer::Routes);
         if is_late {
-            self.route_is_lost(id);
+            self.route_is_lost(fabric, id);
         }
     }
 
+    /// The present resolution of a leaf's goal. `None` if there is no such route.
+    pub(super) fn resolved(&self, fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
+        let route_id =
+            if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
+        match route_id.and_then(|route_id| fabric.routes.get(route_id)) {
+            Some(route) => Some(Arc::clone(route.resolved())),
+            None => leaf.goal().now(&fabric.ctx.store.snapshot()).ok(),
+        }
+    }
+}
+
+impl Fabric {
     /// Releases a former path, along which no rule leads. `confirmed`: the switch has confirmed that.
     pub(super) fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
@@ -140,7 +156,7 @@ impl Engine {
             let epoch = self.ctx.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));
             switch.route_rules.set(id, rule);
-            self.mark_dirty(ingress, Stale::default());
+            self.switches.mark_dirty(&mut self.ctx, ingress, Stale::default());
         }
         for name in self.routes.take_ended() {
             self.ctx.store.forget(name);
@@ -150,15 +166,5 @@ impl Engine {
     /// The leaves that use these routes or wait for them.
     pub(super) fn leaves_of_routes(&self, routes: &BTreeSet<RouteId>) -> BTreeSet<LeafId> {
         routes.iter().filter_map(|id| self.routes.get(*id)).flat_map(SharedRoute::leaves).collect()
-    }
-
-    /// The present resolution of a leaf's goal. `None` if there is no such route.
-    pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
-        let route_id =
-            if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
-        match route_id.and_then(|route_id| self.routes.get(route_id)) {
-            Some(route) => Some(Arc::clone(route.resolved())),
-            None => leaf.goal().now(&self.ctx.store.snapshot()).ok(),
-        }
     }
 }

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::{Dpid, Message, Version};
 
+use super::Effect;
+use super::context::Context;
 use super::polls::RuleCount;
 use super::switch::Switch;
-use super::{Effect, Engine};
+use super::switches::Switches;
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key, key_of};
 
@@ -35,7 +37,7 @@ struct Question {
 
 impl RuleCounts {
     /// Reports whether the answer to this request is awaited here.
-    fn awaits(&self, xid: u32) -> bool {
+    pub fn awaits(&self, xid: u32) -> bool {
         self.open.contains_key(&xid)
     }
 
@@ -60,12 +62,12 @@ impl RuleCounts {
     }
 }
 
-impl Engine {
+impl Switches {
     /// Asks a switch what a rule has counted. The answer carries the asker's `token`.
-    pub(super) fn count_rule(&mut self, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
-        let open = |engine: &mut Engine| {
+    pub(super) fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
+        let open = |switches: &mut Switches| {
             let is_free = |switch: &Switch| switch.unreachable.is_none() && switch.rule_counts.open.len() < MOST_OPEN;
-            let switch = engine.switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
+            let switch = switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
             let request =
                 FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };
             // 1.0 can't ask by cookie.
@@ -79,31 +81,26 @@ impl Engine {
             Some(Effect::Poll { dpid, xid, message })
         };
         let effect = open(self).unwrap_or(Effect::RuleCounted { token, count: None });
-        self.ctx.after.push(effect);
-    }
-
-    /// Reports whether the answer to a request is the count of a rule.
-    pub(super) fn is_rule_count(&self, dpid: Dpid, xid: u32) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.rule_counts.awaits(xid))
+        ctx.after.push(effect);
     }
 
     /// Handles an answer, or a part of it.
-    pub(super) fn rule_count_answered(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
-        if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get_mut(&dpid), &reply.body) {
+    pub(super) fn rule_count_answered(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32, reply: &StatsReply) {
+        if let (Some(switch), ReplyBody::Flow(flows)) = (self.get_mut(&dpid), &reply.body) {
             let has_one_table = switch.version() == Version::Of10;
             switch.rule_counts.take(xid, flows, has_one_table);
         }
         if !reply.more() {
-            self.end_rule_count(dpid, xid);
+            self.end_rule_count(ctx, dpid, xid);
         }
     }
 
     /// Ends a question, and answers the asker with what was found.
-    pub(super) fn end_rule_count(&mut self, dpid: Dpid, xid: u32) {
-        let switch = self.switches.get_mut(&dpid);
+    pub(super) fn end_rule_count(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32) {
+        let switch = self.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.rule_counts.open.remove(&xid)) {
             let Question { token, found, .. } = question;
-            self.ctx.after.push(Effect::RuleCounted { token, count: found });
+            ctx.after.push(Effect::RuleCounted { token, count: found });
         }
     }
 }

@@ -31,9 +31,11 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Field, Packet, PortNo};
 
+use super::Time;
+use super::fabric::Fabric;
 use super::hosts::SOLICITATION;
 use super::messages::EngineMessage;
-use super::{Engine, Time};
+use super::topology::Topology;
 use crate::forwarding::TAG_PRESENT;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -58,22 +60,22 @@ pub(super) const fn is_physical(port: PortNo) -> bool {
 /// The hardware addresses of IPv6's groups of all routers, and of routers that track group memberships.
 const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
-impl Engine {
+impl Topology {
     /// Forms a segment of ports that discovery sees on one.
-    pub(super) fn segment(&mut self, ports: &BTreeSet<Location>) {
-        self.form_segment(ports, None);
+    pub(super) fn segment(&mut self, fabric: &mut Fabric, ports: &BTreeSet<Location>) {
+        self.form_segment(fabric, ports, None);
     }
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
-    pub(super) fn segment_left(&mut self, at: Location) {
-        let commit = self.ctx.store.update(|state| leave(state, &[at].into()));
-        self.apply_commit(commit);
+    pub(super) fn segment_left(&mut self, fabric: &mut Fabric, at: Location) {
+        let commit = fabric.ctx.store.update(|state| leave(state, &[at].into()));
+        fabric.ctx.apply_commit(commit);
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
-    pub(super) fn unexpected_host_at_link(&mut self, at: Location, packet: &Packet<'_>) {
-        let Some(switch) = self.switches.get(&at.switch) else { return };
+    pub(super) fn unexpected_host_at_link(&mut self, fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
+        let Some(switch) = fabric.switches.get(&at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
@@ -82,9 +84,11 @@ impl Engine {
         let is_devices = is_for_device || switch.addresses.values().any(|own| *own == mac);
         let is_chatter = is_chatter(packet);
         // Packets that were in flight when the port became a link port prove nothing.
-        let is_settled =
-            switch.linked.get(&at.port).is_some_and(|since| *since + self.ctx.options.new_port_hold <= self.ctx.now);
-        let state = self.ctx.store.snapshot();
+        let is_settled = switch
+            .linked
+            .get(&at.port)
+            .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now);
+        let state = fabric.ctx.store.snapshot();
         let (peer, facts) = (state.peer(at), state.facts());
         if let Some(peer) = peer.filter(|peer| {
             !is_declared_link(facts, at, *peer)
@@ -94,28 +98,28 @@ impl Engine {
                 && !is_chatter
                 && is_settled
         }) {
-            self.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
+            fabric.ctx.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
         }
     }
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
-    pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
-        let Some(switch) = self.switches.get(&at.switch) else { return };
+    pub(super) fn unexpected_host_seen(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
+        let Some(switch) = fabric.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
-        let state = self.ctx.store.snapshot();
+        let state = fabric.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
-            self.form_segment(&[at, seen].into(), Some(mac));
+            self.form_segment(fabric, &[at, seen].into(), Some(mac));
         }
     }
 
     /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
-    fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
-        let snapshot = self.ctx.store.snapshot();
+    fn form_segment(&mut self, fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Mac>) {
+        let snapshot = fabric.ctx.store.snapshot();
         let facts = snapshot.facts();
         let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(facts, *at)).collect();
-        let hosts = self.pinned_hosts(facts, &ports);
+        let hosts = self.pinned_hosts(fabric, facts, &ports);
         let mut formed = None;
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             // Another shard may have declared something else just now.
             let facts = state.facts();
             let is_open = |at: &Location| is_up(state, *at) && may_be_joined(facts, *at);
@@ -128,36 +132,36 @@ impl Engine {
             formed = if writes.is_empty() { None } else { Some((up, before)) };
             writes
         });
-        let state = self.ctx.store.snapshot();
-        self.apply_commit(commit);
+        let state = fabric.ctx.store.snapshot();
+        fabric.ctx.apply_commit(commit);
         hosts
             .into_iter()
             .filter(|(mac, _)| state.host(*mac).is_none())
-            .for_each(|(mac, at)| self.ctx.report(Report::HostLost { mac, at }));
+            .for_each(|(mac, at)| fabric.ctx.report(Report::HostLost { mac, at }));
         if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
             let others = ports.iter().copied().skip(1).collect();
             let report = Report::SegmentOfLinks { at, others };
-            self.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
+            fabric.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
         }
         let Some((up, before)) = formed else { return };
         let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
         if before.is_none_or(|before| before.members() != segment.members()) {
             let others = segment.shut.keys().copied().collect();
-            self.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
+            fabric.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
         }
     }
 
     /// The hosts with a fixed place at one of these ports.
-    fn pinned_hosts(&self, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
-        let state = self.ctx.store.snapshot();
+    fn pinned_hosts(&self, fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
+        let state = fabric.ctx.store.snapshot();
         let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
         ports.iter().flat_map(at_port).filter(|(mac, _)| facts.place(*mac).is_some()).collect()
     }
 
     /// Notes since when a port is a link port.
-    pub(super) fn note_link_port(&mut self, state: &Snapshot, at: Location) {
-        let now: Time = self.ctx.now;
-        let Some(switch) = self.switches.get_mut(&at.switch) else { return };
+    pub(super) fn note_link_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+        let now: Time = fabric.ctx.now;
+        let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
         match state.port(at).map(|port| port.kind) {
             Some(PortKind::Link(_)) => drop(switch.linked.entry(at.port).or_insert(now)),
             _ => drop(switch.linked.remove(&at.port)),

@@ -13,8 +13,11 @@ use super::audit::Audits;
 use super::backoff::Backoff;
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
+use super::context::Context;
 use super::cookies::{Renamed, cookie, copy_cookie, is_ours, live_number};
+use super::decisions::Decisions;
 use super::drops::Drops;
+use super::fabric::Fabric;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::meters::Meters;
@@ -26,8 +29,9 @@ use super::restore::Restoring;
 use super::route_rules::RouteRules;
 use super::rule_counts::RuleCounts;
 use super::rule_growth::RuleGrowth;
+use super::switches::Switches;
 use super::tables::{Confirmed, Postponed, Requests, Tables, Waiter};
-use super::{Effect, Engine, InstalledFlow, Options, Time};
+use super::{Effect, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
 use crate::ids::LeafId;
@@ -267,64 +271,22 @@ impl Switch {
     }
 }
 
-impl Engine {
-    /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
-    pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
-        switch.open_route_table();
-        waiters.into_iter().for_each(|waiter| self.wake_waiter(dpid, waiter));
-        if has_second_step {
-            self.mark_dirty(dpid, Stale::default());
-        }
-        self.poll_postponed(dpid);
-        if self.ctx.options.flow_mod_rate.is_some() {
-            self.mark_dirty(dpid, Stale::default());
-        }
-    }
-
-    fn wake_waiter(&mut self, dpid: Dpid, waiter: Waiter) {
-        match waiter {
-            Waiter::Labels(serials) => self.labels_confirmed(dpid, &serials),
-            Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(route_id, stays, true),
-            Waiter::FormerPath { route_id, serial } => self.release_former_path(route_id, serial, true),
-            Waiter::Barriers(token) => self.confirmed(dpid, token),
-            Waiter::RuleAdded(_, since) => {
-                let took = self.ctx.now.0.saturating_sub(since.0);
-                self.ctx.install_times.record(Duration::from_nanos(took), 1);
-                if let Some(switch) = self.switches.get_mut(&dpid)
-                    && switch.full_until.is_none()
-                {
-                    switch.full_count = 0;
-                }
-            }
-        }
-    }
-
+impl Switches {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
-    pub(super) fn reread(&mut self, dpid: Dpid) {
+    pub(super) fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
         let mut requests = Requests::new();
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.get_mut(&dpid) else { return };
         if switch.tables.begin_reread(&mut requests) {
-            switch.request_in_turn(&mut self.ctx, requests);
-            switch.send_in_turn(&mut self.ctx, [Effect::ReadFlows { dpid }]);
+            switch.request_in_turn(ctx, requests);
+            switch.send_in_turn(ctx, [Effect::ReadFlows { dpid }]);
         }
-    }
-
-    /// Handles the switch's report of the rules that it has.
-    pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        self.take_flows(dpid, flows);
-        if self.awaits_earlier_rules(dpid) {
-            return self.earlier_rules_known(dpid, true);
-        }
-        self.mark_dirty(dpid, Stale::default());
     }
 
     /// Makes these rules the ones that a switch is known to have.
-    pub(super) fn take_flows(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+    pub(super) fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
-        let epoch = self.ctx.options.epoch;
+        let epoch = ctx.options.epoch;
         let is_temporary = |cookie| live_number(epoch, cookie).is_some();
         let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
         let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
@@ -348,30 +310,65 @@ impl Engine {
         let others: BTreeSet<EntryKey> = others.iter().map(|flow| entry_key(flow.priority, &flow.matching)).collect();
         switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
-        let Switch { capacity, tables, .. } = &mut **switch;
-        capacity.on_tables_read(self.ctx.now, |table| tables.count(Some(table)));
-    }
-
-    /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
-    pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
-        if is_ours(removed.cookie) {
-            self.read_removed_count(dpid, removed);
-        }
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
-        let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
-        if switch.tables.is_lost(self.ctx.now, removed.table_id, cookie, key) {
-            let report = Report::RulesLost { switch: dpid, count: 1 };
-            self.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
-            self.mark_dirty(dpid, Stale::default());
-        }
+        let Switch { capacity, tables, .. } = &mut *switch;
+        capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
     }
 
     /// Marks a switch whose tables have to be updated.
-    pub(super) fn mark_dirty(&mut self, dpid: Dpid, stale: Stale) {
-        if let Some(switch) = self.switches.get_mut(&dpid) {
+    pub(super) fn mark_dirty(&mut self, ctx: &mut Context, dpid: Dpid, stale: Stale) {
+        if let Some(switch) = self.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
             switch.stale.labels |= stale.labels;
-            self.ctx.dirty.insert(dpid);
+            ctx.dirty.insert(dpid);
+        }
+    }
+}
+
+impl Decisions {
+    /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
+    pub(super) fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
+        switch.open_route_table();
+        waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
+        if has_second_step {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+        fabric.switches.poll_postponed(&mut fabric.ctx, dpid);
+        if fabric.ctx.options.flow_mod_rate.is_some() {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+    }
+
+    fn wake_waiter(&mut self, fabric: &mut Fabric, dpid: Dpid, waiter: Waiter) {
+        match waiter {
+            Waiter::Labels(serials) => fabric.labels_confirmed(dpid, &serials),
+            Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
+            Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
+            Waiter::Barriers(token) => self.confirmed(fabric, dpid, token),
+            Waiter::RuleAdded(_, since) => {
+                let took = fabric.ctx.now.0.saturating_sub(since.0);
+                fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
+                if let Some(switch) = fabric.switches.get_mut(&dpid)
+                    && switch.full_until.is_none()
+                {
+                    switch.full_count = 0;
+                }
+            }
+        }
+    }
+
+    /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
+    pub(super) fn flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+        if is_ours(removed.cookie) {
+            self.read_removed_count(fabric, dpid, removed);
+        }
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
+        let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
+        if switch.tables.is_lost(fabric.ctx.now, removed.table_id, cookie, key) {
+            let report = Report::RulesLost { switch: dpid, count: 1 };
+            fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
     }
 }

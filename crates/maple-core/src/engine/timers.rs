@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use maple_wire::Dpid;
 
+use super::Time;
+use super::context::Context;
 use super::routes::RouteId;
-use super::{Engine, Time};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 
@@ -63,56 +64,22 @@ pub(super) enum Timer {
 /// The lateness of a timer from which it shows that the engine stood still, and not the network.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
-impl Engine {
-    /// Returns whether the engine handled nothing for long. If so, corrects the times of hosts: our own lateness is
-    /// never another's silence.
-    pub(super) fn notice_standstill(&mut self) -> bool {
-        let Some(due) = self.next_deadline() else { return false };
-        let late = Duration::from_nanos(self.ctx.now.0.saturating_sub(due.0));
-        let stood_still = late >= STANDSTILL;
-        if stood_still {
-            self.hosts.stood_still(self.ctx.now, late);
-        }
-        stood_still
+impl Context {
+    /// The time when the next timer is due.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(time, _)| *time)
     }
 
-    /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
-    pub fn next_deadline(&self) -> Option<Time> {
-        self.ctx.timers.first().map(|(time, _)| *time)
+    /// Removes and returns the next timer that is due.
+    pub(super) fn take_due(&mut self) -> Option<Timer> {
+        let (_, timer) = self.timers.first().copied().filter(|(time, _)| *time <= self.now)?;
+        self.timers.pop_first();
+        Some(timer)
     }
 
-    /// Runs all timers that are due.
-    pub(super) fn run_timers(&mut self) {
-        while let Some(&(time, timer)) = self.ctx.timers.first()
-            && time <= self.ctx.now
-        {
-            self.ctx.timers.pop_first();
-            match timer {
-                Timer::Leaf(leaf) => self.leaf_timer(leaf),
-                Timer::Labels(dpid) => self.expire_labels(dpid),
-                Timer::Routes => self.retry_routes(),
-                Timer::NextPath(route) => self.abandon_next_path(route),
-                Timer::Search(mac) => self.with_hosts(|hosts, now, actions| hosts.on_search_timer(now, mac, actions)),
-                Timer::Guard(at) => self.with_hosts(|hosts, now, actions| hosts.on_guard_timer(now, at, actions)),
-                Timer::Muted(at, mac) => self.with_hosts(|hosts, _, actions| hosts.on_muted_timer(at, mac, actions)),
-                Timer::Hosts(dpid) => self.with_hosts(|hosts, now, actions| hosts.on_round_timer(now, dpid, actions)),
-                Timer::NewPorts(dpid) => self.expire_new_port_packets(dpid),
-                Timer::Refused(dpid) => self.retry_refused_rules(dpid),
-                Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
-                Timer::Meters(dpid) => self.sweep_meters(dpid),
-                Timer::Poll(dpid) => self.poll(dpid),
-                Timer::Pace(dpid) => self.pace(dpid),
-                Timer::Audit(dpid) => self.audit(dpid),
-                Timer::Demand => self.update_demand(),
-                Timer::Samples(dpid) => self.samples_due(dpid),
-                Timer::SampleTurn => self.decide_samples(),
-                Timer::Trial => self.go_on_trying(),
-                Timer::EarlyRequests => self.ask_again(),
-                Timer::Restore(dpid) => self.go_on_restoring(dpid),
-                Timer::Live(number) => self.look_after_live(number),
-                // Every batch checks whether a leaf is due; the timer only causes a batch.
-                Timer::Recheck => {}
-            }
-        }
+    /// How late the next timer is, if the engine handled nothing for long. Our own lateness is never another's silence.
+    pub(super) fn standstill(&self) -> Option<Duration> {
+        let late = Duration::from_nanos(self.now.0.saturating_sub(self.next_deadline()?.0));
+        Some(late).filter(|late| *late >= STANDSTILL)
     }
 }

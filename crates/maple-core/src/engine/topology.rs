@@ -6,30 +6,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
+use super::fabric::Fabric;
+use super::flaps::Moves;
+use super::hosts::Hosts;
 use super::measure::speed;
 use super::segments::{form, has_hosts_between, is_declared_link, is_physical, is_virtual, leave, may_be_joined};
 use super::switch::{Stale, Switch};
-use super::tables::Waiter;
-use super::{Effect, Engine};
+use super::{Effect, Options};
 use crate::capabilities::{Capabilities, Model};
-use crate::ids::LeafId;
 use crate::network::{Facts, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::report::Report;
-use crate::state::{Snapshot, SwitchInfo, Write};
+use crate::state::{AddressKinds, Snapshot, SwitchInfo, Write};
 
-impl Engine {
-    pub(super) fn switch_up(&mut self, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
-        if self.switches.contains_key(&dpid) {
-            self.switch_down(dpid);
-        }
+/// What this shard knows of hosts beyond the tracked state.
+pub(super) struct Topology {
+    pub hosts: Hosts,
+    pub moves: Moves,
+    /// The kinds of addresses that some leaf or query depends on.
+    pub address_kinds: AddressKinds,
+}
+
+impl Topology {
+    /// Creates the topology of a shard that has seen no host.
+    pub fn new(options: &Options) -> Topology {
+        Topology { hosts: Hosts::new(options), moves: Moves::default(), address_kinds: AddressKinds::default() }
+    }
+}
+
+impl Topology {
+    /// Handles the connection of a switch.
+    pub(super) fn switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;
-        self.ctx.store.note_model(self.ctx.now, dpid, Model::of(&capabilities));
-        let mut switch = Switch::new(dpid, capabilities, &self.ctx.options);
+        fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::of(&capabilities));
+        let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.host_rules.set_kinds(self.address_kinds);
         switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
-        self.switches.insert(dpid, Box::new(switch));
-        let shard = self.ctx.shard;
-        let commit = self.ctx.store.update(|state| {
+        fabric.switches.insert(dpid, switch);
+        let shard = fabric.ctx.shard;
+        let commit = fabric.ctx.store.update(|state| {
             let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
@@ -37,64 +51,43 @@ impl Engine {
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
-        self.apply_commit(commit);
-        self.ctx.report(Report::SwitchUp(dpid));
-        self.mark_dirty(dpid, Stale::ALL);
-        self.ctx.out.push(Effect::ReadFlows { dpid });
-        self.plan_first_audit(dpid);
+        fabric.ctx.apply_commit(commit);
+        fabric.ctx.report(Report::SwitchUp(dpid));
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+        fabric.ctx.out.push(Effect::ReadFlows { dpid });
+        fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
     }
 
-    pub(super) fn switch_down(&mut self, dpid: Dpid) {
-        let departed = self.remembered_of(dpid);
-        let Some(switch) = self.switches.remove(&dpid) else { return };
-        self.ctx.store.change_restoring(|all| all.unreachable.remove(&dpid));
-        self.ctx.dirty.remove(&dpid);
-        self.forget_live_rules(dpid);
-        self.give_up_restore(dpid);
-        self.ctx.stats.new_port_drops += switch.new_port_packets.len() as u64;
-        let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
-        lost.into_iter().for_each(|leaf| self.withdraw(leaf));
-        self.report_departed(departed);
-        self.end_waits_for(dpid);
-        // These barriers will not be answered.
-        for waiter in switch.tables.waiters() {
-            match waiter {
-                Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(*route_id, *stays, false),
-                Waiter::FormerPath { route_id, serial } => self.release_former_path(*route_id, *serial, false),
-                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
-            }
-        }
-        self.close_all_labels(switch.labels, dpid);
-        let parked = self.waiting.forget_switch(dpid);
-        self.drop_parked(parked);
+    /// Removes a switch that is gone, with all that is known of its hosts and ports.
+    pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let (shard, hosts) = (self.ctx.shard, self.lost_hosts(self.ports_of(dpid)));
+        let (shard, hosts) = (fabric.ctx.shard, self.lost_hosts(fabric, self.ports_of(fabric, dpid)));
         let mut is_ours = false;
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
             if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
-        self.apply_commit(commit);
+        fabric.ctx.apply_commit(commit);
         if is_ours {
-            self.ctx.report(Report::SwitchDown(dpid));
-            hosts.into_iter().for_each(|host| self.ctx.report(host));
+            fabric.ctx.report(Report::SwitchDown(dpid));
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }
     }
 
-    pub(super) fn port_status(&mut self, dpid: Dpid, status: &PortStatus) {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
+    pub(super) fn port_status(&mut self, fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
         switch.addresses.insert(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
-        let peer = self.ctx.store.snapshot().peer(at);
-        let hosts = if deleted { self.lost_hosts([at]) } else { Vec::new() };
-        if deleted || self.ctx.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
-            self.forget_new_port_packets(at);
+        let peer = fabric.ctx.store.snapshot().peer(at);
+        let hosts = if deleted { self.lost_hosts(fabric, [at]) } else { Vec::new() };
+        if deleted || fabric.ctx.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
+            self.forget_new_port_packets(fabric, at);
         }
         let up = status.port.is_up();
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             let old = state.port(at);
             if deleted {
                 return port_detachment(state, at)
@@ -113,20 +106,20 @@ impl Engine {
                 }
             }
         });
-        self.apply_commit(commit);
-        hosts.into_iter().for_each(|host| self.ctx.report(host));
-        if let Some(peer) = peer.filter(|_| self.ctx.store.snapshot().peer(at).is_none()) {
-            self.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
+        fabric.ctx.apply_commit(commit);
+        hosts.into_iter().for_each(|host| fabric.ctx.report(host));
+        if let Some(peer) = peer.filter(|_| fabric.ctx.store.snapshot().peer(at).is_none()) {
+            fabric.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
         }
     }
 
-    pub(super) fn link_up(&mut self, a: Location, b: Location) {
-        if a == b || self.ctx.store.snapshot().peer(a) == Some(b) {
+    pub(super) fn link_up(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
+        if a == b || fabric.ctx.store.snapshot().peer(a) == Some(b) {
             return;
         }
-        let hosts = self.lost_hosts([a, b]);
+        let hosts = self.lost_hosts(fabric, [a, b]);
         let mut linked = false;
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             let facts = state.facts();
             let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
             // Both ends may be heard at once, by two shards.
@@ -148,16 +141,16 @@ impl Engine {
             );
             writes
         });
-        self.apply_commit(commit);
+        fabric.ctx.apply_commit(commit);
         if linked {
-            self.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
-            hosts.into_iter().for_each(|host| self.ctx.report(host));
+            fabric.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }
     }
 
-    pub(super) fn link_down(&mut self, a: Location, b: Location) {
+    pub(super) fn link_down(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
-        let commit = self.ctx.store.update(|state| {
+        let commit = fabric.ctx.store.update(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
             // A link with hosts in between is a segment.
@@ -166,29 +159,28 @@ impl Engine {
             }
             link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
         });
-        self.apply_commit(commit);
+        fabric.ctx.apply_commit(commit);
         if unlinked {
-            self.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
+            fabric.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
         }
     }
 
-    pub(super) fn port_is_edge(&mut self, at: Location) {
-        let is_middlebox = self.ctx.options.middleboxes.contains(&at);
+    pub(super) fn port_is_edge(&mut self, fabric: &mut Fabric, at: Location) {
+        let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
-        let commit = self.ctx.store.update(|state| match state.port(at) {
+        let commit = fabric.ctx.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),
         });
-        self.apply_commit(commit);
-        self.install_samples(at.switch);
+        fabric.ctx.apply_commit(commit);
     }
 
-    pub(super) fn port_is_new(&mut self, at: Location) {
-        let hosts = self.lost_hosts([at]);
+    pub(super) fn port_is_new(&mut self, fabric: &mut Fabric, at: Location) {
+        let hosts = self.lost_hosts(fabric, [at]);
         let mut changed = false;
-        let commit = self.ctx.store.update(|state| match state.port(at) {
+        let commit = fabric.ctx.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
@@ -196,22 +188,22 @@ impl Engine {
             }
             _ => Vec::new(),
         });
-        self.apply_commit(commit);
+        fabric.ctx.apply_commit(commit);
         if changed {
-            hosts.into_iter().for_each(|host| self.ctx.report(host));
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }
     }
 
     /// The reports that the hosts at these ports are lost, in the order of their addresses.
-    fn lost_hosts(&self, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
-        let state = self.ctx.store.snapshot();
+    fn lost_hosts(&self, fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
+        let state = fabric.ctx.store.snapshot();
         let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
         let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
         lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
     }
 
-    fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
-        self.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
+    fn ports_of(&self, fabric: &Fabric, dpid: Dpid) -> Vec<Location> {
+        fabric.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
     }
 }
 

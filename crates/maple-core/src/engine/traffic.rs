@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use maple_wire::msg::stats::PortStats;
 use maple_wire::{Dpid, Field, Match, PortNo};
 
+use super::Time;
+use super::context::Context;
 use super::cookies::{Subject, subject_of};
 use super::polls::{CountedRule, Reading, RuleCount};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
-use super::{Engine, Time};
+use super::switches::Switches;
 use crate::network::{Location, Mac};
 use crate::report::Counted;
 use crate::state::Snapshot;
@@ -55,10 +57,10 @@ pub struct Rate {
     pub bits: f64,
 }
 
-impl Engine {
+impl Switches {
     /// The counters of a switch's ports; empty before it was asked.
-    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
-        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+    pub(super) fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+        let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.polls.readings(Counted::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
             .ports
@@ -81,13 +83,12 @@ impl Engine {
     }
 
     /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
-        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+    pub(super) fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
+        let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
-        let state = self.ctx.store.snapshot();
-        let all =
-            traffic(&state, self.ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
+        let state = ctx.store.snapshot();
+        let all = traffic(&state, ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
         let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
             switch: dpid,
             from,
@@ -102,8 +103,8 @@ impl Engine {
     }
 
     /// When a switch last answered with these counters.
-    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
-        self.switches.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
+    pub(super) fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+        self.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
     }
 }
 

@@ -30,26 +30,23 @@
 
 use maple_wire::{Dpid, Message};
 
+use super::Effect;
+use super::context::Context;
+use super::decisions::Decisions;
+use super::fabric::Fabric;
 use super::switch::{Stale, Switch};
-use super::{Effect, Engine};
+use super::switches::Switches;
 use crate::labels::Refusal;
 use crate::report::Report;
 
 /// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
 const MAX_WAITING: usize = 1 << 18;
 
-impl Engine {
-    /// Handles the end of the connection to a switch.
-    pub(super) fn switch_unreachable(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
-        if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
-            return self.switch_down(dpid);
-        }
+impl Fabric {
+    /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
+    pub(super) fn suspend_switch(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.unreachable = Some(self.ctx.now);
-        if switch.three_tables {
-            // If it refuses a table again, it needs another connection again: this one may have ended before.
-            self.one_table.remove(&dpid);
-        }
         switch.tables.suspend();
         (switch.pacing, switch.polls) = Default::default();
         switch.audits = std::mem::take(&mut switch.audits).suspended();
@@ -57,71 +54,46 @@ impl Engine {
         let questions = switch.rule_counts.take_open();
         let unready: Vec<u64> = switch.labels.unready().collect();
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
+        if switch.three_tables {
+            // If it refuses a table again, it needs another connection again: this one may have ended before.
+            self.switches.forget_one_table(dpid);
+        }
         self.ctx.store.change_restoring(|all| all.unreachable.insert(dpid));
-        self.forget_live_rules(dpid);
         for serial in unready {
             self.refuse_label_for_capacity(dpid, serial, Refusal::Unreachable(dpid));
         }
-        let parked = self.waiting.forget_switch(dpid);
-        self.drop_parked(parked);
-        self.hosts.suspend_switch(dpid);
-        if self.awaits_earlier_rules(dpid) {
-            // There is nothing to go by but the previous controller's report of the rules.
-            self.earlier_rules_known(dpid, true);
-        }
-        self.mark_dirty(dpid, Stale::default());
-        self.ctx.report(Report::SwitchUnreachable(dpid));
     }
 
-    /// Handles the return of the connection to a switch. The report of its rules follows.
-    pub(super) fn switch_reachable(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else { return };
+    /// Resumes a switch whose connection is back. Returns whether it had none. The report of its rules follows.
+    pub(super) fn resume_switch(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else {
+            return false;
+        };
         switch.unreachable = None;
         switch.tables.resume();
         self.expire_labels(dpid);
         self.ctx.store.change_restoring(|all| all.unreachable.remove(&dpid));
-        self.with_hosts(|hosts, now, actions| hosts.resume_switch(now, dpid, actions));
-        self.mark_dirty(dpid, Stale::ALL);
-        self.plan_first_audit(dpid);
-        self.update_demand();
+        true
+    }
+
+    /// Reports that a switch has been suspended, once all parts know.
+    pub(super) fn switch_suspended(&mut self, dpid: Dpid) {
+        self.switches.mark_dirty(&mut self.ctx, dpid, Stale::default());
+        self.ctx.report(Report::SwitchUnreachable(dpid));
+    }
+
+    /// Asks a switch that has been resumed for what it is to do, and reports it.
+    pub(super) fn switch_resumed(&mut self, dpid: Dpid) {
+        self.switches.mark_dirty(&mut self.ctx, dpid, Stale::ALL);
+        self.switches.plan_first_audit(&mut self.ctx, dpid);
+        self.switches.update_demand(&mut self.ctx);
         self.ctx.report(Report::SwitchReachable(dpid));
     }
 
-    /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
-    pub(super) fn record_for_unreachable(&mut self) {
-        let is_away = |dpid: &Dpid| self.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
-        let away: Vec<Dpid> = self.ctx.dirty.iter().copied().filter(is_away).collect();
-        for dpid in away {
-            self.ctx.dirty.remove(&dpid);
-            self.prepare(dpid);
-        }
-    }
-
-    /// Reports whether this shard has the switch, and the switch has no connection.
-    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
-        self.switches.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())
-    }
-
-    /// Reports whether the configuration names this switch.
-    pub fn is_declared(&self, dpid: Dpid) -> bool {
-        self.ctx.store.shared().snapshot().facts().names(dpid)
-    }
-
-    /// Reports whether some shard has the switch, and the switch has no connection.
-    pub(super) fn is_unreachable_anywhere(&self, dpid: Dpid) -> bool {
-        self.ctx.store.restoring(|all| all.unreachable.contains(&dpid))
-    }
-
-    /// Removes, at the end of a batch, what would be sent to switches without a connection. A switch for which too much
-    /// waits is gone.
+    /// Removes, at the end of a batch, what would be sent to switches without a connection.
     pub(super) fn withhold_from_unreachable(&mut self) {
-        let is_away = |switch: &&Switch| switch.unreachable.is_some();
-        let full: Vec<Dpid> = (self.switches.values().map(|switch| &**switch).filter(is_away))
-            .filter(|switch| switch.tables.count_waiting() > MAX_WAITING)
-            .map(|switch| switch.dpid)
-            .collect();
-        full.into_iter().for_each(|dpid| self.switch_down(dpid));
-        if !self.switches.values().any(|switch| is_away(&&**switch)) {
+        let is_away = |switch: &Switch| switch.unreachable.is_some();
+        if !self.switches.values().any(is_away) {
             return;
         }
         let (switches, stats) = (&self.switches, &mut self.ctx.stats);
@@ -129,7 +101,7 @@ impl Engine {
             let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
                 return true;
             };
-            let is_away = switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
+            let is_away = switches.get(dpid).is_some_and(is_away);
             if let Effect::Send { message: Message::PacketOut(_), .. } = effect {
                 stats.unreachable_drops += u64::from(is_away);
             }
@@ -137,5 +109,45 @@ impl Engine {
         };
         self.ctx.out.retain(&mut is_sendable);
         self.ctx.after.retain(&mut is_sendable);
+    }
+}
+
+impl Context {
+    /// Forgets a switch that is gone.
+    pub(super) fn forget_switch(&mut self, dpid: Dpid) {
+        self.store.change_restoring(|all| all.unreachable.remove(&dpid));
+        self.dirty.remove(&dpid);
+    }
+}
+
+impl Switches {
+    /// The switches without a connection for which too much waits. They count as gone.
+    pub(super) fn away_for_too_long(&self) -> Vec<Dpid> {
+        let is_full = |switch: &&Switch| switch.unreachable.is_some() && switch.tables.count_waiting() > MAX_WAITING;
+        self.values().filter(is_full).map(|switch| switch.dpid).collect()
+    }
+}
+
+impl Decisions {
+    /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
+    pub(super) fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
+        let is_away = |dpid: &Dpid| fabric.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
+        let away: Vec<Dpid> = fabric.ctx.dirty.iter().copied().filter(is_away).collect();
+        for dpid in away {
+            fabric.ctx.dirty.remove(&dpid);
+            self.prepare(fabric, dpid);
+        }
+    }
+}
+
+impl Switches {
+    /// Reports whether this shard has the switch, and the switch has no connection.
+    pub(super) fn is_unreachable(&self, dpid: Dpid) -> bool {
+        self.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())
+    }
+
+    /// Reports whether some shard has the switch, and the switch has no connection.
+    pub(super) fn is_unreachable_anywhere(&self, ctx: &Context, dpid: Dpid) -> bool {
+        ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 }

@@ -8,9 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
-use maple_wire::msg::PacketIn;
 
-use super::Engine;
 use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
@@ -104,16 +102,6 @@ impl Waiting {
         let gone: Vec<LeafId> = gone.collect();
         self.parked.retain(|_, (packet, _)| packet.at.switch != dpid);
         gone
-    }
-}
-
-impl Engine {
-    /// Removes and returns the packets that f has yet to decide, for another process: those that wait for labels, for
-    /// what f read to change, or for their port to be classified. f may run on them again, because a run that waits has
-    /// written nothing. To be called at the end.
-    pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
-        let packets = [self.leaves.take_held(), self.waiting.take_all(), self.take_new_port_packets()];
-        packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Match};
 
 use super::*;
+use crate::engine::Engine;
 use crate::engine::{Effect, Event, Options, ShardId};
 use crate::policy::{Net, PacketHandle};
 use crate::route::Route;
@@ -147,11 +148,11 @@ fn a_leaf_out_of_use_is_not_answered_from_memory_even_without_a_commit() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     assert_eq!(fixture.ports_of(1), Some(vec![1, 2, 3]));
-    let version = fixture.engine.ctx.store.snapshot().version();
-    let id = *fixture.engine.leaves.keys().next().expect("a leaf");
-    fixture.engine.leaves.get_mut(&id).expect("it is there").state =
+    let version = fixture.engine.fabric.ctx.store.snapshot().version();
+    let id = *fixture.engine.decisions.leaves.keys().next().expect("a leaf");
+    fixture.engine.decisions.leaves.get_mut(&id).expect("it is there").state =
         LeafState::Waiting { by_controller: false, since: Time(0) };
-    assert_eq!((fixture.ports_of(1), fixture.engine.ctx.store.snapshot().version()), (None, version));
+    assert_eq!((fixture.ports_of(1), fixture.engine.fabric.ctx.store.snapshot().version()), (None, version));
 }
 
 #[test]
@@ -159,10 +160,10 @@ fn answers_survive_events_and_commits_that_they_do_not_depend_on() {
     let mut fixture = Fixture::new(Version::Of13);
     fixture.teach(1);
     let ports = fixture.ports_of(1);
-    let id = *fixture.engine.leaves.keys().next().expect("a leaf");
+    let id = *fixture.engine.decisions.leaves.keys().next().expect("a leaf");
     let write = Write::Var { name: "unread".into(), value: Some(crate::state::Value::from(1)) };
     fixture.handle(vec![Event::Tick, Event::Write(vec![write])]);
-    assert!(fixture.engine.leaves.remembered(id).is_some(), "it was not forgotten");
+    assert!(fixture.engine.decisions.leaves.remembered(id).is_some(), "it was not forgotten");
     assert_eq!(fixture.ports_of(1), ports);
 }
 
