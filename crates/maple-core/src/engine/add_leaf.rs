@@ -22,7 +22,7 @@ impl Decisions {
         }
         let action = self.prepare_leaf(fabric, id, &mut leaf);
         let Some(switch) = fabric.switches.get_mut(&ingress) else { return id };
-        match insert(&mut switch.table, id, &mut leaf, action.clone()) {
+        match insert(&mut switch.ingress.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = fabric.ctx.store.is_current(old);
@@ -36,7 +36,7 @@ impl Decisions {
                 }
                 self.withdraw(fabric, old);
                 if let Some(switch) = fabric.switches.get_mut(&ingress) {
-                    insert(&mut switch.table, id, &mut leaf, action);
+                    insert(&mut switch.ingress.table, id, &mut leaf, action);
                 }
             }
             Augmented::Replaced { removed, .. } => {

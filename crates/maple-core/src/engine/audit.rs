@@ -22,7 +22,6 @@ use super::backoff::Backoff;
 use super::context::Context;
 use super::cookies::{is_live, is_ours};
 use super::polls::REST_FACTOR;
-use super::switch::Switch;
 use super::switches::Switches;
 use super::tables::Findings;
 use super::timers::Timer;
@@ -97,7 +96,7 @@ impl Switches {
     fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
         let due = ctx.now + wait;
         if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
-            switch.audits.due = due;
+            switch.counters.audits.due = due;
             ctx.timers.insert((due, Timer::Audit(dpid)));
         }
     }
@@ -106,7 +105,7 @@ impl Switches {
     pub(super) fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let now = ctx.now;
         // The timer may be one of an earlier connection.
-        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.audits.due <= now) else { return };
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
         if !switch.tables.is_ready() || switch.restoring.is_some() {
             return self.plan_audit(ctx, dpid, RETRY);
         }
@@ -119,7 +118,7 @@ impl Switches {
         let Some(switch) = self.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
-        switch.audits.asked = now;
+        switch.counters.audits.asked = now;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
         ctx.after.push(Effect::Poll { dpid, xid, message });
         // An audit that is given up has no answer.
@@ -145,8 +144,8 @@ impl Switches {
         if reply.more() {
             return;
         }
-        switch.growth.end_reading();
-        let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.audits.asked.0));
+        switch.counters.growth.end_reading();
+        let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.counters.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;
         self.plan_audit(ctx, dpid, ctx.options.audit.max(rest));
@@ -163,11 +162,11 @@ impl Switches {
         let Some(switch) = self.get_mut(&dpid) else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
-        if findings.example.is_none() && switch.audits.repair.as_ref().is_some_and(is_unjudged) {
+        if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
             // Their repair is on its way.
             return self.plan_audit(ctx, dpid, RETRY.max(rest));
         }
-        let before = switch.audits.repair.take();
+        let before = switch.counters.audits.repair.take();
         let is_again = before.as_ref().is_some_and(|before| !before.places.is_disjoint(&findings.places));
         let before = if is_again {
             before
@@ -202,7 +201,7 @@ impl Switches {
 
     fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.audits.repair = Some(repair);
+            switch.counters.audits.repair = Some(repair);
         }
     }
 
@@ -214,7 +213,7 @@ impl Switches {
 
     fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.audits.set_foreign(foreign.to_vec());
+            switch.counters.audits.set_foreign(foreign.to_vec());
         }
     }
 
@@ -223,7 +222,7 @@ impl Switches {
         let Some(switch) = self.get_mut(&dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
         let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
-        let Switch { audits, tables, .. } = &mut *switch;
+        let (audits, tables) = (&mut switch.counters.audits, &switch.tables);
         audits.judged.retain(|place| there.contains(place));
         let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
         let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();

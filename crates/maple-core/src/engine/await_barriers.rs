@@ -196,7 +196,7 @@ impl Decisions {
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
     pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let (dpid, lost) = (switch.dpid, switch.table.tree().leaves().collect::<Vec<LeafId>>());
+        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
         lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);
@@ -208,7 +208,7 @@ impl Decisions {
                 Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
             }
         }
-        fabric.close_all_labels(switch.labels, dpid);
+        fabric.close_all_labels(switch.paths.labels, dpid);
         self.drop_waiting(fabric, dpid);
     }
 

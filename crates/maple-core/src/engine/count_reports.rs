@@ -58,7 +58,7 @@ impl Decisions {
         if let Some(counted) = counted_leaf(&self.access_hits, leaf)
             && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
         {
-            switch.growth.withdraw(id, counted);
+            switch.counters.growth.withdraw(id, counted);
         }
     }
 
@@ -97,7 +97,7 @@ impl Decisions {
     fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &Counted<'_>) {
         let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
-        switch.growth.alter(switch.tables.take_altered());
+        switch.counters.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.
         let table = if switch.version() == Version::Of10 { CLASSIFIER } else { counted.table };
         let current = switch.renamed.current(counted.reported);
@@ -112,10 +112,10 @@ impl Decisions {
         match subject_of(epoch, current) {
             Some(Subject::Leaf(id)) if table == ingress_table(switch) => {
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
-                let Some(leaf) = leaf.unwrap_or_else(|| switch.growth.withdrawn(id).cloned()) else { return };
-                let grown = switch.growth.grown(&report);
+                let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
+                let grown = switch.counters.growth.grown(&report);
                 if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
-                    switch.drops.count_leaf(now, (origin, witness), counted.matching, grown.as_it_is);
+                    switch.counters.drops.count_leaf(now, (origin, witness), counted.matching, grown.as_it_is);
                 }
                 self.access_hits.count(&leaf.asked, grown.packets);
             }
@@ -124,9 +124,9 @@ impl Decisions {
                 let state = fabric.ctx.store.snapshot();
                 let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
                 if let Some(cause) = cause {
-                    let grown = switch.growth.grown(&report).as_it_is;
+                    let grown = switch.counters.growth.grown(&report).as_it_is;
                     if grown > 0 {
-                        switch.drops.count_classifier(now, cause, counted.matching, grown);
+                        switch.counters.drops.count_classifier(now, cause, counted.matching, grown);
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl Decisions {
 impl Switches {
     /// Ends a reading, in which the switch has reported all its rules.
     pub(super) fn end_count_reading(&mut self, dpid: Dpid) {
-        self.get_mut(&dpid).into_iter().for_each(|switch| switch.growth.end_reading());
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
     }
 }
 

@@ -256,7 +256,7 @@ impl Decisions {
 
     /// Reports whether a run at this switch may become a leaf.
     fn is_cacheable(&mut self, fabric: &mut Fabric, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
-        let is_full = fabric.switches.get(&ingress).is_none_or(|switch| switch.full_until.is_some());
+        let is_full = fabric.switches.get(&ingress).is_none_or(|switch| switch.room.full_until.is_some());
         !txn.wrote()
             && trace.lasts()
             && !is_full
@@ -326,7 +326,7 @@ impl Switches {
     pub(super) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
-        let leaf = switch.table.tree().search(&fields);
+        let leaf = switch.ingress.table.tree().search(&fields);
         leaf.filter(|_| !fields.read_uncaptured.get())
     }
 }

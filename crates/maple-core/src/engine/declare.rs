@@ -49,7 +49,7 @@ impl Topology {
         let facts = state.facts();
         fabric.ctx.options.facts = Arc::clone(facts);
         for (dpid, switch) in fabric.switches.iter_mut() {
-            switch.host_rules.declare(facts.placed_at(*dpid).collect());
+            switch.ports.host_rules.declare(facts.placed_at(*dpid).collect());
         }
         let dpids: Vec<_> = fabric.switches.keys().copied().collect();
         for dpid in dpids {

@@ -338,7 +338,7 @@ impl Engine {
         let departed = restore.remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
         fabric.ctx.forget_switch(dpid);
-        fabric.ctx.stats.new_port_drops += switch.new_port_packets.len() as u64;
+        fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
         live.forget_live_rules(dpid);
         restore.give_up_restore(fabric, dpid);
         decisions.switch_gone(fabric, switch, departed);
@@ -548,7 +548,7 @@ impl Engine {
         Stats {
             leaves: self.decisions.leaves.len() as u64,
             rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
-            labels: switches().map(|switch| switch.labels.len() as u64).sum(),
+            labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
             routes: self.fabric.routes.len() as u64,
             ..self.fabric.ctx.stats
         }
@@ -640,7 +640,7 @@ impl Engine {
 
     /// The trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.table.tree().render()).unwrap_or_default()
+        self.fabric.switches.get(&dpid).map(|switch| switch.ingress.table.tree().render()).unwrap_or_default()
     }
 
     /// The counters of a switch's ports; empty before it was asked.
@@ -673,6 +673,7 @@ impl Engine {
     /// The number of items kept for hosts, of all kinds together.
     #[cfg(test)]
     pub(crate) fn size_of_hosts(&self) -> usize {
-        self.topology.hosts.size() + self.fabric.switches.values().map(|switch| switch.host_rules.size()).sum::<usize>()
+        self.topology.hosts.size()
+            + self.fabric.switches.values().map(|switch| switch.ports.host_rules.size()).sum::<usize>()
     }
 }

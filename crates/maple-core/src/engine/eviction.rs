@@ -21,10 +21,10 @@ impl Switches {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
     pub(super) fn check_capacity(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
         let Some(switch) = self.get_mut(&dpid) else { return false };
-        if switch.capacity.has_capacity(ctx.now, |table| switch.tables.count(table)) {
+        if switch.room.capacity.has_capacity(ctx.now, |table| switch.tables.count(table)) {
             return true;
         }
-        switch.capacity.on_rules_refused();
+        switch.room.capacity.on_rules_refused();
         ctx.stats.capacity_refusals += 1;
         self.ask_for_statistics(ctx, dpid);
         false
@@ -33,10 +33,10 @@ impl Switches {
     /// Reports whether a tree may have one more leaf. If not, evictions will follow.
     pub(super) fn check_capacity_for_trace(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
         let Some(switch) = self.get_mut(&dpid) else { return false };
-        if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
+        if switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len()) {
             return true;
         }
-        switch.capacity.on_trace_refused();
+        switch.room.capacity.on_trace_refused();
         ctx.stats.capacity_refusals += 1;
         self.ask_for_statistics(ctx, dpid);
         false
@@ -45,8 +45,8 @@ impl Switches {
     /// Asks for evictions if hosts lacked capacity for their rules.
     pub(super) fn evict_for_hosts(&mut self, ctx: &mut Context, dpid: Dpid) {
         let Some(switch) = self.get_mut(&dpid) else { return };
-        if switch.host_rules.take_is_short() {
-            switch.capacity.on_rules_refused();
+        if switch.ports.host_rules.take_is_short() {
+            switch.room.capacity.on_rules_refused();
             ctx.stats.capacity_refusals += 1;
             self.ask_for_statistics(ctx, dpid);
         }
@@ -55,7 +55,7 @@ impl Switches {
     /// Asks which rules are in use, now or as soon as that is allowed again.
     pub(super) fn ask_for_statistics(&mut self, ctx: &mut Context, dpid: Dpid) {
         let Some(switch) = self.get_mut(&dpid) else { return };
-        match switch.capacity.next_query(ctx.now) {
+        match switch.room.capacity.next_query(ctx.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
                 ctx.timers.insert((time, Timer::Capacity(dpid)));
@@ -64,7 +64,7 @@ impl Switches {
             UsageQuery::Now => {}
         }
         let xid = switch.tables.take_xid();
-        switch.capacity.on_asked(xid);
+        switch.room.capacity.on_asked(xid);
         ctx.stats.stats_requests += 1;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
         ctx.after.push(Effect::Send { dpid, xid, message });
@@ -95,7 +95,7 @@ impl Decisions {
                 }
             }
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                switch.capacity.on_rules_refused();
+                switch.room.capacity.on_rules_refused();
             }
             fabric.ctx.stats.capacity_refusals += 1;
         }
@@ -139,7 +139,7 @@ impl Decisions {
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
-            switch.capacity.on_counters(packets.filter_map(of_rule));
+            switch.room.capacity.on_counters(packets.filter_map(of_rule));
         }
         if !reply.more() {
             self.end_round(fabric, dpid);
@@ -149,14 +149,14 @@ impl Decisions {
     /// Evicts leaves and labels by the known use of their rules.
     pub(super) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let round = switch.capacity.end_round(fabric.ctx.now);
-        let tree = switch.table.tree();
+        let round = switch.room.capacity.end_round(fabric.ctx.now);
+        let tree = switch.ingress.table.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
         let coldest = tree.least_recently_used(tree.len());
         let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
         let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
-        let with_rules = leaves.chain(switch.labels.installed().map(Subject::Label)).collect();
+        let with_rules = leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect();
         let traces = coldest.iter().copied().map(Subject::Leaf).collect();
         round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(fabric, dpid, subject));
     }

@@ -164,8 +164,13 @@ impl TableRules for SwitchRules<'_> {
 
     fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<PassedRule> {
         let ours = self.switch.tables.find(table, value);
-        let foreign =
-            self.switch.audits.foreign().iter().filter(|(of, rule)| *of == table && rule.matching.holds(value));
+        let foreign = self
+            .switch
+            .counters
+            .audits
+            .foreign()
+            .iter()
+            .filter(|(of, rule)| *of == table && rule.matching.holds(value));
         let foreign = foreign.map(|(_, rule)| rule).max_by_key(|rule| rule.priority);
         let is_higher = |foreign: &&Rule| ours.as_ref().is_none_or(|ours| foreign.priority >= ours.priority);
         if let Some(rule) = foreign.filter(is_higher) {

@@ -49,13 +49,13 @@ impl Topology {
         };
         match state.port(at) {
             Some(PortInfo { up: true, kind: PortKind::Edge }) => {
-                if let Entry::Vacant(new) = switch.edges.entry(at.port) {
+                if let Entry::Vacant(new) = switch.ports.edges.entry(at.port) {
                     new.insert(now);
                     self.with_hosts(fabric, |hosts, now, actions| hosts.on_edge(now, state, at, actions));
                 }
             }
             info => {
-                let was_edge = switch.edges.remove(&at.port).is_some();
+                let was_edge = switch.ports.edges.remove(&at.port).is_some();
                 if was_edge && info.is_none_or(|port| !port.up) && state.hosts_at(at).next().is_some() {
                     let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
                     shards.into_iter().for_each(|to| fabric.ctx.send_to_shard(to, EngineMessage::Unplugged(at)));
@@ -71,7 +71,9 @@ impl Topology {
         let places: Vec<Location> = fabric
             .switches
             .iter()
-            .flat_map(|(dpid, switch)| switch.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port)))
+            .flat_map(|(dpid, switch)| {
+                switch.ports.edges.iter().filter(lately).map(|(port, _)| Location::new(*dpid, *port))
+            })
             .collect();
         let hosts = hosts_to_ask_for(&state, from);
         self.with_hosts(fabric, |_, _, actions: &mut Vec<HostAction>| {

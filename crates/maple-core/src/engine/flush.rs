@@ -54,13 +54,13 @@ impl Decisions {
     /// Takes the changes of all sources of a switch's rules.
     pub(super) fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let changed = std::mem::take(&mut switch.changed_actions);
+        let changed = std::mem::take(&mut switch.ingress.changed_actions);
         let actions: Vec<(LeafId, LeafAction)> =
             changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
         switch.collect_ingress(fabric.ctx.now, actions);
-        switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());
+        switch.tables.record_changes(ROUTES, switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
@@ -74,7 +74,7 @@ impl Decisions {
         let is_moving = self.is_moving(fabric, dpid);
         let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
-        let Some(until) = switch.host_rules.hold(now, is_moving, longest) else { return false };
+        let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
         fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
         true
     }
@@ -123,7 +123,7 @@ impl Switch {
             return;
         }
         let cookie = |label| cookie(epoch, Some(LeafId(label)));
-        let LabelRuleChanges { changes, confirms } = self.labels.take_changes(cookie);
+        let LabelRuleChanges { changes, confirms } = self.paths.labels.take_changes(cookie);
         self.tables.record_shared_changes(self.shared_table(), Source::Labels, changes);
         if !confirms.is_empty() {
             self.tables.wait(Waiter::Labels(confirms));
@@ -132,13 +132,13 @@ impl Switch {
 
     fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
         for (leaf, action) in actions {
-            self.table.set_action(leaf, action);
+            self.ingress.table.set_action(leaf, action);
         }
-        if self.capacity.is_short(now, |table| self.tables.count(table)) {
-            self.table.remove_redundant();
+        if self.room.capacity.is_short(now, |table| self.tables.count(table)) {
+            self.ingress.table.remove_redundant();
         }
-        let mut changes = std::mem::take(&mut self.carried);
-        changes.extend(self.table.take_changes());
+        let mut changes = std::mem::take(&mut self.ingress.carried);
+        changes.extend(self.ingress.table.take_changes());
         match self.three_tables {
             true => self.tables.record_changes(INGRESS, changes),
             false => self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes),
@@ -156,13 +156,13 @@ impl Switch {
 
     /// Reports whether there are rules that let further hosts into the ingress table.
     fn has_further_hosts(&self) -> bool {
-        self.three_tables && self.host_rules.has_additions()
+        self.three_tables && self.ports.host_rules.has_additions()
     }
 
     /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
     fn collect_hosts(&mut self, now: Time, mut own: BTreeMap<u8, Vec<Change>>, is_held: bool) {
-        let capacity = self.capacity.of_hosts(now, |table| self.tables.count(table));
-        own.entry(CLASSIFIER).or_default().extend(self.host_rules.take_changes(capacity, is_held));
+        let capacity = self.room.capacity.of_hosts(now, |table| self.tables.count(table));
+        own.entry(CLASSIFIER).or_default().extend(self.ports.host_rules.take_changes(capacity, is_held));
         let shared_table = self.shared_table();
         for (table, changes) in own {
             match table == shared_table {
@@ -179,9 +179,9 @@ impl Switch {
         }
         let mut all = BTreeMap::new();
         if self.three_tables {
-            all.insert(CLASSIFIER, self.host_rules.rules().collect());
-            all.insert(INGRESS, self.table.rules());
-            all.insert(ROUTES, self.route_rules.all().cloned().collect());
+            all.insert(CLASSIFIER, self.ports.host_rules.rules().collect());
+            all.insert(INGRESS, self.ingress.table.rules());
+            all.insert(ROUTES, self.paths.route_rules.all().cloned().collect());
         }
         self.tables.compare_all(self.shared_table(), all);
     }
@@ -192,7 +192,7 @@ impl Switch {
         let state = ctx.store.snapshot();
         let mut first = classifier(self, &state, &ctx.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
-        let is_refused = |table: u8, rule: &Rule| self.refused.has(table, &key_of(rule));
+        let is_refused = |table: u8, rule: &Rule| self.room.refused.has(table, &key_of(rule));
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));
@@ -212,7 +212,7 @@ impl Switch {
         if self.has_four_tables() {
             all.insert(ROUTES, miss(ROUTES).into_iter().collect());
         }
-        self.host_rules.set_open(is_open);
+        self.ports.host_rules.set_open(is_open);
         all
     }
 }

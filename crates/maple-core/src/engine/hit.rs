@@ -111,11 +111,11 @@ impl<'a> Hits<'a> {
         dpid: Dpid,
     ) -> Option<Hits<'a>> {
         let switch = fabric.switches.get_mut(&dpid)?;
-        if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
+        if !switch.ports.waiting.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
         let state = fabric.ctx.store.snapshot();
-        switch.verified_hosts.begin(state.version());
+        switch.ingress.verified_hosts.begin(state.version());
         decisions.leaves.begin(state.version());
         fabric.ctx.now = fabric.ctx.now.max(now);
         Some(Hits { fabric, hosts, decisions, state, dpid, port: None })
@@ -130,12 +130,12 @@ impl<'a> Hits<'a> {
         }
         let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
         if self.fabric.ctx.options.track_hosts {
-            candidates.iter().for_each(|candidate| switch.verified_hosts.prefetch(candidate.key()));
+            candidates.iter().for_each(|candidate| switch.ingress.verified_hosts.prefetch(candidate.key()));
             candidates.retain(|candidate| self.is_accepted(candidate));
         }
         let leaves = &self.decisions.leaves;
         let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
-        let found = switch.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
+        let found = switch.ingress.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
         for (candidate, leaf) in candidates.iter_mut().zip(found) {
             candidate.leaf = leaf;
         }
@@ -192,13 +192,13 @@ impl<'a> Hits<'a> {
         let Some(switch) = self.fabric.switches.get_mut(&self.dpid) else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
-        if key.is_some_and(|key| switch.verified_hosts.get(key).is_some()) {
+        if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {
             return true;
         }
         let Some(host) = self.state.host(candidate.host) else { return false };
         let is_here = host.location == Location::new(self.dpid, candidate.port);
         if let Some(key) = key.filter(|_| is_here) {
-            switch.verified_hosts.put(key, VERIFIED);
+            switch.ingress.verified_hosts.put(key, VERIFIED);
         }
         is_here
     }
@@ -224,7 +224,7 @@ impl<'a> Hits<'a> {
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
                 let cause = DropCause::Policy(Arc::clone(&leaf.origin));
-                switch.drops.count_packet(ctx.now, &candidate.packet, cause);
+                switch.counters.drops.count_packet(ctx.now, &candidate.packet, cause);
             }
             return Some(0);
         }

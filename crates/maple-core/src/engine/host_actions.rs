@@ -88,7 +88,7 @@ impl Topology {
             HostAction::Guard { at, on } => self.guard_port(fabric, at, on),
             HostAction::Mute { mac, at, on } => {
                 if let Some(switch) = fabric.switches.get_mut(&at.switch) {
-                    switch.host_rules.set_muted(at.port, mac, on);
+                    switch.ports.host_rules.set_muted(at.port, mac, on);
                     fabric.ctx.dirty.insert(at.switch);
                 }
             }
@@ -226,7 +226,7 @@ impl Topology {
     fn guard_port(&mut self, fabric: &mut Fabric, at: Location, on: bool) {
         fabric.ctx.stats.port_guards += u64::from(on);
         if let Some(switch) = fabric.switches.get_mut(&at.switch) {
-            switch.host_rules.set_guard(at.port, on);
+            switch.ports.host_rules.set_guard(at.port, on);
             fabric.ctx.dirty.insert(at.switch);
         }
     }
@@ -261,9 +261,10 @@ impl Topology {
     fn update_port_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
         if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
-            switch.host_rules.set_guard(at.port, false);
+            switch.ports.host_rules.set_guard(at.port, false);
         }
-        let hosts: BTreeSet<Mac> = switch.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
+        let hosts: BTreeSet<Mac> =
+            switch.ports.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
         hosts.into_iter().for_each(|mac| self.update_host_rules(fabric, state, mac, at));
     }
 
@@ -271,7 +272,7 @@ impl Topology {
         let tracked = fabric.ctx.options.track_hosts;
         let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
         let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
-        switch.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
+        switch.ports.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
         fabric.ctx.dirty.insert(at.switch);
     }
 
@@ -283,7 +284,7 @@ impl Topology {
         }
         self.address_kinds = kinds;
         for (dpid, switch) in fabric.switches.iter_mut() {
-            switch.host_rules.set_kinds(kinds);
+            switch.ports.host_rules.set_kinds(kinds);
             fabric.ctx.dirty.insert(*dpid);
         }
         let state = fabric.ctx.store.snapshot();

@@ -12,9 +12,10 @@ use super::context::Context;
 use super::decisions::Decisions;
 use super::fabric::Fabric;
 use super::leaf::{Leaf, LeafState};
+use super::paths::RouteTable;
 use super::received_packet::ReceivedPacket;
 use super::routes::{RouteId, RouteKey, SharedRoute};
-use super::switch::{RouteTable, Stale};
+use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
 use super::{ShardId, Time};
@@ -78,7 +79,8 @@ impl Decisions {
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
-        let has_table = fabric.switches.get(&key.ingress).is_some_and(|switch| switch.route_table == RouteTable::Open);
+        let has_table =
+            fabric.switches.get(&key.ingress).is_some_and(|switch| switch.paths.route_table == RouteTable::Open);
         let mut effects = Vec::new();
         let route_id = fabric.routes.create(leaf, key, &resolved, subscription, (has_table, meter), &mut effects);
         fabric.apply_label_effects(effects, Timer::Routes);
@@ -159,7 +161,7 @@ impl Decisions {
     pub(super) fn request_rule(&mut self, fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id, since));
-            switch.changed_actions.insert(id);
+            switch.ingress.changed_actions.insert(id);
         }
         fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
     }
@@ -182,7 +184,7 @@ impl Decisions {
         leaf.state = state;
         let ingress = leaf.ingress();
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.changed_actions.insert(id);
+            switch.ingress.changed_actions.insert(id);
         }
         fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
         self.send_held(fabric, id);
@@ -219,7 +221,7 @@ impl Decisions {
         fabric.ctx.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.table.remove(id);
+            switch.ingress.table.remove(id);
             fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
         }
         self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));

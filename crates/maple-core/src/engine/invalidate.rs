@@ -55,7 +55,7 @@ impl Decisions {
 
     /// The leaves, at all switches, whose packets can fit a constraint.
     fn leaves_with(&self, fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
-        fabric.switches.values().flat_map(|switch| switch.table.tree().leaves_fitting(constraint)).collect()
+        fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
     }
 
     /// The leaves that can fit the most selective of these constraints.
@@ -74,7 +74,7 @@ impl Decisions {
         let mut found: BTreeSet<LeafId> = floods.filter(|leaf| fabric.ctx.owns(*leaf)).collect();
         found.extend(self.owned_dependents(fabric, &Cell::Port(at)));
         if let Some(switch) = fabric.switches.get(&at.switch) {
-            found.extend(switch.table.tree().leaves_fitting(&from_port(at.port)));
+            found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
         }
         found
     }

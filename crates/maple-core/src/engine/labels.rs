@@ -20,7 +20,7 @@ impl Decisions {
     pub(super) fn label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => {
-                fabric.switches.get(&switch).is_some_and(|s| s.labels.knows(serial))
+                fabric.switches.get(&switch).is_some_and(|s| s.paths.labels.knows(serial))
             }
             Holder::Route { serial, .. } => fabric.routes.knows(serial),
         };
@@ -67,7 +67,7 @@ impl Fabric {
         }
         let (now, range, Location { switch, port }) = (self.ctx.now, self.ctx.options.labels, asked.at);
         // Packets that arrive by the port must not match rules for hosts that were there before.
-        let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.labels.expects(port));
+        let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
             self.switches.mark_dirty(&mut self.ctx, switch, Stale { classifier: true, ..Stale::default() });
@@ -83,10 +83,12 @@ impl Fabric {
         }
         let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
         let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
-        if switch.unreachable.is_some() && !(switch.labels.has(asked) && switch.labels.expects(asked.at.port)) {
+        if switch.unreachable.is_some()
+            && !(switch.paths.labels.has(asked) && switch.paths.labels.expects(asked.at.port))
+        {
             return Some(Refusal::Unreachable(dpid));
         }
-        if switch.labels.has(asked) {
+        if switch.paths.labels.has(asked) {
             return None;
         }
         let needs = asked.suffix.exit.iter().flat_map(|exit| &exit.needs).copied();
@@ -96,7 +98,7 @@ impl Fabric {
         if !switch.capabilities.can_match_all(&all) {
             return Some(Refusal::Unmatchable(dpid));
         }
-        let is_full = switch.full_until.is_some_and(|until| until > self.ctx.now);
+        let is_full = switch.room.full_until.is_some_and(|until| until > self.ctx.now);
         (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
     }
 
@@ -159,8 +161,8 @@ impl Fabric {
     fn with_labels(&mut self, dpid: Dpid, work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
-        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.labels, ids, &mut effects));
-        if switch.labels.is_touched() {
+        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
+        if switch.paths.labels.is_touched() {
             self.switches.mark_dirty(&mut self.ctx, dpid, Stale { labels: true, ..Stale::default() });
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));

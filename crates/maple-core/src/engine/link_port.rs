@@ -19,7 +19,7 @@ impl Topology {
         fabric.ctx.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
         let switch = fabric.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
-        let answer = switch.and_then(|switch| switch.labels.answer(received.at.port, vlan & !TAG_PRESENT));
+        let answer = switch.and_then(|switch| switch.paths.labels.answer(received.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
             fabric.ctx.stats.link_drops += 1;
             fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::UnknownLabel);

@@ -71,15 +71,15 @@ impl Switches {
 
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
         let Some(switch) = self.get_mut(&dpid) else { return };
-        switch.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
-        switch.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
+        switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
+        switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
 
     /// Polls the counters of a switch for a person who watches them.
     pub(super) fn watch(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.polls.watch(now, what);
+            switch.counters.polls.watch(now, what);
             self.plan_poll(ctx, dpid);
         }
     }
@@ -88,10 +88,10 @@ impl Switches {
     fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid) else { return };
-        match switch.polls.next(now, period) {
+        match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
-            Some((due, _)) if switch.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
-                switch.polls.timer = Some(due);
+            Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
+                switch.counters.polls.timer = Some(due);
                 ctx.timers.insert((due, Timer::Poll(dpid)));
             }
             Some(_) | None => {}
@@ -102,22 +102,22 @@ impl Switches {
     pub(super) fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
-        let what = match switch.polls.next(now, period) {
+        let what = match switch.counters.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
             Some(_) => return self.plan_poll(ctx, dpid),
             None => return,
         };
         if switch.tables.is_unconfirmed() || ctx.dirty.contains(&dpid) {
-            ctx.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
-            switch.polls.is_postponed = true;
-            if switch.polls.timer.is_none_or(|timer| timer <= now) {
-                switch.polls.timer = Some(now + BUSY_RETRY);
+            ctx.stats.polls_postponed += u64::from(!switch.counters.polls.is_postponed);
+            switch.counters.polls.is_postponed = true;
+            if switch.counters.polls.timer.is_none_or(|timer| timer <= now) {
+                switch.counters.polls.timer = Some(now + BUSY_RETRY);
                 ctx.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
             }
             return;
         }
         let xid = switch.tables.take_xid();
-        switch.polls.on_asked(now, xid, what);
+        switch.counters.polls.on_asked(now, xid, what);
         ctx.stats.polls += 1;
         let message = Message::StatsRequest(StatsRequest::new(request(what)));
         ctx.after.push(Effect::Poll { dpid, xid, message });
@@ -125,7 +125,7 @@ impl Switches {
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
     pub(super) fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
-        if self.get(&dpid).is_some_and(|switch| switch.polls.is_postponed) {
+        if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
             self.poll(ctx, dpid);
         }
     }
@@ -138,7 +138,7 @@ impl Switches {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid) else { return };
         let version = switch.version();
-        if let Some(answer) = switch.polls.on_answer(now, period, (version, reply)) {
+        if let Some(answer) = switch.counters.polls.on_answer(now, period, (version, reply)) {
             if answer.what == Counted::Rules {
                 self.end_count_reading(dpid);
             }
@@ -150,7 +150,7 @@ impl Switches {
     /// Plans a poll that was not sent, because too much already waits for the switch.
     pub(super) fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
         ctx.stats.polls_postponed += 1;
-        self.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.on_unsent());
         self.plan_poll(ctx, dpid);
     }
 
@@ -158,7 +158,7 @@ impl Switches {
     pub(super) fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
         let Some(switch) = self.get_mut(&dpid) else { return };
-        let (forget, news) = switch.polls.on_refused();
+        let (forget, news) = switch.counters.polls.on_refused();
         let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         ctx.apply_commit(commit);
         if let Some(what) = news {
@@ -198,7 +198,7 @@ impl Switches {
                 // New rules have not counted everything, so this rate may be too low. It replaces a higher one only if
                 // the answer before was like that too.
                 let is_lower = || state.rate(gauge).is_some_and(|history| rate < history.latest());
-                if is_least && !switch.polls.kept_rates().contains(gauge) && is_lower() {
+                if is_least && !switch.counters.polls.kept_rates().contains(gauge) && is_lower() {
                     kept.insert(*gauge);
                     continue;
                 }
@@ -208,7 +208,7 @@ impl Switches {
             writes
         });
         if answer.what == Counted::Rules && answer.since.is_some() {
-            self.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.keep_rates(&kept));
+            self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.keep_rates(&kept));
         }
         ctx.apply_commit(commit);
     }

@@ -225,7 +225,7 @@ impl Decisions {
     /// and the switch gets no more meters.
     pub(super) fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
-        let Some(is_news) = switch.meters.refuse(xid, error) else { return false };
+        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {
             fabric.report_no_meter(
                 dpid,
@@ -273,16 +273,16 @@ fn request(command: u16, meter: u32, limit: &Limit) -> MeterMod {
 impl Switch {
     /// The requests for meters to send before these messages.
     pub(super) fn make_meters(&mut self, messages: &Requests) -> Requests {
-        if self.meters.is_empty() {
+        if self.paths.meters.is_empty() {
             return Requests::new();
         }
-        let requests = self.meters.missing_for(messages);
+        let requests = self.paths.meters.missing_for(messages);
         self.ask_for_meters(requests)
     }
 
     /// The request for the meters that the switch has, for an audit; `None` if it should have none.
     pub(super) fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
-        let xid = self.meters.begin_audit(|| self.tables.take_xid())?;
+        let xid = self.paths.meters.begin_audit(|| self.tables.take_xid())?;
         let request = StatsRequest::new(RequestBody::MeterConfig(ALL_METERS));
         Some((xid, Message::StatsRequest(request)))
     }
@@ -291,7 +291,7 @@ impl Switch {
         let mut asked = Requests::new();
         for request in requests {
             let xid = self.tables.take_xid();
-            self.meters.note(xid, request.command == ADD);
+            self.paths.meters.note(xid, request.command == ADD);
             asked.push((xid, Message::MeterMod(request)));
         }
         asked
@@ -311,8 +311,8 @@ impl Fabric {
             self.report_no_meter(ingress, "OpenFlow 1.0 has none");
             return Ok(None);
         }
-        let (was_empty, was_refused) = (switch.meters.is_empty(), switch.meters.is_refused);
-        let number = switch.meters.number(limit);
+        let (was_empty, was_refused) = (switch.paths.meters.is_empty(), switch.paths.meters.is_refused);
+        let number = switch.paths.meters.number(limit);
         if number.is_none() && !was_refused {
             self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
         } else if was_empty && number.is_some() {
@@ -332,8 +332,8 @@ impl Fabric {
         let mut needed = self.routes.meters_at(dpid);
         let rules = switch.tables.installed();
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
-        let requests = switch.meters.sweep(&needed);
-        if !switch.meters.is_empty() {
+        let requests = switch.paths.meters.sweep(&needed);
+        if !switch.paths.meters.is_empty() {
             self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(dpid)));
         }
         let requests = switch.ask_for_meters(requests);
@@ -344,12 +344,12 @@ impl Fabric {
     pub(super) fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let ReplyBody::MeterConfig(meters) = &reply.body {
-            switch.meters.audit_part(meters);
+            switch.paths.meters.audit_part(meters);
         }
         if reply.more() {
             return;
         }
-        let (requests, missing, altered) = switch.meters.end_audit();
+        let (requests, missing, altered) = switch.paths.meters.end_audit();
         if requests.is_empty() {
             return;
         }
@@ -362,8 +362,8 @@ impl Fabric {
     /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.
     pub(super) fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
-            switch.meters.audit = None;
-            switch.meters.is_unreadable |= is_refused;
+            switch.paths.meters.audit = None;
+            switch.paths.meters.is_unreadable |= is_refused;
         }
     }
 
@@ -371,7 +371,7 @@ impl Fabric {
     pub(super) fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
-            && switch.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
+            && switch.paths.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
         if is_it {
             self.ctx.stats.meters_repaired += 1;
             self.ctx.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });

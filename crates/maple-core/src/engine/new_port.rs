@@ -57,7 +57,7 @@ impl NewPortPackets {
 impl Topology {
     /// Removes and returns all packets that wait for their port to be classified.
     pub(super) fn take_new_port_packets(&mut self, fabric: &mut Fabric) -> Vec<ReceivedPacket> {
-        fabric.switches.values_mut().flat_map(|switch| switch.new_port_packets.take(|_, _| true)).collect()
+        fabric.switches.values_mut().flat_map(|switch| switch.ports.waiting.take(|_, _| true)).collect()
     }
 
     /// Holds a packet from a port whose kind is not known yet.
@@ -65,7 +65,7 @@ impl Topology {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let waiting = &mut switch.new_port_packets;
+        let waiting = &mut switch.ports.waiting;
         let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
             && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
         if !capacity {
@@ -79,14 +79,14 @@ impl Topology {
     /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that
     /// are classified or gone. Called when ports of this switch may have been classified.
     pub(super) fn take_admitted(&mut self, fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
-        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.new_port_packets.is_empty()) else {
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.ports.waiting.is_empty()) else {
             return Vec::new();
         };
         let state = fabric.ctx.store.snapshot();
         let kind = |at: Location| state.port(at).map(|port| port.kind);
         let is_edge =
             |received: &ReceivedPacket| matches!(kind(received.at), Some(PortKind::Edge | PortKind::Middlebox));
-        let classified = switch.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New));
+        let classified = switch.ports.waiting.take(|_, received| kind(received.at) != Some(PortKind::New));
         let (admitted, left): (Vec<_>, Vec<_>) = classified.into_iter().partition(is_edge);
         for received in left {
             fabric.ctx.stats.new_port_drops += 1;
@@ -113,7 +113,7 @@ impl Topology {
         which: impl Fn(Time, &ReceivedPacket) -> bool,
     ) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let dropped = switch.new_port_packets.take(which);
+        let dropped = switch.ports.waiting.take(which);
         fabric.ctx.stats.new_port_drops += dropped.len() as u64;
         dropped.iter().for_each(|received| fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NewPort));
     }

@@ -70,7 +70,7 @@ impl Topology {
     /// reported changes in the wrong order.
     fn ask_for_ports(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let now = fabric.ctx.now;
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.port_questions.take_try(now)) {
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.questions.take_try(now)) {
             fabric.ctx.stats.port_questions += 1;
             fabric.ctx.out.push(Effect::AskPorts { dpid });
         }

@@ -104,12 +104,12 @@ impl Samples {
         }
         let now = fabric.ctx.now;
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.three_tables) else { return };
-        if switch.proactive.next.is_some() {
-            switch.proactive.again = true;
+        if switch.ingress.proactive.next.is_some() {
+            switch.ingress.proactive.again = true;
             return;
         }
-        switch.proactive.next = Some(0);
-        match switch.proactive.not_before {
+        switch.ingress.proactive.next = Some(0);
+        match switch.ingress.proactive.not_before {
             from if from <= now => self.samples_due(decisions, fabric, dpid),
             from => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
         }
@@ -134,7 +134,7 @@ impl Samples {
             && let Some(dpid) = self.turns.pop_front()
         {
             // The switch may have connected again since, and not have begun a pass.
-            if fabric.switches.get(&dpid).is_none_or(|switch| switch.proactive.next.is_none()) {
+            if fabric.switches.get(&dpid).is_none_or(|switch| switch.ingress.proactive.next.is_none()) {
                 continue;
             }
             match self.decide_samples_of(decisions, fabric, dpid, BATCH - self.decided.1) {
@@ -158,7 +158,9 @@ impl Samples {
     fn tell_progress(&mut self, fabric: &mut Fabric) {
         let now = fabric.ctx.now;
         let Samples { packets, turns, progress, .. } = self;
-        let next = |dpid: &Dpid| fabric.switches.get(dpid).and_then(|switch| switch.proactive.next).unwrap_or_default();
+        let next = |dpid: &Dpid| {
+            fabric.switches.get(dpid).and_then(|switch| switch.ingress.proactive.next).unwrap_or_default()
+        };
         if turns.is_empty() {
             let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
             let took = Duration::from_nanos(now.0.saturating_sub(began.0));
@@ -181,14 +183,14 @@ impl Samples {
         let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return 0 };
-        let Some(from) = switch.proactive.next else { return 0 };
-        let has_capacity =
-            switch.full_until.is_none() && switch.capacity.has_capacity_for_trace(switch.table.tree().len());
+        let Some(from) = switch.ingress.proactive.next else { return 0 };
+        let has_capacity = switch.room.full_until.is_none()
+            && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
         if edges.is_empty() || from >= packets.len() || !has_capacity {
             return 0;
         }
         let to = packets.len().min(from + most);
-        switch.proactive.next = Some(to);
+        switch.ingress.proactive.next = Some(to);
         let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(fabric, sample, dpid, &edges));
         let undecided: Vec<ReceivedPacket> = undecided.collect();
         let runs: Vec<(Run, ReceivedPacket)> = undecided
@@ -263,10 +265,10 @@ impl Samples {
     fn end_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         // Ports that become edge ports together get their rules together: only the pass after that waits.
-        let (again, is_repeated) = (switch.proactive.again, switch.proactive.is_repeated);
+        let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
         let wait = if again && !is_repeated { STEP } else { PAUSE };
         let (next, not_before) = (again.then_some(0), fabric.ctx.now + wait);
-        switch.proactive = Proactive { next, not_before, again: false, is_repeated: again };
+        switch.ingress.proactive = Proactive { next, not_before, again: false, is_repeated: again };
         if again {
             fabric.ctx.timers.insert((not_before, Timer::Samples(dpid)));
         }

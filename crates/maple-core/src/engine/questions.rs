@@ -26,13 +26,13 @@ impl Switch {
     fn question(&self, xid: u32) -> Question {
         if self.tables.is_audited_by(xid) {
             Question::Audit
-        } else if self.meters.is_audited_by(xid) {
+        } else if self.paths.meters.is_audited_by(xid) {
             Question::Meters
-        } else if self.rule_counts.awaits(xid) {
+        } else if self.counters.rule_counts.awaits(xid) {
             Question::Rule
-        } else if self.polls.is_answer(xid) {
+        } else if self.counters.polls.is_answer(xid) {
             Question::Counters
-        } else if self.capacity.is_answer(xid) {
+        } else if self.room.capacity.is_answer(xid) {
             Question::Usage
         } else {
             Question::Hosts

@@ -113,7 +113,7 @@ impl Decisions {
     /// Reports whether a leaf can change its route while its packets flow.
     pub(super) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
-        let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());
+        let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.full_until.is_some());
         leaf.state == LeafState::Active && !is_full
     }
 }

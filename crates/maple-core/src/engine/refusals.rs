@@ -17,7 +17,8 @@ use super::backoff::pause;
 use super::cookies::{Subject, subject_of};
 use super::decisions::Decisions;
 use super::fabric::Fabric;
-use super::switch::{INGRESS, LABELS, ROUTES, RouteTable, Stale, Switch};
+use super::paths::RouteTable;
+use super::switch::{INGRESS, LABELS, ROUTES, Stale, Switch};
 use super::tables::{Refused, Waiter};
 use super::timers::Timer;
 use crate::labels::Refusal;
@@ -62,7 +63,7 @@ impl Decisions {
             return self.fall_back_to_one_table(fabric, dpid, (table, rule), error);
         }
         let what = refusal(switch.version(), table, rule, error);
-        if switch.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
+        if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
             return self.host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
@@ -116,18 +117,18 @@ impl Decisions {
     /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
     fn count_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
-        let again = switch.refused.refuse(fabric.ctx.now, table, key_of(rule));
+        let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
-        switch.full_count += u32::from(switch.tables.is_ready());
-        let is_hopeless = switch.full_count > 3;
-        let until = fabric.ctx.now + backoff(switch.full_count);
+        switch.room.full_count += u32::from(switch.tables.is_ready());
+        let is_hopeless = switch.room.full_count > 3;
+        let until = fabric.ctx.now + backoff(switch.room.full_count);
         fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
         if full {
-            switch.capacity.on_table_full(table);
+            switch.room.capacity.on_table_full(table);
         }
         if is_hopeless {
-            switch.full_until = Some(until);
+            switch.room.full_until = Some(until);
         }
         fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
         is_hopeless
@@ -169,7 +170,7 @@ impl Decisions {
         fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
         self.report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
-            switch.capacity.on_table_full(table);
+            switch.room.capacity.on_table_full(table);
         }
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
@@ -179,9 +180,9 @@ impl Decisions {
     fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
         self.report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
-            switch.route_table = RouteTable::Refused;
+            switch.paths.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
-                let again = switch.refused.refuse(fabric.ctx.now, ROUTES, key_of(rule));
+                let again = switch.room.refused.refuse(fabric.ctx.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
                 fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
             }
@@ -210,26 +211,26 @@ impl Decisions {
     /// All leaves and labels with rules at a switch, or with rules to be added there.
     pub(super) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = fabric.switches.get(&dpid) else { return BTreeSet::new() };
-        let leaves = switch.table.tree().leaves().map(Subject::Leaf);
-        leaves.chain(switch.labels.installed().map(Subject::Label)).collect()
+        let leaves = switch.ingress.table.tree().leaves().map(Subject::Leaf);
+        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 
     pub(super) fn retry_refused_rules(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         if let Some(switch) = fabric.switches.get_mut(&dpid)
-            && switch.full_until.is_some_and(|until| until <= fabric.ctx.now)
+            && switch.room.full_until.is_some_and(|until| until <= fabric.ctx.now)
         {
-            switch.full_until = None;
+            switch.room.full_until = None;
         }
         if let Some(switch) = fabric.switches.get_mut(&dpid)
-            && switch.full_until.is_none()
-            && switch.refused.end(fabric.ctx.now)
+            && switch.room.full_until.is_none()
+            && switch.room.refused.end(fabric.ctx.now)
         {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
         }
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(fabric.ctx.now)) {
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.host_rules.reopen(fabric.ctx.now)) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
     }

@@ -254,8 +254,9 @@ impl Rehearsal {
                 rules.insert(*dpid, differences);
             }
         }
-        let new =
-            |dpid: Dpid, switch: &Switch| switch.labels.newer_than(newest.get(&dpid).copied().unwrap_or_default());
+        let new = |dpid: Dpid, switch: &Switch| {
+            switch.paths.labels.newer_than(newest.get(&dpid).copied().unwrap_or_default())
+        };
         let labels = self.switches().map(|(dpid, switch)| (dpid, new(dpid, switch))).collect();
         Rehearsed { trial, rules, labels }
     }

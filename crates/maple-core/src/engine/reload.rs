@@ -44,11 +44,12 @@ use super::decisions::Decisions;
 use super::differences::{Decision, Difference, DifferenceKind};
 use super::drops::Origin;
 use super::fabric::Fabric;
+use super::ingress::table;
 use super::leaf::source_lines;
 use super::proactive::{Proactive, Samples};
 use super::received_packet::ReceivedPacket;
 use super::reports::Reports;
-use super::switch::{Stale, Switch, table};
+use super::switch::{Stale, Switch};
 use super::timers::Timer;
 use crate::compile::Table;
 use crate::ids::LeafId;
@@ -222,7 +223,7 @@ impl Reload {
         decisions.policy = candidate.policy;
         *samples = Samples::new(decisions.policy.samples());
         let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
-        fabric.switches.values_mut().for_each(|switch| switch.growth.change_policy(had_lists));
+        fabric.switches.values_mut().for_each(|switch| switch.counters.growth.change_policy(had_lists));
         fabric.ctx.reports = Reports::default();
         let before = self.begin_change_over(fabric);
         let mut ids: Vec<LeafId> = decisions.leaves.keys().copied().collect();
@@ -275,8 +276,8 @@ impl Reload {
         let renew = |switch: &mut Switch| {
             let mut new = table(&switch.capabilities, &fabric.ctx.options);
             new.begin_rebuild();
-            switch.changed_actions.clear();
-            (switch.dpid, std::mem::replace(&mut switch.table, new))
+            switch.ingress.changed_actions.clear();
+            (switch.dpid, std::mem::replace(&mut switch.ingress.table, new))
         };
         fabric.switches.values_mut().map(renew).collect()
     }
@@ -383,9 +384,9 @@ impl Reload {
         let Some(mut leaf) = decisions.leaves.remove(&id) else { return };
         let reads = leaf.specialisation.clone();
         let Some(switch) = fabric.switches.get_mut(&leaf.ingress()) else { return };
-        let outcome = insert(&mut switch.table, id, &mut leaf, action);
+        let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
         if outcome == Augmented::Added && leaf.specialisation.is_empty() {
-            switch.table.specialise(id, &reads);
+            switch.ingress.table.specialise(id, &reads);
         }
         let (what, goal) = (shown(&leaf), leaf.goal().clone());
         decisions.leaves.insert(id, leaf);
@@ -419,28 +420,29 @@ impl Reload {
     ) {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let mut preferred = old.priorities();
-        preferred.append(&mut switch.former_priorities);
-        switch.table.end_rebuild(&preferred);
-        let there: FxHashSet<Vec<Constraint>> = switch.table.priorities().into_iter().map(|(all, _)| all).collect();
-        switch.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
+        preferred.append(&mut switch.ingress.former_priorities);
+        switch.ingress.table.end_rebuild(&preferred);
+        let there: FxHashSet<Vec<Constraint>> =
+            switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
+        switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
         for id in changed {
             let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
-            if switch.table.tree().specialisation(*id).is_empty() {
-                switch.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
+            if switch.ingress.table.tree().specialisation(*id).is_empty() {
+                switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
             }
         }
-        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         for id in ids {
             if let Some(leaf) = decisions.leaves.get_mut(&id) {
-                leaf.specialisation = switch.table.tree().specialisation(id).into();
+                leaf.specialisation = switch.ingress.table.tree().specialisation(id).into();
                 decisions.leaves.mark_changed(id);
             }
         }
-        switch.carried.extend(old.take_changes());
-        switch.carried.extend(changes(&old.rules(), &switch.table.rules()));
+        switch.ingress.carried.extend(old.take_changes());
+        switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
         // The comparison includes them.
-        drop(switch.table.take_changes());
-        switch.proactive = Proactive::default();
+        drop(switch.ingress.table.take_changes());
+        switch.ingress.proactive = Proactive::default();
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
     }
 }

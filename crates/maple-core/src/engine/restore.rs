@@ -60,10 +60,11 @@ use super::decide::{Outcome, outcome};
 use super::decisions::Decisions;
 use super::drops::Origin;
 use super::fabric::Fabric;
+use super::paths::RouteTable;
 use super::proactive::Samples;
 use super::received_packet::ReceivedPacket;
 use super::segments::may_be_joined;
-use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
+use super::switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
 use super::switches::Switches;
 use super::timers::Timer;
 use super::topology::may_be_edge;
@@ -248,7 +249,7 @@ impl Restore {
             all.undecided.insert(dpid);
             all.unsettled.insert(dpid);
         });
-        switch.table.begin_rebuild();
+        switch.ingress.table.begin_rebuild();
         let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
         switch.restoring = Some(Restoring {
             batch,
@@ -295,9 +296,9 @@ impl Restore {
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }
-        if switch.route_table == RouteTable::Open {
+        if switch.paths.route_table == RouteTable::Open {
             // The leaves that were decided before use it too.
-            switch.changed_actions.extend(fabric.routes.use_route_table(dpid));
+            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid));
         }
         if let Some(restoring) = &mut switch.restoring {
             (restoring.preferred, restoring.read) = (preferred, Some(fabric.ctx.now));
@@ -310,7 +311,7 @@ impl Restore {
                 restoring.decided = None;
             }
             if std::mem::take(&mut restoring.is_built) {
-                switch.table.begin_rebuild();
+                switch.ingress.table.begin_rebuild();
             }
         }
         let until = fabric.ctx.now + RESERVATION;
@@ -343,7 +344,7 @@ impl Restore {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         let (tables, table) = (&switch.tables, switch.shared_table());
         let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
-        let lost: Vec<u64> = switch.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
+        let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
         lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
     }
 
@@ -361,7 +362,7 @@ impl Restore {
     ) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
-        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
             ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
         leaves.extend(todo.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
@@ -450,7 +451,7 @@ impl Restore {
         if standing == id
             && let Some(switch) = fabric.switches.get_mut(&at.switch)
         {
-            switch.table.specialise(id, &specialisation);
+            switch.ingress.table.specialise(id, &specialisation);
         }
     }
 
@@ -463,10 +464,10 @@ impl Restore {
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
         self.last_built = Some(fabric.ctx.now);
-        switch.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
-        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        switch.ingress.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         for id in ids {
-            let specialisation = switch.table.tree().specialisation(id);
+            let specialisation = switch.ingress.table.tree().specialisation(id);
             if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
                 leaf.specialisation = specialisation.into();
                 decisions.leaves.mark_changed(id);
@@ -493,7 +494,7 @@ impl Restore {
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
         let (mut ready, mut stale) = (Vec::new(), Vec::new());
         if switch.tables.has_own_rules() {
-            let (tables, labels, table) = (&switch.tables, &switch.labels, switch.shared_table());
+            let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
             for serial in switch.tables.labels_to_confirm() {
                 match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
                     None | Some(Some(true)) => ready.push(serial),

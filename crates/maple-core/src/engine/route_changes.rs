@@ -111,7 +111,7 @@ impl Decisions {
         self.leaves.forget_answers();
         let leaves = if each_leaf { fabric.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.changed_actions.extend(leaves);
+            switch.ingress.changed_actions.extend(leaves);
             former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { route_id: id, serial }));
         }
         fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
@@ -155,7 +155,7 @@ impl Fabric {
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
             let epoch = self.ctx.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));
-            switch.route_rules.set(id, rule);
+            switch.paths.route_rules.set(id, rule);
             self.switches.mark_dirty(&mut self.ctx, ingress, Stale::default());
         }
         for name in self.routes.take_ended() {

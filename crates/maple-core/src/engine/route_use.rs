@@ -83,7 +83,7 @@ impl Decisions {
         match fabric.switches.get_mut(&ingress) {
             Some(switch) => {
                 switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
-                switch.changed_actions.insert(id);
+                switch.ingress.changed_actions.insert(id);
                 fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
             }
             None => fabric.finish_route_use(route_id, stays, false),

@@ -66,7 +66,8 @@ impl Switches {
     /// Asks a switch what a rule has counted. The answer carries the asker's `token`.
     pub(super) fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |switches: &mut Switches| {
-            let is_free = |switch: &Switch| switch.unreachable.is_none() && switch.rule_counts.open.len() < MOST_OPEN;
+            let is_free =
+                |switch: &Switch| switch.unreachable.is_none() && switch.counters.rule_counts.open.len() < MOST_OPEN;
             let switch = switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
             let request =
                 FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };
@@ -76,7 +77,7 @@ impl Switches {
                 Version::Of13 => FlowStatsRequest { cookie: rule.cookie, cookie_mask: u64::MAX, ..request },
             };
             let xid = switch.tables.take_xid();
-            switch.rule_counts.open.insert(xid, Question { token, table, entry: key_of(rule), found: None });
+            switch.counters.rule_counts.open.insert(xid, Question { token, table, entry: key_of(rule), found: None });
             let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(request)));
             Some(Effect::Poll { dpid, xid, message })
         };
@@ -88,7 +89,7 @@ impl Switches {
     pub(super) fn rule_count_answered(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32, reply: &StatsReply) {
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.get_mut(&dpid), &reply.body) {
             let has_one_table = switch.version() == Version::Of10;
-            switch.rule_counts.take(xid, flows, has_one_table);
+            switch.counters.rule_counts.take(xid, flows, has_one_table);
         }
         if !reply.more() {
             self.end_rule_count(ctx, dpid, xid);
@@ -98,7 +99,7 @@ impl Switches {
     /// Ends a question, and answers the asker with what was found.
     pub(super) fn end_rule_count(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32) {
         let switch = self.get_mut(&dpid);
-        if let Some(question) = switch.and_then(|switch| switch.rule_counts.open.remove(&xid)) {
+        if let Some(question) = switch.and_then(|switch| switch.counters.rule_counts.open.remove(&xid)) {
             let Question { token, found, .. } = question;
             ctx.after.push(Effect::RuleCounted { token, count: found });
         }

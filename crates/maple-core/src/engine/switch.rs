@@ -1,45 +1,31 @@
 //! The state of one switch in its shard, and the handling of its barrier replies, of rules read back, and of rules
 //! removed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::FlowRemoved;
 use maple_wire::msg::stats::FlowStats;
-use maple_wire::{Constraint, Dpid, PortNo, Version};
+use maple_wire::{Constraint, Dpid, Version};
 
-use super::audit::Audits;
-use super::backoff::Backoff;
-use super::cache::VersionedCache;
-use super::capacity::Capacity;
 use super::context::Context;
-use super::cookies::{Renamed, cookie, copy_cookie, is_ours, live_number};
+use super::cookies::{Renamed, is_ours, live_number};
+use super::counters::Counters;
 use super::decisions::Decisions;
-use super::drops::Drops;
 use super::fabric::Fabric;
-use super::host_rules::HostRules;
-use super::labels::quarantine;
-use super::meters::Meters;
-use super::new_port::NewPortPackets;
+use super::ingress::Ingress;
 use super::pacing::Pacing;
-use super::polls::Polls;
-use super::proactive::Proactive;
+use super::paths::{Paths, RouteTable};
+use super::ports::Ports;
 use super::restore::Restoring;
-use super::route_rules::RouteRules;
-use super::rule_counts::RuleCounts;
-use super::rule_growth::RuleGrowth;
+use super::room::Room;
 use super::switches::Switches;
-use super::tables::{Confirmed, Postponed, Requests, Tables, Waiter};
+use super::tables::{Confirmed, Requests, Tables, Waiter};
 use super::{Effect, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
-use crate::compile::{Table, Target};
-use crate::ids::LeafId;
-use crate::labels::LabelTable;
-use crate::network::Mac;
 use crate::report::{Report, ReportKind, ReportSubject};
-use crate::rule::{COMPILED, Rule};
-use crate::update::{Change, EntryKey, entry_key};
+use crate::rule::Rule;
+use crate::update::{EntryKey, entry_key};
 
 /// The classifier, or the only table of a switch without three tables.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -57,20 +43,13 @@ pub(super) struct Switch {
     /// The number of tables that the switch announces. It may turn out to have one (`refusals.rs`).
     pub announced_tables: u8,
     pub three_tables: bool,
-    /// The rules in the table of routes.
-    pub route_rules: RouteRules,
-    /// Whether rules may lead to the table of routes.
-    pub route_table: RouteTable,
-    /// The trace tree of the packets that enter here, and its rules.
-    pub table: Table,
-    /// The changes that rebuilding `table` made to its rules since the last flush.
-    pub carried: Vec<Change>,
-    /// The priorities of rules that `table` had before it was rebuilt, and has not now.
-    pub former_priorities: Vec<(Vec<Constraint>, u16)>,
-    /// Leaves of `table` whose action may have changed since the last flush.
-    pub changed_actions: BTreeSet<LeafId>,
-    /// The labels of packets that arrive from other switches.
-    pub labels: LabelTable,
+    /// What f decides about packets that enter here.
+    pub ingress: Ingress,
+    /// How packets go on from here, and what arrives from other switches.
+    pub paths: Paths,
+    pub ports: Ports,
+    pub room: Room,
+    pub counters: Counters,
     /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
     /// The effects that wait to be sent.
@@ -81,53 +60,7 @@ pub(super) struct Switch {
     pub restoring: Option<Restoring>,
     /// Since when the switch has no connection; `None` while it has one.
     pub unreachable: Option<Time>,
-    /// The rules for hosts in the classifier.
-    pub host_rules: HostRules,
     pub stale: Stale,
-    /// Packets from ports whose kind is not known yet.
-    pub new_port_packets: NewPortPackets,
-    /// The hardware addresses of its ports.
-    pub addresses: BTreeMap<PortNo, Mac>,
-    /// The edge ports, each with the time since when it is one.
-    pub edges: BTreeMap<PortNo, Time>,
-    /// The link ports, each with the time since when it is one.
-    pub linked: BTreeMap<PortNo, Time>,
-    pub capacity: Capacity,
-    /// The state of the pass over the policy's samples.
-    pub proactive: Proactive,
-    /// The meters for the limits of routes.
-    pub meters: Meters,
-    /// Its counters, and when to ask for them.
-    pub polls: Polls,
-    pub audits: Audits,
-    /// The pauses between questions for the switch's ports.
-    pub port_questions: Backoff,
-    /// Questions about single rules.
-    pub rule_counts: RuleCounts,
-    /// The drops here in the last minutes.
-    pub drops: Drops,
-    /// The growth of the counters of its rules.
-    pub growth: RuleGrowth,
-    /// Hosts whose location was verified for hits.
-    pub verified_hosts: VersionedCache,
-    /// The time until which the switch gets no new rules, because it refuses again and again.
-    pub full_until: Option<Time>,
-    /// The number of updates in a row in which it refused something.
-    pub full_count: u32,
-    /// The engine's own rules that the switch refused lately.
-    pub refused: Postponed,
-}
-
-/// Whether the table of routes may be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RouteTable {
-    /// There is no such table, or the switch has not confirmed the rule that sends everything else there to the
-    /// controller.
-    #[default]
-    Closed,
-    Open,
-    /// The switch refused a rule of the table.
-    Refused,
 }
 
 /// The rules of a switch that have to be computed again.
@@ -142,53 +75,27 @@ impl Stale {
 }
 
 impl Switch {
+    /// Creates a switch that has just connected, whose rules are not known.
     pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
         let three_tables = has_three_tables(capabilities.version, capabilities.tables);
+        // A bundle is committed at once, however many changes a second a switch is to get.
+        let bundles = capabilities.bundles && options.flow_mod_rate.is_none();
         Switch {
             dpid,
-            table: table(&capabilities, options),
-            labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
-            // A bundle is committed at once, however many changes a second a switch is to get.
-            tables: Tables::new(
-                options.first_xid,
-                capabilities.version,
-                capabilities.bundles && options.flow_mod_rate.is_none(),
-            ),
-            pacing: Pacing::default(),
             announced_tables: capabilities.tables,
-            capabilities,
             three_tables,
-            route_rules: RouteRules::default(),
-            route_table: RouteTable::default(),
-            carried: Vec::new(),
-            former_priorities: Vec::new(),
-            changed_actions: BTreeSet::new(),
+            ingress: Ingress::new(&capabilities, options),
+            paths: Paths::new(dpid, capabilities.version, three_tables, options),
+            ports: Ports::new(dpid, three_tables, options),
+            room: Room::new(three_tables, options),
+            counters: Counters::default(),
+            tables: Tables::new(options.first_xid, capabilities.version, bundles),
+            pacing: Pacing::default(),
             renamed: Renamed::default(),
             restoring: None,
             unreachable: None,
-            host_rules: HostRules::new(
-                three_tables,
-                (cookie(options.epoch, None), copy_cookie(options.epoch)),
-                options.facts.placed_at(dpid).collect(),
-            ),
             stale: Stale::ALL,
-            new_port_packets: NewPortPackets::default(),
-            addresses: BTreeMap::new(),
-            edges: BTreeMap::new(),
-            linked: BTreeMap::new(),
-            capacity: Capacity::new(three_tables, options),
-            proactive: Proactive::default(),
-            meters: Meters::default(),
-            polls: Polls::default(),
-            audits: Audits::default(),
-            port_questions: Backoff::default(),
-            rule_counts: RuleCounts::default(),
-            drops: Drops::default(),
-            growth: RuleGrowth::default(),
-            verified_hosts: VersionedCache::default(),
-            full_until: None,
-            full_count: 0,
-            refused: Postponed::default(),
+            capabilities,
         }
     }
 
@@ -199,25 +106,13 @@ impl Switch {
         let unknown = || Tables::new(options.first_xid, self.version(), false);
         Switch {
             three_tables: self.three_tables,
-            route_rules: self.route_rules.clone(),
-            route_table: self.route_table,
-            table: self.table.clone(),
-            carried: self.carried.clone(),
-            former_priorities: self.former_priorities.clone(),
-            changed_actions: self.changed_actions.clone(),
+            ingress: self.ingress.copy(),
+            paths: self.paths.clone(),
+            ports: self.ports.copy(),
+            room: self.room.clone(),
             renamed: self.renamed.clone(),
-            labels: self.labels.clone(),
             tables: if self.restoring.is_some() { unknown() } else { self.tables.presumed_reachable() },
-            host_rules: self.host_rules.clone(),
             stale: self.stale,
-            addresses: self.addresses.clone(),
-            edges: self.edges.clone(),
-            linked: self.linked.clone(),
-            capacity: self.capacity.clone(),
-            meters: self.meters.clone(),
-            full_until: self.full_until,
-            full_count: self.full_count,
-            refused: self.refused.clone(),
             ..Switch::new(self.dpid, self.capabilities.clone(), options)
         }
     }
@@ -260,13 +155,18 @@ impl Switch {
 
     /// Reports whether the pending rules fit, with or without the reserve.
     pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
-        self.capacity.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
+        self.room.capacity.fits(
+            now,
+            with_reserve,
+            |table| self.tables.count(table),
+            |table| self.tables.additions(table),
+        )
     }
 
     /// Opens the table of routes after a confirmation, if its table-miss rule is there.
     pub fn open_route_table(&mut self) {
-        if self.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
-            self.route_table = RouteTable::Open;
+        if self.paths.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
+            self.paths.route_table = RouteTable::Open;
         }
     }
 }
@@ -310,8 +210,8 @@ impl Switches {
         let others: BTreeSet<EntryKey> = others.iter().map(|flow| entry_key(flow.priority, &flow.matching)).collect();
         switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
-        let Switch { capacity, tables, .. } = &mut *switch;
-        capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
+        let Switch { room, tables, .. } = &mut *switch;
+        room.capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
     }
 
     /// Marks a switch whose tables have to be updated.
@@ -350,9 +250,9 @@ impl Decisions {
                 let took = fabric.ctx.now.0.saturating_sub(since.0);
                 fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
                 if let Some(switch) = fabric.switches.get_mut(&dpid)
-                    && switch.full_until.is_none()
+                    && switch.room.full_until.is_none()
                 {
-                    switch.full_count = 0;
+                    switch.room.full_count = 0;
                 }
             }
         }
@@ -371,14 +271,6 @@ impl Decisions {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
     }
-}
-
-/// Creates an empty tree with its rules.
-pub(super) fn table(capabilities: &Capabilities, options: &Options) -> Table {
-    let epoch = options.epoch;
-    let cookie = Arc::new(move |leaf| cookie(epoch, leaf));
-    let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
-    (options.new_table)(target)
 }
 
 /// Reports whether a switch has the three logical tables.

@@ -39,8 +39,8 @@ impl Topology {
         let version = capabilities.version;
         fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::of(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
-        switch.host_rules.set_kinds(self.address_kinds);
-        switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
+        switch.ports.host_rules.set_kinds(self.address_kinds);
+        switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         fabric.switches.insert(dpid, switch);
         let shard = fabric.ctx.shard;
         let commit = fabric.ctx.store.update(|state| {
@@ -77,7 +77,7 @@ impl Topology {
 
     pub(super) fn port_status(&mut self, fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
-        switch.addresses.insert(status.port.number, Mac(status.port.hw_addr));
+        switch.ports.addresses.insert(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;

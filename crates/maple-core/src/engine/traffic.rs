@@ -61,7 +61,7 @@ impl Switches {
     /// The counters of a switch's ports; empty before it was asked.
     pub(super) fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.polls.readings(Counted::Ports) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
             .ports
             .values()
@@ -85,7 +85,7 @@ impl Switches {
     /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub(super) fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
-        let (Some(newest), before) = switch.polls.readings(Counted::Rules) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = ctx.store.snapshot();
         let all = traffic(&state, ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
@@ -104,7 +104,7 @@ impl Switches {
 
     /// When a switch last answered with these counters.
     pub(super) fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
-        self.get(&dpid)?.polls.readings(what).0.map(|reading| reading.at)
+        self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
     }
 }
 

@@ -48,11 +48,11 @@ impl Fabric {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.unreachable = Some(self.ctx.now);
         switch.tables.suspend();
-        (switch.pacing, switch.polls) = Default::default();
-        switch.audits = std::mem::take(&mut switch.audits).suspended();
-        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.new_port_packets).len() as u64;
-        let questions = switch.rule_counts.take_open();
-        let unready: Vec<u64> = switch.labels.unready().collect();
+        (switch.pacing, switch.counters.polls) = Default::default();
+        switch.counters.audits = std::mem::take(&mut switch.counters.audits).suspended();
+        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.waiting).len() as u64;
+        let questions = switch.counters.rule_counts.take_open();
+        let unready: Vec<u64> = switch.paths.labels.unready().collect();
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
         if switch.three_tables {
             // If it refuses a table again, it needs another connection again: this one may have ended before.

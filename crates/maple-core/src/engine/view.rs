@@ -49,7 +49,7 @@ impl Switch {
     /// The numbers of rules, labels and leaves.
     pub(super) fn counts(&self) -> SwitchCounts {
         let (rules, barrier_rules) = self.tables.counts();
-        let (labels, leaves) = (self.labels.len() as u64, self.table.tree().len() as u64);
+        let (labels, leaves) = (self.paths.labels.len() as u64, self.ingress.table.tree().len() as u64);
         SwitchCounts { rules, barrier_rules, labels, leaves }
     }
 
@@ -85,7 +85,7 @@ impl Decisions {
             Some(Subject::Leaf(leaf)) if fabric.routes.of_subscription(leaf).is_none() => Some(leaf),
             _ => None,
         };
-        let (newest, _) = switch.polls.readings(Counted::Rules);
+        let (newest, _) = switch.counters.polls.readings(Counted::Rules);
         let of = |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
         let counted = newest.and_then(|round| of(round)).filter(|count| count.cookie == rule.cookie);
         let why = self.why(fabric, switch, &rule, subject);
@@ -96,7 +96,7 @@ impl Decisions {
     fn why(&self, fabric: &Fabric, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {
         match subject {
             None => reason(rule).to_owned(),
-            Some(Subject::Label(serial)) => switch.labels.describe(serial).unwrap_or_default(),
+            Some(Subject::Label(serial)) => switch.paths.labels.describe(serial).unwrap_or_default(),
             Some(Subject::Leaf(name)) if let Some(route) = fabric.routes.of_subscription(name) => {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
