@@ -2,10 +2,10 @@
 //!
 //! This crate knows nothing about Maple: no policies, trees or switches' state. It has three parts.
 //!
-//! * [`msg`]: OpenFlow. One file for each message, with a zero-copy view, an owned form, its codec for both versions
-//!   and its printed form. Owned forms are version-neutral: what both versions can express is represented in the same
-//!   way, with OpenFlow 1.3's names. `encode` fails with [`Error::Unsupported`] if the requested version has no form
-//!   for it.
+//! * [`msg`]: OpenFlow. One file for each message, with its structure and its form in both versions. Structures are
+//!   version-neutral: what both versions can express is represented in the same way, with OpenFlow 1.3's names.
+//!   `encode` fails with [`Error::Unsupported`] if the requested version has no form for it. A packet-in can also be
+//!   read in place.
 //! * [`print`](mod@print): messages, matches, actions and rules as text, in the form of `ovs-ofctl`.
 //! * [`packet`]: a lazy view over a raw Ethernet frame, and builders for frames.
 //!

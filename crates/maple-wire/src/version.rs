@@ -30,6 +30,16 @@ impl Version {
     }
 }
 
+impl Version {
+    /// Returns 0 for 1.0 and 1 for 1.3: the place in lists of what both versions have.
+    pub(crate) const fn index(self) -> usize {
+        match self {
+            Version::Of10 => 0,
+            Version::Of13 => 1,
+        }
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -89,8 +89,7 @@ impl PyPacketIn {
         match field {
             Field::InPort => Ok(Some(self.in_port.into())),
             Field::InPhyPort | Field::Metadata | Field::TunnelId => {
-                let known = self.view()?.matching().ok().and_then(|matching| matching.get(field));
-                Ok(known.map(|constraint| constraint.value))
+                Ok(self.view()?.pipeline_field(field).map(|constraint| constraint.value))
             }
             _ => Ok(self.packet().get(field)),
         }

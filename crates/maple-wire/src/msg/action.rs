@@ -1,18 +1,13 @@
 //! Actions of both versions (1.0 §5.2.4, 1.3 §7.2.5).
 
 use super::Version;
-use super::bytes::{Elements, Layout, Put, exactly, number, padded, u16_at, u32_at, unsupported};
-use super::oxm::{self, OxmView};
+use super::bytes::{Element, Put, Reader, exactly, number, padded, u16_at, u32_at, unsupported};
+use super::oxm;
+use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::field::Field;
 use crate::flow::{Action, Constraint};
 use crate::port::PortNo;
-
-mod offset {
-    pub const TYPE: usize = 0;
-    pub const LENGTH: usize = 2;
-    pub const BODY: usize = 4;
-}
 
 /// `ofp_action_type` of 1.0.
 mod kind10 {
@@ -53,106 +48,99 @@ mod kind13 {
 /// `OFPAT_EXPERIMENTER`, in 1.0 `OFPAT_VENDOR`.
 const EXPERIMENTER: u16 = 0xffff;
 
-const LAYOUT: Layout = Layout { what: "action", length_at: offset::LENGTH, min: 8, multiple: 8, pad_to: 1 };
+impl Wire for Action {
+    const MIN: [usize; 2] = [8; 2];
+    const ELEMENT: Option<Element> = Some(Element { multiple: 8, ..Element::new("action", 2) });
 
-/// A view of one action.
-#[derive(Clone, Copy, Debug)]
-pub struct ActionView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-}
-
-impl<'a> ActionView<'a> {
-    /// Iterates over the actions that lie one after the other in `bytes`; the first error is the last item.
-    pub fn list(version: Version, bytes: &'a [u8]) -> impl Iterator<Item = Result<ActionView<'a>>> {
-        Elements::new(LAYOUT, bytes).map(move |bytes| bytes.map(|bytes| ActionView { version, bytes }))
-    }
-
-    /// Returns the type, in the version's own numbering.
-    pub fn kind(&self) -> u16 {
-        u16_at(self.bytes, offset::TYPE)
-    }
-
-    /// Returns the bytes after type and length, 4 or more.
-    pub fn body(&self) -> &'a [u8] {
-        &self.bytes[offset::BODY..]
-    }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// [`Error::BadLength`] or [`Error::Truncated`] if an action of a known type has the wrong length for it.
-    pub fn to_action(&self) -> Result<Action> {
-        let body = self.body();
-        if self.kind() == EXPERIMENTER {
+    fn read(reader: &mut Reader<'_>) -> Result<Action> {
+        let (kind, _length, body) = (reader.u16()?, reader.u16()?, reader.rest());
+        if kind == EXPERIMENTER {
             return Ok(Action::Experimenter { id: u32_at(body, 0), body: body[4..].to_vec() });
         }
-        let known = if self.version == Version::Of10 { self.of10()? } else { self.of13()? };
-        Ok(known.unwrap_or_else(|| Action::Unknown { kind: self.kind(), body: body.to_vec() }))
+        let known = if reader.is_10() { read10(kind, body)? } else { read13(kind, body)? };
+        Ok(known.unwrap_or_else(|| Action::Unknown { kind, body: body.to_vec() }))
     }
 
-    fn of10(&self) -> Result<Option<Action>> {
-        let body = self.body();
-        exactly(
-            BODY,
-            body,
-            match self.kind() {
-                kind10::SET_DL_SRC | kind10::SET_DL_DST | kind10::ENQUEUE => 12,
-                kind10::OUTPUT..kind10::ENQUEUE => 4,
-                _ => body.len(),
-            },
-        )?;
-        let port = || PortNo::from_of10(u16_at(body, 0));
-        let set = |field, bytes: &[u8]| Some(Action::SetField(Constraint::exact(field, number(bytes))));
-        Ok(match self.kind() {
-            kind10::OUTPUT => Some(Action::Output { port: port(), max_len: u16_at(body, 2) }),
-            kind10::SET_VLAN_VID => Some(Action::SetVlanVid(u16_at(body, 0))),
-            kind10::SET_VLAN_PCP => Some(Action::SetVlanPcp(body[0])),
-            kind10::STRIP_VLAN => Some(Action::PopVlan),
-            kind10::SET_DL_SRC => set(Field::EthSrc, &body[..6]),
-            kind10::SET_DL_DST => set(Field::EthDst, &body[..6]),
-            kind10::SET_NW_SRC => set(Field::Ipv4Src, &body[..4]),
-            kind10::SET_NW_DST => set(Field::Ipv4Dst, &body[..4]),
-            kind10::SET_NW_TOS if body[0] & 3 == 0 => set(Field::IpDscp, &[body[0] >> 2]),
-            kind10::SET_TP_SRC => Some(Action::SetTpSrc(u16_at(body, 0))),
-            kind10::SET_TP_DST => Some(Action::SetTpDst(u16_at(body, 0))),
-            kind10::ENQUEUE => Some(Action::Enqueue { port: port(), queue: u32_at(body, 8) }),
-            _ => None,
-        })
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        match (self, version) {
+            (Action::Experimenter { id, body }, _) => {
+                check_body(4 + body.len())?;
+                put_with(out, EXPERIMENTER, |out| {
+                    out.put_u32(*id);
+                    out.put(body);
+                })
+            }
+            (Action::Unknown { kind, body }, _) => {
+                check_body(body.len())?;
+                put_with(out, *kind, |out| out.put(body))
+            }
+            (_, Version::Of10) => write10(self, out),
+            (_, Version::Of13) => write13(self, out),
+        }
     }
+}
 
-    fn of13(&self) -> Result<Option<Action>> {
-        let body = self.body();
-        exactly(
-            BODY,
-            body,
-            match self.kind() {
-                kind13::OUTPUT => 12,
-                kind13::COPY_TTL_OUT | kind13::COPY_TTL_IN => 4,
-                kind13::SET_MPLS_TTL..=kind13::DEC_NW_TTL | kind13::PUSH_PBB | kind13::POP_PBB => 4,
-                _ => body.len(),
-            },
-        )?;
-        Ok(match self.kind() {
-            kind13::OUTPUT => Some(Action::Output { port: PortNo(u32_at(body, 0)), max_len: u16_at(body, 4) }),
-            kind13::COPY_TTL_OUT => Some(Action::CopyTtlOut),
-            kind13::COPY_TTL_IN => Some(Action::CopyTtlIn),
-            kind13::SET_MPLS_TTL => Some(Action::SetMplsTtl(body[0])),
-            kind13::DEC_MPLS_TTL => Some(Action::DecMplsTtl),
-            kind13::PUSH_VLAN => Some(Action::PushVlan(u16_at(body, 0))),
-            kind13::POP_VLAN => Some(Action::PopVlan),
-            kind13::PUSH_MPLS => Some(Action::PushMpls(u16_at(body, 0))),
-            kind13::POP_MPLS => Some(Action::PopMpls(u16_at(body, 0))),
-            kind13::SET_QUEUE => Some(Action::SetQueue(u32_at(body, 0))),
-            kind13::GROUP => Some(Action::Group(u32_at(body, 0))),
-            kind13::SET_NW_TTL => Some(Action::SetNwTtl(body[0])),
-            kind13::DEC_NW_TTL => Some(Action::DecNwTtl),
-            kind13::SET_FIELD => set_field(body)?,
-            kind13::PUSH_PBB => Some(Action::PushPbb(u16_at(body, 0))),
-            kind13::POP_PBB => Some(Action::PopPbb),
-            _ => None,
-        })
-    }
+/// Reads the body of an action of 1.0. `None` if its type or its content is unknown.
+fn read10(kind: u16, body: &[u8]) -> Result<Option<Action>> {
+    exactly(
+        BODY,
+        body,
+        match kind {
+            kind10::SET_DL_SRC | kind10::SET_DL_DST | kind10::ENQUEUE => 12,
+            kind10::OUTPUT..kind10::ENQUEUE => 4,
+            _ => body.len(),
+        },
+    )?;
+    let port = || PortNo::from_of10(u16_at(body, 0));
+    let set = |field, bytes: &[u8]| Some(Action::SetField(Constraint::exact(field, number(bytes))));
+    Ok(match kind {
+        kind10::OUTPUT => Some(Action::Output { port: port(), max_len: u16_at(body, 2) }),
+        kind10::SET_VLAN_VID => Some(Action::SetVlanVid(u16_at(body, 0))),
+        kind10::SET_VLAN_PCP => Some(Action::SetVlanPcp(body[0])),
+        kind10::STRIP_VLAN => Some(Action::PopVlan),
+        kind10::SET_DL_SRC => set(Field::EthSrc, &body[..6]),
+        kind10::SET_DL_DST => set(Field::EthDst, &body[..6]),
+        kind10::SET_NW_SRC => set(Field::Ipv4Src, &body[..4]),
+        kind10::SET_NW_DST => set(Field::Ipv4Dst, &body[..4]),
+        kind10::SET_NW_TOS if body[0] & 3 == 0 => set(Field::IpDscp, &[body[0] >> 2]),
+        kind10::SET_TP_SRC => Some(Action::SetTpSrc(u16_at(body, 0))),
+        kind10::SET_TP_DST => Some(Action::SetTpDst(u16_at(body, 0))),
+        kind10::ENQUEUE => Some(Action::Enqueue { port: port(), queue: u32_at(body, 8) }),
+        _ => None,
+    })
+}
+
+/// Reads the body of an action of 1.3. `None` if its type or its content is unknown.
+fn read13(kind: u16, body: &[u8]) -> Result<Option<Action>> {
+    exactly(
+        BODY,
+        body,
+        match kind {
+            kind13::OUTPUT => 12,
+            kind13::COPY_TTL_OUT | kind13::COPY_TTL_IN => 4,
+            kind13::SET_MPLS_TTL..=kind13::DEC_NW_TTL | kind13::PUSH_PBB | kind13::POP_PBB => 4,
+            _ => body.len(),
+        },
+    )?;
+    Ok(match kind {
+        kind13::OUTPUT => Some(Action::Output { port: PortNo(u32_at(body, 0)), max_len: u16_at(body, 4) }),
+        kind13::COPY_TTL_OUT => Some(Action::CopyTtlOut),
+        kind13::COPY_TTL_IN => Some(Action::CopyTtlIn),
+        kind13::SET_MPLS_TTL => Some(Action::SetMplsTtl(body[0])),
+        kind13::DEC_MPLS_TTL => Some(Action::DecMplsTtl),
+        kind13::PUSH_VLAN => Some(Action::PushVlan(u16_at(body, 0))),
+        kind13::POP_VLAN => Some(Action::PopVlan),
+        kind13::PUSH_MPLS => Some(Action::PushMpls(u16_at(body, 0))),
+        kind13::POP_MPLS => Some(Action::PopMpls(u16_at(body, 0))),
+        kind13::SET_QUEUE => Some(Action::SetQueue(u32_at(body, 0))),
+        kind13::GROUP => Some(Action::Group(u32_at(body, 0))),
+        kind13::SET_NW_TTL => Some(Action::SetNwTtl(body[0])),
+        kind13::DEC_NW_TTL => Some(Action::DecNwTtl),
+        kind13::SET_FIELD => set_field(body)?,
+        kind13::PUSH_PBB => Some(Action::PushPbb(u16_at(body, 0))),
+        kind13::POP_PBB => Some(Action::PopPbb),
+        _ => None,
+    })
 }
 
 /// The name in errors of an action's body that is too long or too short for its type.
@@ -162,59 +150,29 @@ const SET_FIELD: &str = "set-field";
 
 /// Reads the body of a set-field of 1.3. `None` for unknown fields, and for masks, which 1.3 does not have.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
-    let entry = OxmView::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
-    exactly(SET_FIELD, body, padded(offset::BODY + entry.len()) - offset::BODY)?;
+    let entry = oxm::Entry::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
+    exactly(SET_FIELD, body, padded(4 + entry.len()) - 4)?;
     let exact = entry.constraint().filter(|_| !entry.has_mask());
     Ok(exact.map(Action::SetField))
 }
 
-/// Reads the actions that lie one after the other in `bytes`.
-pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Action>> {
-    ActionView::list(version, bytes).map(|action| action?.to_action()).collect()
-}
-
-/// Appends actions.
-pub(super) fn emit_list(actions: &[Action], version: Version, out: &mut Vec<u8>) -> Result<()> {
-    actions.iter().try_for_each(|action| emit(action, version, out))
-}
-
-/// Appends one action.
-fn emit(action: &Action, version: Version, out: &mut Vec<u8>) -> Result<()> {
-    match (action, version) {
-        (Action::Experimenter { id, body }, _) => {
-            check_body(4 + body.len())?;
-            put_with(out, EXPERIMENTER, |out| {
-                out.put_u32(*id);
-                out.put(body);
-            })
-        }
-        (Action::Unknown { kind, body }, _) => {
-            check_body(body.len())?;
-            put_with(out, *kind, |out| out.put(body))
-        }
-        (_, Version::Of10) => emit10(action, out),
-        (_, Version::Of13) => emit13(action, out),
-    }
-}
-
-/// Appends an action of this type with the bytes that `body` writes, padded to a multiple of 8.
+/// Appends an action of this type with the bytes that `body` writes, padded to a multiple of 8. The list that it is in
+/// fills in its length.
 fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
     let start = out.len();
-    out.put_sized(offset::LENGTH, |out| {
-        out.put_u16(kind);
-        out.put_u16(0);
-        body(out);
-        out.pad_from(start);
-        Ok(())
-    })
+    out.put_u16(kind);
+    out.put_u16(0);
+    body(out);
+    out.pad_from(start, 8);
+    Ok(())
 }
 
 /// Checks that the kept bytes after type and length make the action's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
-    if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
+    if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: "action", length }) }
 }
 
-fn emit10(action: &Action, out: &mut Vec<u8>) -> Result<()> {
+fn write10(action: &Action, out: &mut Vec<u8>) -> Result<()> {
     match action {
         Action::Output { port, max_len } => {
             let port = port10(*port)?;
@@ -263,7 +221,7 @@ fn port10(port: PortNo) -> Result<u16> {
     port.to_of10().map_or_else(|| unsupported(Version::Of10, format!("port {port}")), Ok)
 }
 
-fn emit13(action: &Action, out: &mut Vec<u8>) -> Result<()> {
+fn write13(action: &Action, out: &mut Vec<u8>) -> Result<()> {
     match action {
         Action::Output { port, max_len } => put_with(out, kind13::OUTPUT, |out| {
             out.put_u32(port.0);
@@ -272,7 +230,7 @@ fn emit13(action: &Action, out: &mut Vec<u8>) -> Result<()> {
         Action::Group(group) => put_with(out, kind13::GROUP, |out| out.put_u32(*group)),
         Action::SetQueue(queue) => put_with(out, kind13::SET_QUEUE, |out| out.put_u32(*queue)),
         Action::SetField(set) if set.is_exact() => {
-            put_with(out, kind13::SET_FIELD, |out| oxm::emit_constraint(set, out))
+            put_with(out, kind13::SET_FIELD, |out| oxm::write_constraint(set, out))
         }
         Action::PushVlan(eth_type) => put_with(out, kind13::PUSH_VLAN, |out| out.put_u16(*eth_type)),
         Action::PopVlan => put_with(out, kind13::POP_VLAN, |out| out.put_zeros(4)),
@@ -294,10 +252,14 @@ fn emit13(action: &Action, out: &mut Vec<u8>) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn read(version: Version, bytes: &[u8]) -> Result<Vec<Action>> {
+        Reader::new("list", version, bytes).list()
+    }
+
     fn check(version: Version, bytes: &[u8], expect: &[Action]) {
-        assert_eq!(parse_list(version, bytes).unwrap(), expect);
+        assert_eq!(read(version, bytes).unwrap(), expect);
         let mut out = Vec::new();
-        emit_list(expect, version, &mut out).unwrap();
+        expect.to_vec().write(version, &mut out).unwrap();
         assert_eq!(out, bytes);
     }
 
@@ -395,9 +357,9 @@ mod tests {
         let mut out = Vec::new();
         let actions = [(Field::VlanVid, 0x1005), (Field::VlanPcp, 3), (Field::UdpSrc, 80), (Field::TcpDst, 443)]
             .map(|(field, value)| Action::SetField(Constraint::exact(field, value)));
-        emit_list(&actions, Version::Of10, &mut out).unwrap();
+        actions.to_vec().write(Version::Of10, &mut out).unwrap();
         let old = [Action::SetVlanVid(5), Action::SetVlanPcp(3), Action::SetTpSrc(80), Action::SetTpDst(443)];
-        assert_eq!(parse_list(Version::Of10, &out).unwrap(), old);
+        assert_eq!(read(Version::Of10, &out).unwrap(), old);
     }
 
     #[test]
@@ -411,18 +373,18 @@ mod tests {
     #[test]
     fn lengths_that_can_not_be_are_refused() {
         for length in [0, 4, 7, 9, 24] {
-            assert!(parse_list(Version::Of13, &[0, 24, 0, length, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+            assert!(read(Version::Of13, &[0, 24, 0, length, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
         }
         // A set-field with 8 bytes too many; an output of 8 bytes in 1.3, one of 16 in 1.0.
         let set_field = [0, 25, 0, 24, 0x80, 0, 0x0a, 2, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert!(parse_list(Version::Of13, &set_field).is_err());
-        assert!(parse_list(Version::Of13, &[0, 0, 0, 8, 0, 0, 0, 1]).is_err());
-        assert!(parse_list(Version::Of10, &[0, 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(read(Version::Of13, &set_field).is_err());
+        assert!(read(Version::Of13, &[0, 0, 0, 8, 0, 0, 0, 1]).is_err());
+        assert!(read(Version::Of10, &[0, 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
     }
 
     #[test]
     fn actions_that_a_version_lacks_are_refused() {
-        let refused = |action: Action, version| matches!(emit(&action, version, &mut Vec::new()), Err(Error::Unsupported { version: v, .. }) if v == version);
+        let refused = |action: Action, version| matches!(action.write(version, &mut Vec::new()), Err(Error::Unsupported { version: v, .. }) if v == version);
         assert!(refused(Action::Group(1), Version::Of10));
         assert!(refused(Action::SetField(Constraint::exact(Field::Ipv6Src, 1)), Version::Of10));
         assert!(refused(Action::output(PortNo(0x10000)), Version::Of10));

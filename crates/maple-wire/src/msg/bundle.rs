@@ -4,8 +4,9 @@
 //! added message has the transaction id of the message that carries it, and errors refer to it by that id. Properties
 //! are skipped, because only experimenters define them.
 
-use super::bytes::{Put, at_least, u16_at, u32_at, unsupported};
-use super::header::{self, kind, kind13};
+use super::bytes::{Put, Reader, unsupported};
+use super::header::{self, kind};
+use super::wire::{Wire, layout};
 use super::{Header, Message, Version};
 use crate::error::{Error, Result};
 
@@ -17,31 +18,22 @@ const CONTROL: u32 = 2300;
 /// The ONF's type of [`BundleAdd`].
 const ADD: u32 = 2301;
 
-mod offset {
-    pub const EXPERIMENTER: usize = 8;
-    pub const EXPERIMENTER_TYPE: usize = 12;
-    pub const BUNDLE: usize = 16;
-    /// The kind in a control message; in an add message these bytes are padding.
-    pub const KIND: usize = 20;
-    pub const FLAGS: usize = 22;
-    /// The message that is added, in an add message.
-    pub const MESSAGE: usize = 24;
-}
-
 /// The flag that a switch must make all changes of the bundle, or none.
 pub const ATOMIC: u16 = 1;
 /// The flag that a switch must make the changes in their order.
 pub const ORDERED: u16 = 2;
 
-/// Opens, closes, commits or discards a bundle; also the switch's answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BundleControl {
-    /// The bundle's number, which the controller chooses.
-    pub bundle: u32,
-    /// `OFPBCT_*`: requests have even numbers, and each answer is one more than its request.
-    pub kind: u16,
-    /// [`ATOMIC`], [`ORDERED`]; equal in all messages of a bundle.
-    pub flags: u16,
+layout! {
+    /// Opens, closes, commits or discards a bundle; also the switch's answer.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BundleControl {
+        /// The bundle's number, which the controller chooses.
+        pub bundle: u32,
+        /// `OFPBCT_*`: requests have even numbers, and each answer is one more than its request.
+        pub kind: u16,
+        /// [`ATOMIC`], [`ORDERED`]; equal in all messages of a bundle.
+        pub flags: u16,
+    }
 }
 
 /// Adds a message to a bundle.
@@ -53,49 +45,6 @@ pub struct BundleAdd {
     pub flags: u16,
     /// A flow-mod, group-mod, port-mod or packet-out.
     pub message: Box<Message>,
-}
-
-/// A view of the parts that both messages of bundles have.
-#[derive(Clone, Copy, Debug)]
-pub struct BundleView<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> BundleView<'a> {
-    /// Creates a view of the message that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
-    pub fn new_checked(bytes: &'a [u8]) -> Result<BundleView<'a>> {
-        at_least("bundle message", bytes, offset::MESSAGE)?;
-        Ok(BundleView { bytes })
-    }
-
-    /// Returns the bundle's number.
-    pub fn bundle(&self) -> u32 {
-        u32_at(self.bytes, offset::BUNDLE)
-    }
-
-    /// Returns the kind of a control message, `OFPBCT_*`.
-    pub fn kind(&self) -> u16 {
-        u16_at(self.bytes, offset::KIND)
-    }
-
-    /// Returns the flags: [`ATOMIC`], [`ORDERED`].
-    pub fn flags(&self) -> u16 {
-        u16_at(self.bytes, offset::FLAGS)
-    }
-
-    /// Returns the bytes of the message that is added, in an add message.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if it is cut off, [`Error::BadLength`] if its header is malformed.
-    pub fn message(&self) -> Result<&'a [u8]> {
-        let (inner, what) = (&self.bytes[offset::MESSAGE..], "bundled message");
-        let header = Header::peek(inner)?.ok_or(Error::Truncated { what, need: header::LEN, have: inner.len() })?;
-        at_least(what, inner, header.length.into())?;
-        Ok(&inner[..header.length.into()])
-    }
 }
 
 impl BundleControl {
@@ -110,36 +59,20 @@ impl BundleControl {
     /// `OFPBCT_DISCARD_REQUEST`: the switch forgets the changes.
     pub const DISCARD: u16 = 6;
 
-    /// Reads the owned form.
-    pub fn parse(view: &BundleView<'_>) -> BundleControl {
-        BundleControl { bundle: view.bundle(), kind: view.kind(), flags: view.flags() }
-    }
-
     /// Returns the switch's answer to this request.
     #[must_use]
     pub fn reply(self) -> BundleControl {
         BundleControl { kind: self.kind | 1, ..self }
     }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// None; the result is for uniformity with other messages.
-    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        emit_start(CONTROL, self.bundle, self.kind, self.flags, out);
-        Ok(())
-    }
 }
 
 impl BundleAdd {
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// [`Error::BadVersion`] or [`Error::BadValue`] if the added message has another version or transaction id than the
-    /// message that carries it, or a type that cannot be in a bundle; and the errors of reading it.
-    pub fn parse(view: &BundleView<'_>) -> Result<BundleAdd> {
-        let bytes = view.message()?;
-        let (outer, inner) = (Header::of_message(view.bytes)?, Header::of_message(bytes)?);
+    /// Reads the message that is added, which `bytes` start with. `outer` is the header of the message that carries it.
+    fn read_added(outer: &Header, bytes: &[u8]) -> Result<Message> {
+        let (have, what) = (bytes.len(), "bundled message");
+        let inner = Header::peek(bytes)?.ok_or(Error::Truncated { what, need: header::LEN, have })?;
+        let need = inner.length.into();
+        let bytes = bytes.get(..need).ok_or(Error::Truncated { what, need, have })?;
         if inner.version != outer.version {
             return Err(Error::BadVersion(inner.version));
         }
@@ -147,50 +80,65 @@ impl BundleAdd {
             return Err(Error::BadValue { what: "transaction id of a bundled message", value: inner.xid.into() });
         }
         // A bundle within a bundle is refused, so hostile messages cannot nest deeply.
-        if !is_bundlable(inner.kind) {
-            return Err(Error::BadValue { what: "type of a bundled message", value: inner.kind.into() });
+        if inner.kind == kind::EXPERIMENTER {
+            return Err(not_bundlable(inner.kind));
         }
-        let (_, message) = Message::decode(bytes)?;
-        Ok(BundleAdd { bundle: view.bundle(), flags: view.flags(), message: Box::new(message) })
+        match Message::decode(bytes)? {
+            (_, message) if is_bundlable(&message) => Ok(message),
+            _ => Err(not_bundlable(inner.kind)),
+        }
     }
 
     /// Appends the message without its header. `xid` is the transaction id of both messages.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the message cannot be in a bundle, and the errors of writing it.
-    pub fn emit(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
-        if !is_bundlable(self.message.kind(version)?) {
+    pub(super) fn write(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
+        if !is_bundlable(&self.message) {
             return unsupported(version, format!("{:?} in a bundle", self.message));
         }
-        emit_start(ADD, self.bundle, 0, self.flags, out);
+        let BundleAdd { bundle, flags, .. } = *self;
+        write_start(ADD, &BundleControl { bundle, kind: 0, flags }, out)?;
         self.message.encode(version, xid, out)
     }
 }
 
-/// Reads a 1.3 experimenter message if it belongs to bundles. `bytes` is long enough for an experimenter message.
-pub(super) fn decode(bytes: &[u8]) -> Option<Result<Message>> {
-    if u32_at(bytes, offset::EXPERIMENTER) != ONF {
-        return None;
-    }
-    let view = || BundleView::new_checked(bytes);
-    match u32_at(bytes, offset::EXPERIMENTER_TYPE) {
-        CONTROL => Some(view().map(|view| Message::BundleControl(BundleControl::parse(&view)))),
-        ADD => Some(view().and_then(|view| Ok(Message::BundleAdd(BundleAdd::parse(&view)?)))),
-        _ => None,
-    }
+/// Appends a control message without its header.
+pub(super) fn write_control(control: &BundleControl, out: &mut Vec<u8>) -> Result<()> {
+    write_start(CONTROL, control, out)
 }
 
-fn emit_start(experimenter_type: u32, bundle: u32, kind: u16, flags: u16, out: &mut Vec<u8>) {
+fn write_start(experimenter_type: u32, start: &BundleControl, out: &mut Vec<u8>) -> Result<()> {
     out.put_u32(ONF);
     out.put_u32(experimenter_type);
-    out.put_u32(bundle);
-    out.put_u16(kind);
-    out.put_u16(flags);
+    start.write(Version::Of13, out)
 }
 
-/// Whether messages of this 1.3 type can be in a bundle.
-fn is_bundlable(message_kind: u8) -> bool {
-    [kind::FLOW_MOD, kind::PACKET_OUT, kind13::GROUP_MOD, kind13::PORT_MOD].contains(&message_kind)
+/// Reads a message of bundles. `None` if it is another message. `reader` has read the header.
+pub(super) fn read(header: &Header, reader: &Reader<'_>) -> Result<Option<Message>> {
+    let mut reader = reader.clone();
+    if header.kind != kind::EXPERIMENTER || reader.is_10() || reader.remaining() < 8 {
+        return Ok(None);
+    }
+    let (experimenter, experimenter_type) = (reader.u32()?, reader.u32()?);
+    if experimenter != ONF || ![CONTROL, ADD].contains(&experimenter_type) {
+        return Ok(None);
+    }
+    reader.call("bundle message");
+    // An add message starts as a control message, with padding in place of the kind.
+    let start = BundleControl::read(&mut reader)?;
+    if experimenter_type == CONTROL {
+        return Ok(Some(Message::BundleControl(start)));
+    }
+    let message = Box::new(BundleAdd::read_added(header, reader.rest())?);
+    Ok(Some(Message::BundleAdd(BundleAdd { bundle: start.bundle, flags: start.flags, message })))
+}
+
+/// Whether messages of this type can be in a bundle.
+fn is_bundlable(message: &Message) -> bool {
+    use Message::{FlowMod, GroupMod, PacketOut, PortMod};
+    matches!(message, FlowMod(_) | PacketOut(_) | GroupMod(_) | PortMod(_))
+}
+
+fn not_bundlable(kind: u8) -> Error {
+    Error::BadValue { what: "type of a bundled message", value: kind.into() }
 }
 
 #[cfg(test)]

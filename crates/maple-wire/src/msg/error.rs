@@ -1,55 +1,18 @@
 //! Error: the report that a request could not be done (1.0 §5.4.4, 1.3 §7.4.4).
 
 use super::Header;
-use super::bytes::{Put, at_least, u16_at};
-use crate::error::Result;
+use super::wire::{Bytes, layout};
 
-mod offset {
-    pub const TYPE: usize = 8;
-    pub const CODE: usize = 10;
-    pub const DATA: usize = 12;
-}
-
-/// Reports that a request could not be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorMsg {
-    /// The class of the error, `OFPET_*` in the version's own numbering.
-    pub kind: u16,
-    /// The error within its class.
-    pub code: u16,
-    /// At least the first 64 bytes of the request; for `OFPET_HELLO_FAILED` a text.
-    pub data: Vec<u8>,
-}
-
-/// A view of an error message. Its form is equal in all versions.
-#[derive(Clone, Copy, Debug)]
-pub struct ErrorMsgView<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> ErrorMsgView<'a> {
-    /// Creates a view of the error message that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) if `bytes` ends within the fixed part.
-    pub fn new_checked(bytes: &'a [u8]) -> Result<ErrorMsgView<'a>> {
-        at_least("error", bytes, offset::DATA)?;
-        Ok(ErrorMsgView { bytes })
-    }
-
-    /// Returns the class, `OFPET_*`.
-    pub fn kind(&self) -> u16 {
-        u16_at(self.bytes, offset::TYPE)
-    }
-
-    /// Returns the error within its class.
-    pub fn code(&self) -> u16 {
-        u16_at(self.bytes, offset::CODE)
-    }
-
-    /// Returns the start of the request, or a text.
-    pub fn data(&self) -> &'a [u8] {
-        &self.bytes[offset::DATA..]
+layout! {
+    /// Reports that a request could not be done. The form is equal in all versions.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ErrorMsg {
+        /// The class of the error, `OFPET_*` in the version's own numbering.
+        pub kind: u16,
+        /// The error within its class.
+        pub code: u16,
+        /// At least the first 64 bytes of the request; for `OFPET_HELLO_FAILED` a text.
+        pub data: Vec<u8> as Bytes,
     }
 }
 
@@ -66,22 +29,6 @@ impl ErrorMsg {
     pub const BAD_MATCH_13: u16 = 4;
     /// `OFPET_FLOW_MOD_FAILED` of 1.3.
     pub const FLOW_MOD_FAILED_13: u16 = 5;
-
-    /// Reads the owned form.
-    pub fn parse(view: &ErrorMsgView<'_>) -> ErrorMsg {
-        ErrorMsg { kind: view.kind(), code: view.code(), data: view.data().to_vec() }
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// None; the result is for uniformity with other messages.
-    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u16(self.kind);
-        out.put_u16(self.code);
-        out.put(&self.data);
-        Ok(())
-    }
 
     /// Returns the header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {

@@ -1,68 +1,37 @@
 //! Experimenter messages, in 1.0 vendor messages (1.0 §5.5.4, 1.3 §7.5.4), kept unchanged.
 
 use super::Version;
-use super::bytes::{Put, at_least, u32_at};
+use super::bytes::{Put, Reader};
+use super::wire::{Bytes, Codec, layout};
 use crate::error::{Error, Result};
 
-mod offset {
-    pub const ID: usize = 8;
-    pub const BODY: usize = 12;
-    /// The end of the type that 1.3 has after the id.
-    pub const END_OF_TYPE: usize = 16;
-}
-
-/// An experimenter's own message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Experimenter {
-    /// The experimenter's IEEE OUI, or a number that the ONF assigned to it.
-    pub id: u32,
-    /// The bytes after the id. In 1.3 they start with a 32-bit type.
-    pub body: Vec<u8>,
-}
-
-/// A view of an experimenter message.
-#[derive(Clone, Copy, Debug)]
-pub struct ExperimenterView<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> ExperimenterView<'a> {
-    /// Creates a view of the experimenter message that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<ExperimenterView<'a>> {
-        at_least("experimenter", bytes, if version == Version::Of10 { offset::BODY } else { offset::END_OF_TYPE })?;
-        Ok(ExperimenterView { bytes })
-    }
-
-    /// Returns the experimenter's id.
-    pub fn id(&self) -> u32 {
-        u32_at(self.bytes, offset::ID)
-    }
-
-    /// Returns the bytes after the id.
-    pub fn body(&self) -> &'a [u8] {
-        &self.bytes[offset::BODY..]
+layout! {
+    /// An experimenter's own message, or the body of its own statistics.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Experimenter {
+        /// The experimenter's IEEE OUI, or a number that the ONF assigned to it.
+        pub id: u32,
+        /// The bytes after the id. In 1.3 they start with a 32-bit type.
+        pub body: Vec<u8> as Body,
     }
 }
 
-impl Experimenter {
-    /// Reads the owned form.
-    pub fn parse(view: &ExperimenterView<'_>) -> Experimenter {
-        Experimenter { id: view.id(), body: view.body().to_vec() }
+/// The bytes after the id: at least a type in 1.3.
+struct Body;
+
+impl Codec<Vec<u8>> for Body {
+    const MIN: [usize; 2] = [0, 4];
+    const FIXED: bool = false;
+
+    fn read(reader: &mut Reader<'_>) -> Result<Vec<u8>> {
+        Bytes::read(reader)
     }
 
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::BadLength`] if the body has fewer than the 4 bytes of 1.3's type.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        if version == Version::Of13 && self.body.len() < offset::END_OF_TYPE - offset::BODY {
-            return Err(Error::BadLength { what: "experimenter", length: self.body.len() });
+    fn write(body: &Vec<u8>, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        if body.len() < Self::MIN[version.index()] {
+            return Err(Error::BadLength { what: "experimenter", length: body.len() });
         }
-        out.put_u32(self.id);
-        out.put(&self.body);
+        out.put(body);
         Ok(())
     }
 }

@@ -1,24 +1,11 @@
 //! Features-reply: a switch's properties and abilities (1.0 §5.3.1, 1.3 §7.3.1).
 
 use super::Version;
-use super::bytes::{Put, at_least, exactly, only_of13, u32_at, u64_at, unsupported};
-use super::port_desc::PortView;
+use super::bytes::{Put, Reader, only_of13, unsupported};
+use super::wire::Wire;
 use crate::Dpid;
 use crate::error::Result;
 use crate::port::Port;
-
-mod offset {
-    pub const DPID: usize = 8;
-    pub const N_BUFFERS: usize = 16;
-    pub const N_TABLES: usize = 20;
-    /// The auxiliary id of 1.3; padding in 1.0.
-    pub const AUXILIARY_ID: usize = 21;
-    pub const CAPABILITIES: usize = 24;
-    /// The actions of 1.0; reserved in 1.3.
-    pub const ACTIONS: usize = 28;
-    /// The ports of 1.0; the end of the message in 1.3.
-    pub const PORTS: usize = 32;
-}
 
 /// A switch's report about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,89 +26,25 @@ pub struct Features {
     pub ports: Vec<Port>,
 }
 
-/// A view of a features-reply.
-#[derive(Clone, Copy, Debug)]
-pub struct FeaturesView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-}
+impl Wire for Features {
+    const MIN: [usize; 2] = [24; 2];
 
-impl<'a> FeaturesView<'a> {
-    /// Creates a view of the features-reply that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has an
-    /// impossible length.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<FeaturesView<'a>> {
-        match version {
-            Version::Of10 => at_least("features-reply", bytes, offset::PORTS)?,
-            Version::Of13 => exactly("features-reply", bytes, offset::PORTS)?,
+    fn read(reader: &mut Reader<'_>) -> Result<Features> {
+        reader.need(Self::MIN)?;
+        let (dpid, n_buffers) = (Dpid::read(reader)?, reader.u32()?);
+        // 1.0 has padding in place of the auxiliary id.
+        let [n_tables, auxiliary_id, ..]: [u8; 4] = reader.array()?;
+        let (capabilities, actions) = (reader.u32()?, reader.u32()?);
+        if !reader.is_10() {
+            return Ok(Features { dpid, n_buffers, n_tables, auxiliary_id, capabilities, actions, ports: Vec::new() });
         }
-        Ok(FeaturesView { version, bytes })
+        reader.call("port");
+        let ports = reader.list()?;
+        Ok(Features { dpid, n_buffers, n_tables, auxiliary_id: 0, capabilities, actions, ports })
     }
 
-    /// Returns the switch's datapath id.
-    pub fn dpid(&self) -> Dpid {
-        Dpid(u64_at(self.bytes, offset::DPID))
-    }
-
-    /// Returns the number of packets that the switch can buffer.
-    pub fn n_buffers(&self) -> u32 {
-        u32_at(self.bytes, offset::N_BUFFERS)
-    }
-
-    /// Returns the number of tables.
-    pub fn n_tables(&self) -> u8 {
-        self.bytes[offset::N_TABLES]
-    }
-
-    /// Returns 0 for a main connection, otherwise the number of an auxiliary one.
-    pub fn auxiliary_id(&self) -> u8 {
-        if self.version == Version::Of10 { 0 } else { self.bytes[offset::AUXILIARY_ID] }
-    }
-
-    /// Returns bits of `OFPC_*`.
-    pub fn capabilities(&self) -> u32 {
-        u32_at(self.bytes, offset::CAPABILITIES)
-    }
-
-    /// Returns bits of the supported actions in 1.0.
-    pub fn actions(&self) -> u32 {
-        u32_at(self.bytes, offset::ACTIONS)
-    }
-
-    /// Iterates over the ports; there are none in 1.3.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) if the last port is cut off.
-    pub fn ports(&self) -> Result<impl Iterator<Item = PortView<'a>>> {
-        PortView::list(self.version, &self.bytes[offset::PORTS..])
-    }
-}
-
-impl Features {
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) if the last port is cut off.
-    pub fn parse(view: &FeaturesView<'_>) -> Result<Features> {
-        Ok(Features {
-            dpid: view.dpid(),
-            n_buffers: view.n_buffers(),
-            n_tables: view.n_tables(),
-            auxiliary_id: view.auxiliary_id(),
-            capabilities: view.capabilities(),
-            actions: view.actions(),
-            ports: view.ports()?.map(|port| port.to_port()).collect(),
-        })
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for an auxiliary connection or a large port number in 1.0, and
-    /// for ports in 1.3.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the message without its header. 1.0 has no auxiliary connections, and 1.3 no ports here.
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         if self.auxiliary_id != 0 {
             only_of13(version, "an auxiliary connection")?;
         }
@@ -130,12 +53,10 @@ impl Features {
         }
         out.put_u64(self.dpid.0);
         out.put_u32(self.n_buffers);
-        out.put_u8(self.n_tables);
-        out.put_u8(self.auxiliary_id);
-        out.put_zeros(2);
+        out.put(&[self.n_tables, self.auxiliary_id, 0, 0]);
         out.put_u32(self.capabilities);
         out.put_u32(self.actions);
-        self.ports.iter().try_for_each(|port| super::port_desc::emit(port, version, out))
+        self.ports.write(version, out)
     }
 }
 

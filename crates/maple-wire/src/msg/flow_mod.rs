@@ -1,42 +1,12 @@
 //! Flow-mod: adds, changes or deletes rules (1.0 §5.3.3, 1.3 §7.3.4.1).
 
 use super::Version;
-use super::bytes::{Put, at_least, u16_at, u32_at, u64_at, unsupported};
+use super::bytes::{Put, Reader, unsupported};
 use super::instruction;
-use super::matching::{self, MatchView};
-use super::port_desc::{number_at, number10};
+use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::flow::{Instruction, Match};
 use crate::port::PortNo;
-
-mod offset10 {
-    pub const MATCH: usize = 8;
-    pub const COOKIE: usize = 48;
-    pub const COMMAND: usize = 56;
-    pub const IDLE_TIMEOUT: usize = 58;
-    pub const OUT_PORT: usize = 68;
-    pub const FLAGS: usize = 70;
-    pub const ACTIONS: usize = 72;
-}
-
-mod offset13 {
-    pub const COOKIE: usize = 8;
-    pub const COOKIE_MASK: usize = 16;
-    pub const TABLE_ID: usize = 24;
-    pub const COMMAND: usize = 25;
-    pub const IDLE_TIMEOUT: usize = 26;
-    pub const OUT_PORT: usize = 36;
-    pub const OUT_GROUP: usize = 40;
-    pub const FLAGS: usize = 44;
-    pub const MATCH: usize = 48;
-}
-
-/// Offsets from the idle timeout, equal in both versions.
-mod after_idle_timeout {
-    pub const HARD_TIMEOUT: usize = 2;
-    pub const PRIORITY: usize = 4;
-    pub const BUFFER_ID: usize = 6;
-}
 
 /// No restriction to a group (`OFPG_ANY`).
 const GROUP_ANY: u32 = 0xffff_ffff;
@@ -123,51 +93,6 @@ impl FlowMod {
             instructions,
         }
     }
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// [`Error::BadValue`] for an unknown command, and the errors of the match and the instructions.
-    pub fn parse(view: &FlowModView<'_>) -> Result<FlowMod> {
-        Ok(FlowMod {
-            cookie: view.cookie(),
-            cookie_mask: view.cookie_mask(),
-            table_id: view.table_id(),
-            command: view.command()?,
-            idle_timeout: view.idle_timeout(),
-            hard_timeout: view.hard_timeout(),
-            priority: view.priority(),
-            buffer_id: view.buffer_id(),
-            out_port: view.out_port(),
-            out_group: view.out_group(),
-            flags: view.flags(),
-            matching: view.matching()?.to_match()?,
-            instructions: view.instructions()?,
-        })
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if 1.0 has no form for a part of it, and an error about lengths for a part that is too
-    /// long.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        match version {
-            Version::Of10 => self.emit10(out)?,
-            Version::Of13 => self.emit13(out)?,
-        }
-        instruction::emit_list(&self.instructions, version, out)
-    }
-
-    fn emit10(&self, out: &mut Vec<u8>) -> Result<()> {
-        self.check10()?;
-        matching::emit(&self.matching, Version::Of10, out)?;
-        out.put_u64(self.cookie);
-        out.put_u16(self.command as u16);
-        self.emit_timeouts_to_buffer(out);
-        out.put_u16(number10(self.out_port)?);
-        out.put_u16(self.flags);
-        Ok(())
-    }
 
     /// Refuses parts that 1.0 would leave out if the change would then be wider or in another place.
     fn check10(&self) -> Result<()> {
@@ -183,25 +108,67 @@ impl FlowMod {
         }
         Ok(())
     }
+}
 
-    fn emit13(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u64(self.cookie);
-        out.put_u64(self.cookie_mask);
-        out.put_u8(self.table_id);
-        out.put_u8(self.command as u8);
-        self.emit_timeouts_to_buffer(out);
-        out.put_u32(self.out_port.0);
-        out.put_u32(self.out_group);
-        out.put_u16(self.flags);
-        out.put_zeros(2);
-        matching::emit(&self.matching, Version::Of13, out)
+impl Wire for FlowMod {
+    const MIN: [usize; 2] = [64, 40];
+
+    fn read(reader: &mut Reader<'_>) -> Result<FlowMod> {
+        reader.need(Self::MIN)?;
+        let in10 = reader.is_10();
+        // The match comes first in 1.0, and last in 1.3.
+        let first: Option<Match> = reader.only_10()?;
+        let cookie = reader.u64()?;
+        let (cookie_mask, table_id) = if in10 { (0, 0) } else { (reader.u64()?, reader.u8()?) };
+        let command = if in10 { reader.u16()? } else { reader.u8()?.into() };
+        let command = FlowModCommand::from_wire(command)
+            .ok_or(Error::BadValue { what: "flow-mod command", value: command.into() })?;
+        let (idle_timeout, hard_timeout, priority) = (reader.u16()?, reader.u16()?, reader.u16()?);
+        let (buffer_id, out_port) = (reader.u32()?, PortNo::read(reader)?);
+        let out_group = if in10 { GROUP_ANY } else { reader.u32()? };
+        let flags = reader.u16()?;
+        let matching = match first {
+            Some(first) => first,
+            None => {
+                reader.take(2)?;
+                Match::read(reader)?
+            }
+        };
+        let instructions = instruction::read_rule(reader)?;
+        #[rustfmt::skip]
+        let flow_mod = FlowMod {
+            cookie, cookie_mask, table_id, command, idle_timeout, hard_timeout, priority, buffer_id, out_port, out_group,
+            flags, matching, instructions,
+        };
+        Ok(flow_mod)
     }
 
-    fn emit_timeouts_to_buffer(&self, out: &mut Vec<u8>) {
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        let in10 = version == Version::Of10;
+        if in10 {
+            self.check10()?;
+            self.matching.write(version, out)?;
+            out.put_u64(self.cookie);
+            out.put_u16(self.command as u16);
+        } else {
+            out.put_u64(self.cookie);
+            out.put_u64(self.cookie_mask);
+            out.put(&[self.table_id, self.command as u8]);
+        }
         out.put_u16(self.idle_timeout);
         out.put_u16(self.hard_timeout);
         out.put_u16(self.priority);
         out.put_u32(self.buffer_id);
+        self.out_port.write(version, out)?;
+        if in10 {
+            out.put_u16(self.flags);
+        } else {
+            out.put_u32(self.out_group);
+            out.put_u16(self.flags);
+            out.put_zeros(2);
+            self.matching.write(version, out)?;
+        }
+        instruction::write_rule(&self.instructions, version, out)
     }
 }
 
@@ -216,113 +183,6 @@ impl FlowModCommand {
             4 => Some(FlowModCommand::DeleteStrict),
             _ => None,
         }
-    }
-}
-
-/// A view of a flow-mod.
-#[derive(Clone, Copy, Debug)]
-pub struct FlowModView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-}
-
-impl<'a> FlowModView<'a> {
-    /// Creates a view of the flow-mod that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` ends within the fixed part or the match, and an error for a match of unknown
-    /// type or length.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<FlowModView<'a>> {
-        at_least("flow-mod", bytes, if version == Version::Of10 { offset10::ACTIONS } else { offset13::MATCH })?;
-        let view = FlowModView { version, bytes };
-        view.matching()?;
-        Ok(view)
-    }
-
-    fn is_10(&self) -> bool {
-        self.version == Version::Of10
-    }
-
-    /// Returns the controller's own mark on the rule.
-    pub fn cookie(&self) -> u64 {
-        u64_at(self.bytes, if self.is_10() { offset10::COOKIE } else { offset13::COOKIE })
-    }
-
-    /// Returns the bits in which the cookie must agree; 0 in 1.0.
-    pub fn cookie_mask(&self) -> u64 {
-        if self.is_10() { 0 } else { u64_at(self.bytes, offset13::COOKIE_MASK) }
-    }
-
-    /// Returns the table; 0 in 1.0.
-    pub fn table_id(&self) -> u8 {
-        if self.is_10() { 0 } else { self.bytes[offset13::TABLE_ID] }
-    }
-
-    /// Returns the command.
-    ///
-    /// # Errors
-    /// [`Error::BadValue`] if the number is not a command's.
-    pub fn command(&self) -> Result<FlowModCommand> {
-        let number =
-            if self.is_10() { u16_at(self.bytes, offset10::COMMAND) } else { self.bytes[offset13::COMMAND].into() };
-        FlowModCommand::from_wire(number).ok_or(Error::BadValue { what: "flow-mod command", value: number.into() })
-    }
-
-    fn timeouts(&self) -> usize {
-        if self.is_10() { offset10::IDLE_TIMEOUT } else { offset13::IDLE_TIMEOUT }
-    }
-
-    /// Returns the seconds without a packet after which the rule is removed.
-    pub fn idle_timeout(&self) -> u16 {
-        u16_at(self.bytes, self.timeouts())
-    }
-
-    /// Returns the seconds after which the rule is removed.
-    pub fn hard_timeout(&self) -> u16 {
-        u16_at(self.bytes, self.timeouts() + after_idle_timeout::HARD_TIMEOUT)
-    }
-
-    /// Returns the priority.
-    pub fn priority(&self) -> u16 {
-        u16_at(self.bytes, self.timeouts() + after_idle_timeout::PRIORITY)
-    }
-
-    /// Returns the buffered packet to apply the rule to.
-    pub fn buffer_id(&self) -> u32 {
-        u32_at(self.bytes, self.timeouts() + after_idle_timeout::BUFFER_ID)
-    }
-
-    /// Returns the port to which a rule must output to be deleted.
-    pub fn out_port(&self) -> PortNo {
-        number_at(self.version, self.bytes, if self.is_10() { offset10::OUT_PORT } else { offset13::OUT_PORT })
-    }
-
-    /// Returns the group that a rule must use to be deleted; no restriction in 1.0.
-    pub fn out_group(&self) -> u32 {
-        if self.is_10() { GROUP_ANY } else { u32_at(self.bytes, offset13::OUT_GROUP) }
-    }
-
-    /// Returns bits of `OFPFF_*`.
-    pub fn flags(&self) -> u16 {
-        u16_at(self.bytes, if self.is_10() { offset10::FLAGS } else { offset13::FLAGS })
-    }
-
-    /// Returns the match.
-    ///
-    /// # Errors
-    /// The errors of [`MatchView::first`], which [`FlowModView::new_checked`] has excluded.
-    pub fn matching(&self) -> Result<MatchView<'a>> {
-        let at = if self.is_10() { offset10::MATCH } else { offset13::MATCH };
-        MatchView::first(self.version, &self.bytes[at..])
-    }
-
-    /// Reads the instructions.
-    ///
-    /// # Errors
-    /// The error of the first instruction or action that is malformed.
-    pub fn instructions(&self) -> Result<Vec<Instruction>> {
-        let at = if self.is_10() { offset10::ACTIONS } else { offset13::MATCH + self.matching()?.len_padded() };
-        instruction::parse_list(self.version, &self.bytes[at..])
     }
 }
 
@@ -375,7 +235,7 @@ mod tests {
     #[test]
     fn what_would_widen_a_delete_in_1_0_is_refused() {
         let delete = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), vec![]);
-        let emits = |flow_mod: FlowMod| flow_mod.emit(Version::Of10, &mut Vec::new()).is_ok();
+        let emits = |flow_mod: FlowMod| flow_mod.write(Version::Of10, &mut Vec::new()).is_ok();
         assert!(emits(FlowMod { table_id: 0xff, ..delete.clone() }));
         assert!(!emits(FlowMod { table_id: 1, ..delete.clone() }));
         assert!(!emits(FlowMod { cookie_mask: 1, ..delete.clone() }));

@@ -14,7 +14,7 @@ mod offset {
 /// Length of the header in bytes.
 pub const LEN: usize = 8;
 
-/// Message types whose numbers are equal in OpenFlow 1.0 and 1.3.
+/// Message types whose numbers are equal in OpenFlow 1.0 and 1.3. [`super::Message`] has all.
 pub mod kind {
     /// Hello.
     pub const HELLO: u8 = 0;
@@ -46,58 +46,6 @@ pub mod kind {
     pub const PACKET_OUT: u8 = 13;
     /// Flow-mod.
     pub const FLOW_MOD: u8 = 14;
-}
-
-/// The other message types of OpenFlow 1.0.
-pub mod kind10 {
-    /// Port-mod.
-    pub const PORT_MOD: u8 = 15;
-    /// Statistics request.
-    pub const STATS_REQUEST: u8 = 16;
-    /// Statistics reply.
-    pub const STATS_REPLY: u8 = 17;
-    /// Barrier request.
-    pub const BARRIER_REQUEST: u8 = 18;
-    /// Barrier reply.
-    pub const BARRIER_REPLY: u8 = 19;
-    /// Queue-get-config request.
-    pub const QUEUE_GET_CONFIG_REQUEST: u8 = 20;
-    /// Queue-get-config reply.
-    pub const QUEUE_GET_CONFIG_REPLY: u8 = 21;
-}
-
-/// The other message types of OpenFlow 1.3.
-pub mod kind13 {
-    /// Group-mod.
-    pub const GROUP_MOD: u8 = 15;
-    /// Port-mod.
-    pub const PORT_MOD: u8 = 16;
-    /// Table-mod.
-    pub const TABLE_MOD: u8 = 17;
-    /// Multipart request.
-    pub const MULTIPART_REQUEST: u8 = 18;
-    /// Multipart reply.
-    pub const MULTIPART_REPLY: u8 = 19;
-    /// Barrier request.
-    pub const BARRIER_REQUEST: u8 = 20;
-    /// Barrier reply.
-    pub const BARRIER_REPLY: u8 = 21;
-    /// Queue-get-config request.
-    pub const QUEUE_GET_CONFIG_REQUEST: u8 = 22;
-    /// Queue-get-config reply.
-    pub const QUEUE_GET_CONFIG_REPLY: u8 = 23;
-    /// Role request.
-    pub const ROLE_REQUEST: u8 = 24;
-    /// Role reply.
-    pub const ROLE_REPLY: u8 = 25;
-    /// Get-async request.
-    pub const GET_ASYNC_REQUEST: u8 = 26;
-    /// Get-async reply.
-    pub const GET_ASYNC_REPLY: u8 = 27;
-    /// Set-async.
-    pub const SET_ASYNC: u8 = 28;
-    /// Meter-mod.
-    pub const METER_MOD: u8 = 29;
 }
 
 /// The eight bytes that every message starts with.

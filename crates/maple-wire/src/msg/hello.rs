@@ -1,21 +1,17 @@
 //! Hello: opens a connection and negotiates its version (1.0 §5.5.1, 1.3 §6.3.1 and §7.5.1).
 
-use super::bytes::{Elements, Layout, Put, at_least, u16_at, u32_at};
-use super::header;
-use crate::error::{Error, Result};
-
-mod offset {
-    pub const VERSION: usize = 0;
-    /// The offsets in an element: of its type, its length (without padding) and its content.
-    pub const TYPE: usize = 0;
-    pub const LENGTH: usize = 2;
-    pub const BODY: usize = 4;
-}
+use super::Version;
+use super::bytes::{Element, Put, Reader};
+use super::wire::Wire;
+use crate::error::Result;
 
 /// `OFPHET_VERSIONBITMAP`.
 const VERSION_BITMAP: u16 = 1;
 
-const LAYOUT: Layout = Layout { what: "hello element", length_at: offset::LENGTH, min: 4, multiple: 1, pad_to: 8 };
+/// An element's length does not count its padding.
+const ELEMENT: Element = Element { pad_to: 8, ..Element::new("hello element", 2) };
+/// The length of an element's type and length in bytes.
+const ELEMENT_MIN: usize = 4;
 
 /// Opens a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,49 +39,6 @@ pub enum HelloElement {
     Trailing(Vec<u8>),
 }
 
-/// A view of a hello of any version.
-#[derive(Clone, Copy, Debug)]
-pub struct HelloView<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> HelloView<'a> {
-    /// Creates a view of the hello that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` is shorter than a header.
-    pub fn new_checked(bytes: &'a [u8]) -> Result<HelloView<'a>> {
-        at_least("hello", bytes, header::LEN)?;
-        Ok(HelloView { bytes })
-    }
-
-    /// Returns the header's version byte.
-    pub fn version(&self) -> u8 {
-        self.bytes[offset::VERSION]
-    }
-
-    /// Iterates over type and body of each element, up to the first that is malformed.
-    pub fn elements(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
-        self.raw_elements().map_while(Result::ok).map(|bytes| (u16_at(bytes, offset::TYPE), &bytes[offset::BODY..]))
-    }
-
-    /// Returns the first word of the version bitmap, which stands for wire versions 0 to 31.
-    pub fn version_bitmap(&self) -> Option<u32> {
-        self.elements().find(|(kind, body)| *kind == VERSION_BITMAP && body.len() >= 4).map(|(_, body)| u32_at(body, 0))
-    }
-
-    /// Returns the bytes after the last element.
-    pub fn trailing(&self) -> &'a [u8] {
-        let whole = self.raw_elements().map_while(Result::ok);
-        let taken: usize = whole.map(|bytes| bytes.len().next_multiple_of(LAYOUT.pad_to)).sum();
-        self.bytes[header::LEN..].get(taken..).unwrap_or_default()
-    }
-
-    fn raw_elements(&self) -> Elements<'a> {
-        Elements::new(LAYOUT, &self.bytes[header::LEN..])
-    }
-}
-
 impl Hello {
     /// Creates a hello in `version` that offers these wire versions in a bitmap.
     pub fn offering(version: u8, versions: &[u8]) -> Hello {
@@ -95,15 +48,6 @@ impl Hello {
             bitmap[usize::from(*v) / 32] |= 1 << (v % 32);
         }
         Hello { version, elements: vec![HelloElement::VersionBitmap(bitmap)] }
-    }
-
-    /// Reads the owned form.
-    pub fn parse(view: &HelloView<'_>) -> Hello {
-        let mut elements: Vec<HelloElement> = view.elements().map(HelloElement::parse).collect();
-        if !view.trailing().is_empty() {
-            elements.push(HelloElement::Trailing(view.trailing().to_vec()));
-        }
-        Hello { version: view.version(), elements }
     }
 
     /// Whether the sender offers a wire version: by the bitmap if there is one, otherwise all versions up to its own.
@@ -117,53 +61,59 @@ impl Hello {
             None => version <= self.version,
         }
     }
+}
 
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// An error about lengths if an element is too long.
-    pub fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        let start = out.len();
+impl Wire for Hello {
+    fn read(reader: &mut Reader<'_>) -> Result<Hello> {
+        let version = reader.whole().first().copied().unwrap_or_default();
+        let mut elements = Vec::new();
+        while reader.remaining() > 0 {
+            elements.push(match reader.element(&ELEMENT, ELEMENT_MIN) {
+                Ok(mut element) => HelloElement::read(&mut element)?,
+                Err(_) => HelloElement::Trailing(reader.rest().to_vec()),
+            });
+        }
+        Ok(Hello { version, elements })
+    }
+
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         for element in &self.elements {
-            element.emit(out)?;
-            if !matches!(element, HelloElement::Trailing(_)) {
-                out.pad_from(start);
+            if let HelloElement::Trailing(bytes) = element {
+                out.put(bytes);
+                continue;
             }
+            let start = out.len();
+            out.put_sized(ELEMENT.length_at[0], |out| element.write(version, out))?;
+            out.pad_from(start, ELEMENT.pad_to);
         }
         Ok(())
     }
 }
 
-impl HelloElement {
-    fn parse((kind, body): (u16, &[u8])) -> HelloElement {
-        if kind == VERSION_BITMAP && body.len() % 4 == 0 {
-            HelloElement::VersionBitmap(body.chunks_exact(4).map(|word| u32_at(word, 0)).collect())
-        } else {
-            HelloElement::Unknown { kind, body: body.to_vec() }
+impl Wire for HelloElement {
+    fn read(reader: &mut Reader<'_>) -> Result<HelloElement> {
+        let (kind, _length) = (reader.u16()?, reader.u16()?);
+        if kind == VERSION_BITMAP && reader.remaining().is_multiple_of(4) {
+            return reader.list().map(HelloElement::VersionBitmap);
         }
+        Ok(HelloElement::Unknown { kind, body: reader.rest().to_vec() })
     }
 
-    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        if let HelloElement::Trailing(bytes) = self {
-            out.put(bytes);
-            return Ok(());
-        }
-        out.put_sized(offset::LENGTH, |out| {
-            match self {
-                HelloElement::VersionBitmap(words) => {
-                    out.put_u16(VERSION_BITMAP);
-                    out.put_u16(0);
-                    words.iter().for_each(|word| out.put_u32(*word));
-                }
-                HelloElement::Unknown { kind, body } => {
-                    out.put_u16(*kind);
-                    out.put_u16(0);
-                    out.put(body);
-                }
-                HelloElement::Trailing(_) => return Err(Error::BadLength { what: LAYOUT.what, length: 0 }),
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        match self {
+            HelloElement::VersionBitmap(words) => {
+                out.put_u16(VERSION_BITMAP);
+                out.put_u16(0);
+                words.write(version, out)?;
             }
-            Ok(())
-        })
+            HelloElement::Unknown { kind, body } => {
+                out.put_u16(*kind);
+                out.put_u16(0);
+                out.put(body);
+            }
+            HelloElement::Trailing(bytes) => out.put(bytes),
+        }
+        Ok(())
     }
 }
 

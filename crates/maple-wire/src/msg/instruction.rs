@@ -1,18 +1,10 @@
 //! Instructions (1.3 §7.2.4). OpenFlow 1.0 has a list of actions instead.
 
 use super::Version;
-use super::action;
-use super::bytes::{Elements, Layout, Put, at_least, exactly, u16_at, u32_at, u64_at, unsupported};
+use super::bytes::{Element, Put, Reader, unsupported};
+use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::flow::Instruction;
-
-mod offset {
-    pub const TYPE: usize = 0;
-    pub const LENGTH: usize = 2;
-    pub const BODY: usize = 4;
-    /// The start of the actions, and of the metadata.
-    pub const PADDED_BODY: usize = 8;
-}
 
 /// `ofp_instruction_type`.
 mod kind {
@@ -25,88 +17,36 @@ mod kind {
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// The name in errors of an instruction's body that is too long or too short for its type.
-const BODY: &str = "body of an instruction";
-const LAYOUT: Layout = Layout { what: "instruction", length_at: offset::LENGTH, min: 8, multiple: 8, pad_to: 1 };
+impl Wire for Instruction {
+    const MIN: [usize; 2] = [8; 2];
+    const ELEMENT: Option<Element> = Some(Element { multiple: 8, ..Element::new("instruction", 2) });
 
-/// A view of one instruction of 1.3.
-#[derive(Clone, Copy, Debug)]
-pub struct InstructionView<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> InstructionView<'a> {
-    /// Iterates over the instructions that lie one after the other in `bytes`; the first error is the last item.
-    pub fn list(bytes: &'a [u8]) -> impl Iterator<Item = Result<InstructionView<'a>>> {
-        Elements::new(LAYOUT, bytes).map(|bytes| bytes.map(|bytes| InstructionView { bytes }))
-    }
-
-    /// Returns the type, `OFPIT_*`.
-    pub fn kind(&self) -> u16 {
-        u16_at(self.bytes, offset::TYPE)
-    }
-
-    /// Returns the bytes after type and length, 4 or more.
-    pub fn body(&self) -> &'a [u8] {
-        &self.bytes[offset::BODY..]
-    }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// [`Error::BadLength`] or [`Error::Truncated`] if an instruction of a known type has the wrong length for it, and
-    /// the errors of its actions.
-    pub fn to_instruction(&self) -> Result<Instruction> {
-        let (body, what) = (self.body(), BODY);
-        match self.kind() {
-            kind::GOTO_TABLE | kind::CLEAR_ACTIONS | kind::METER => exactly(what, body, 4)?,
-            kind::WRITE_METADATA => exactly(what, body, 20)?,
-            _ => at_least(what, body, 4)?,
-        }
-        let actions = || action::parse_list(Version::Of13, &self.bytes[offset::PADDED_BODY..]);
-        Ok(match self.kind() {
-            kind::GOTO_TABLE => Instruction::GotoTable(body[0]),
-            kind::WRITE_METADATA => Instruction::WriteMetadata { metadata: u64_at(body, 4), mask: u64_at(body, 12) },
-            kind::WRITE_ACTIONS => Instruction::WriteActions(actions()?),
-            kind::APPLY_ACTIONS => Instruction::ApplyActions(actions()?),
-            kind::CLEAR_ACTIONS => Instruction::ClearActions,
-            kind::METER => Instruction::Meter(u32_at(body, 0)),
-            kind::EXPERIMENTER => Instruction::Experimenter { id: u32_at(body, 0), body: body[4..].to_vec() },
-            kind => Instruction::Unknown { kind, body: body.to_vec() },
-        })
-    }
-}
-
-/// Reads the instructions of a rule. In 1.0 it has actions, which are read as one apply-actions (no instruction if
-/// there are no actions).
-pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Instruction>> {
-    match version {
-        Version::Of10 if bytes.is_empty() => Ok(Vec::new()),
-        Version::Of10 => Ok(vec![Instruction::ApplyActions(action::parse_list(version, bytes)?)]),
-        Version::Of13 => InstructionView::list(bytes).map(|instruction| instruction?.to_instruction()).collect(),
-    }
-}
-
-/// Appends the instructions of a rule, in 1.0 its actions.
-pub(super) fn emit_list(instructions: &[Instruction], version: Version, out: &mut Vec<u8>) -> Result<()> {
-    match (version, instructions) {
-        (Version::Of10, []) => Ok(()),
-        (Version::Of10, [Instruction::ApplyActions(actions)]) => action::emit_list(actions, version, out),
-        (Version::Of10, _) => unsupported(version, "instructions other than one apply-actions"),
-        (Version::Of13, _) => instructions.iter().try_for_each(|instruction| emit(instruction, out)),
-    }
-}
-
-/// Appends one instruction of 1.3.
-fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
-    out.put_sized(offset::LENGTH, |out| {
-        out.put_u16(kind_of(instruction));
-        out.put_u16(0);
-        match instruction {
-            Instruction::GotoTable(table) => {
-                out.put_u8(*table);
-                out.put_zeros(3);
+    fn read(reader: &mut Reader<'_>) -> Result<Instruction> {
+        let (kind, _length) = (reader.u16()?, reader.u16()?);
+        // All but these types have four bytes of padding, or a body of their own.
+        let padding = |reader: &mut Reader<'_>| reader.take(4).map(|_| ());
+        let instruction = match kind {
+            kind::GOTO_TABLE => Instruction::GotoTable(reader.array().map(|[table, ..]: [u8; 4]| table)?),
+            kind::WRITE_METADATA => {
+                padding(reader)?;
+                Instruction::WriteMetadata { metadata: reader.u64()?, mask: reader.u64()? }
             }
+            kind::WRITE_ACTIONS => padding(reader).and_then(|()| reader.list()).map(Instruction::WriteActions)?,
+            kind::APPLY_ACTIONS => padding(reader).and_then(|()| reader.list()).map(Instruction::ApplyActions)?,
+            kind::CLEAR_ACTIONS => padding(reader).map(|()| Instruction::ClearActions)?,
+            kind::METER => Instruction::Meter(reader.u32()?),
+            kind::EXPERIMENTER => Instruction::Experimenter { id: reader.u32()?, body: reader.rest().to_vec() },
+            kind => Instruction::Unknown { kind, body: reader.rest().to_vec() },
+        };
+        reader.end()?;
+        Ok(instruction)
+    }
+
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u16(kind_of(self));
+        out.put_u16(0);
+        match self {
+            Instruction::GotoTable(table) => out.put(&[*table, 0, 0, 0]),
             Instruction::WriteMetadata { metadata, mask } => {
                 out.put_zeros(4);
                 out.put_u64(*metadata);
@@ -114,7 +54,7 @@ fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
             }
             Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => {
                 out.put_zeros(4);
-                action::emit_list(actions, Version::Of13, out)?;
+                actions.write(version, out)?;
             }
             Instruction::ClearActions => out.put_zeros(4),
             Instruction::Meter(meter) => out.put_u32(*meter),
@@ -129,12 +69,32 @@ fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
             }
         }
         Ok(())
-    })
+    }
+}
+
+/// Reads the instructions of a rule, which are all that remains. In 1.0 it has actions, which are read as one
+/// apply-actions (no instruction if there are no actions).
+pub(super) fn read_rule(reader: &mut Reader<'_>) -> Result<Vec<Instruction>> {
+    match reader.version() {
+        Version::Of10 if reader.remaining() == 0 => Ok(Vec::new()),
+        Version::Of10 => Ok(vec![Instruction::ApplyActions(reader.list()?)]),
+        Version::Of13 => reader.list(),
+    }
+}
+
+/// Appends the instructions of a rule, in 1.0 its actions.
+pub(super) fn write_rule(instructions: &Vec<Instruction>, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    match (version, &instructions[..]) {
+        (Version::Of13, _) => instructions.write(version, out),
+        (Version::Of10, []) => Ok(()),
+        (Version::Of10, [Instruction::ApplyActions(actions)]) => actions.write(version, out),
+        (Version::Of10, _) => unsupported(version, "instructions other than one apply-actions"),
+    }
 }
 
 /// Checks that the kept bytes after type and length make the instruction's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
-    if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
+    if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: "instruction", length }) }
 }
 
 fn kind_of(instruction: &Instruction) -> u16 {
@@ -154,6 +114,10 @@ fn kind_of(instruction: &Instruction) -> u16 {
 mod tests {
     use super::*;
     use crate::{Action, PortNo};
+
+    fn read(version: Version, bytes: &[u8]) -> Result<Vec<Instruction>> {
+        Reader::new("list", version, bytes).list()
+    }
 
     #[test]
     fn all_instructions_of_1_3_are_read_and_written() {
@@ -178,28 +142,28 @@ mod tests {
             Instruction::Experimenter { id: 9, body: vec![1, 2, 3, 4, 5, 6, 7, 8] },
             Instruction::Unknown { kind: 77, body: vec![1, 2, 3, 4] },
         ];
-        assert_eq!(parse_list(Version::Of13, &bytes).unwrap(), expect);
+        assert_eq!(read(Version::Of13, &bytes).unwrap(), expect);
         let mut out = Vec::new();
-        emit_list(&expect, Version::Of13, &mut out).unwrap();
+        expect.to_vec().write(Version::Of13, &mut out).unwrap();
         assert_eq!(out, bytes);
     }
 
     #[test]
     fn a_bad_action_within_an_instruction_is_refused() {
-        assert!(parse_list(Version::Of13, &[0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
-        assert!(parse_list(Version::Of13, &[0, 4, 0, 16, 0, 0, 0, 0, 0, 24, 0, 16, 0, 0, 0, 0]).is_err());
+        assert!(read(Version::Of13, &[0, 4, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(read(Version::Of13, &[0, 4, 0, 16, 0, 0, 0, 0, 0, 24, 0, 16, 0, 0, 0, 0]).is_err());
     }
 
     #[test]
     fn instructions_of_length_zero_are_refused() {
-        assert!(parse_list(Version::Of13, &[0, 5, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(read(Version::Of13, &[0, 5, 0, 0, 0, 0, 0, 0]).is_err());
     }
 
     #[test]
     fn only_apply_actions_can_be_said_in_1_0() {
-        assert!(emit_list(&[Instruction::ClearActions], Version::Of10, &mut Vec::new()).is_err());
+        assert!(write_rule(&vec![Instruction::ClearActions], Version::Of10, &mut Vec::new()).is_err());
         let mut out = Vec::new();
-        emit_list(&[Instruction::ApplyActions(vec![Action::output(PortNo(1))])], Version::Of10, &mut out).unwrap();
+        write_rule(&vec![Instruction::ApplyActions(vec![Action::output(PortNo(1))])], Version::Of10, &mut out).unwrap();
         assert_eq!(out, [0, 0, 0, 8, 0, 1, 0, 0]);
     }
 }

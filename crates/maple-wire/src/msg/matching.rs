@@ -5,8 +5,9 @@
 //! writing such a match again may produce other (equivalent) bytes.
 
 use super::Version;
-use super::bytes::{Put, array_at, at_least, number, padded, u16_at, u32_at, unsupported};
-use super::oxm::{self, OxmIter};
+use super::bytes::{Put, Reader, array_at, at_least, number, padded, u16_at, u32_at, unsupported};
+use super::oxm::{self, Entries};
+use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::field::Field;
 use crate::flow::{Constraint, Match, MatchField};
@@ -67,9 +68,6 @@ const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
 const IPV6: u128 = 0x86dd;
 
-/// The length of a 1.0 match in bytes.
-pub(super) const OF10_LEN: usize = offset10::END;
-
 /// The OXM fields that a 1.0 match can have, in OXM order.
 const OF10_FIELDS: [Field; 23] = [
     Field::InPort,
@@ -97,78 +95,56 @@ const OF10_FIELDS: [Field; 23] = [
     Field::Icmpv6Code,
 ];
 
-/// A view of a match in either version.
-#[derive(Clone, Copy, Debug)]
-pub struct MatchView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-    length: usize,
+/// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would read
+/// it as a wider match.
+impl Wire for Match {
+    const MIN: [usize; 2] = [offset10::END, 8];
+
+    fn read(reader: &mut Reader<'_>) -> Result<Match> {
+        if reader.is_10() {
+            let matching = Of10(reader.array()?);
+            let known = OF10_FIELDS.into_iter().filter_map(|field| matching.get(field));
+            return Ok(Match { fields: known.map(MatchField::Known).collect() });
+        }
+        let (entries, length) = entries13(reader.ahead())?;
+        reader.take(length)?;
+        Ok(Match { fields: entries.map(|entry| Ok(entry?.to_match_field())).collect::<Result<_>>()? })
+    }
+
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        write_as(self, version, false, out)
+    }
 }
 
-impl<'a> MatchView<'a> {
-    /// Creates a view of the match at the start of `bytes`. The entries of a 1.3 match are checked when they are
-    /// iterated over.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM,
-    /// [`Error::BadLength`] for an impossible length.
-    pub fn first(version: Version, bytes: &'a [u8]) -> Result<MatchView<'a>> {
-        let length = match version {
-            Version::Of10 => offset10::END,
-            Version::Of13 => {
-                at_least("match", bytes, offset13::FIELDS)?;
-                let kind = u16_at(bytes, offset13::TYPE);
-                if kind != TYPE_OXM {
-                    return Err(Error::BadValue { what: "match type", value: kind.into() });
-                }
-                let length = usize::from(u16_at(bytes, offset13::LENGTH));
-                if length < offset13::FIELDS {
-                    return Err(Error::BadLength { what: "match", length });
-                }
-                length
-            }
-        };
-        at_least("match", bytes, if version == Version::Of10 { length } else { padded(length) })?;
-        Ok(MatchView { version, bytes: &bytes[..length], length })
+/// Returns the entries of the 1.3 match at the start of `bytes`, which are checked when they are iterated over, and the
+/// number of bytes that the match takes, padding included.
+///
+/// # Errors
+/// [`Error::Truncated`] if the match is cut off, [`Error::BadValue`] for another type than OXM, [`Error::BadLength`] for
+/// an impossible length.
+#[inline]
+pub(super) fn entries13(bytes: &[u8]) -> Result<(Entries<'_>, usize)> {
+    at_least("match", bytes, offset13::FIELDS)?;
+    let kind = u16_at(bytes, offset13::TYPE);
+    if kind != TYPE_OXM {
+        return Err(Error::BadValue { what: "match type", value: kind.into() });
     }
-
-    /// Returns the number of bytes that the match takes, padding included.
-    pub fn len_padded(&self) -> usize {
-        if self.version == Version::Of10 { self.length } else { padded(self.length) }
+    let length = usize::from(u16_at(bytes, offset13::LENGTH));
+    if length < offset13::FIELDS {
+        return Err(Error::BadLength { what: "match", length });
     }
+    at_least("match", bytes, padded(length))?;
+    Ok((Entries::new(&bytes[offset13::FIELDS..length]), padded(length)))
+}
 
-    /// Returns the condition on `field`, if there is one that can be read.
-    pub fn get(&self, field: Field) -> Option<Constraint> {
-        match self.version {
-            Version::Of10 => self.of10(field),
-            Version::Of13 => {
-                let mut entries = self.entries().map_while(Result::ok);
-                entries.find(|entry| entry.field() == Some(field)).and_then(|entry| entry.constraint())
-            }
-        }
-    }
+/// A match of 1.0, whose fields are read one by one.
+struct Of10([u8; offset10::END]);
 
-    /// Iterates over the entries of a 1.3 match; there are none in 1.0.
-    pub fn entries(&self) -> OxmIter<'a> {
-        OxmIter::new(if self.version == Version::Of10 { &[] } else { &self.bytes[offset13::FIELDS..] })
-    }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// The error of the first entry that is malformed.
-    pub fn to_match(&self) -> Result<Match> {
-        let fields: Result<Vec<MatchField>> = match self.version {
-            Version::Of10 => Ok(OF10_FIELDS.into_iter().filter_map(|f| self.of10(f).map(MatchField::Known)).collect()),
-            Version::Of13 => self.entries().map(|entry| Ok(entry?.to_match_field())).collect(),
-        };
-        Ok(Match { fields: fields? })
-    }
-
-    /// Returns the condition of a 1.0 match on `field`.
+impl Of10 {
+    /// Returns the condition on `field`.
     ///
     /// 1.0 does not know IPv6. Here the fields that IPv4 and IPv6 share are conditions on both, as in Open vSwitch.
-    fn of10(&self, field: Field) -> Option<Constraint> {
+    fn get(&self, field: Field) -> Option<Constraint> {
         use wildcard as w;
         let exact = |bit: u32, value: u128| self.cares(bit).then(|| Constraint::exact(field, value));
         // Type and code of ICMP have 16 bits here. A value of more than 8 bits fits no packet.
@@ -176,18 +152,18 @@ impl<'a> MatchView<'a> {
             |bit: u32, value: u128| self.cares(bit).then(|| Constraint { field, value, mask: field.full_mask() });
         let (ipv4, arp) = (self.eth_type() == Some(IPV4), self.eth_type() == Some(ARP));
         let ip = ipv4 || self.eth_type() == Some(IPV6);
-        let wide = |at| u128::from(u16_at(self.bytes, at));
+        let wide = |at| u128::from(u16_at(&self.0, at));
         match field {
-            Field::InPort => exact(w::IN_PORT, PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT)).0.into()),
-            Field::EthSrc => exact(w::DL_SRC, number(&self.bytes[offset10::DL_SRC..offset10::DL_DST])),
-            Field::EthDst => exact(w::DL_DST, number(&self.bytes[offset10::DL_DST..offset10::DL_VLAN])),
+            Field::InPort => exact(w::IN_PORT, PortNo::from_of10(u16_at(&self.0, offset10::IN_PORT)).0.into()),
+            Field::EthSrc => exact(w::DL_SRC, number(&self.0[offset10::DL_SRC..offset10::DL_DST])),
+            Field::EthDst => exact(w::DL_DST, number(&self.0[offset10::DL_DST..offset10::DL_VLAN])),
             Field::EthType => exact(w::DL_TYPE, wide(offset10::DL_TYPE)),
             Field::VlanVid => exact(w::DL_VLAN, self.vlan_vid()),
             Field::VlanPcp if self.untagged() => None,
-            Field::VlanPcp => exact(w::DL_VLAN_PCP, u128::from(self.bytes[offset10::DL_VLAN_PCP])),
-            Field::IpDscp if ip => exact(w::NW_TOS, u128::from(self.bytes[offset10::NW_TOS] >> 2)),
-            Field::IpProto if ip => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
-            Field::ArpOp if arp => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
+            Field::VlanPcp => exact(w::DL_VLAN_PCP, u128::from(self.0[offset10::DL_VLAN_PCP])),
+            Field::IpDscp if ip => exact(w::NW_TOS, u128::from(self.0[offset10::NW_TOS] >> 2)),
+            Field::IpProto if ip => exact(w::NW_PROTO, u128::from(self.0[offset10::NW_PROTO])),
+            Field::ArpOp if arp => exact(w::NW_PROTO, u128::from(self.0[offset10::NW_PROTO])),
             Field::Ipv4Src if ipv4 => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
             Field::Ipv4Dst if ipv4 => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
             Field::ArpSpa if arp => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
@@ -198,21 +174,21 @@ impl<'a> MatchView<'a> {
         }
     }
 
-    /// Whether a 1.0 match has a condition on the field of this wildcard bit.
+    /// Whether there is a condition on the field of this wildcard bit.
     fn cares(&self, bit: u32) -> bool {
-        u32_at(self.bytes, offset10::WILDCARDS) & bit == 0
+        u32_at(&self.0, offset10::WILDCARDS) & bit == 0
     }
 
     fn eth_type(&self) -> Option<u128> {
-        self.cares(wildcard::DL_TYPE).then(|| u16_at(self.bytes, offset10::DL_TYPE).into())
+        self.cares(wildcard::DL_TYPE).then(|| u16_at(&self.0, offset10::DL_TYPE).into())
     }
 
     fn untagged(&self) -> bool {
-        self.cares(wildcard::DL_VLAN) && u16_at(self.bytes, offset10::DL_VLAN) == VLAN_NONE
+        self.cares(wildcard::DL_VLAN) && u16_at(&self.0, offset10::DL_VLAN) == VLAN_NONE
     }
 
     fn vlan_vid(&self) -> u128 {
-        match u16_at(self.bytes, offset10::DL_VLAN) {
+        match u16_at(&self.0, offset10::DL_VLAN) {
             VLAN_NONE => 0,
             vid => VLAN_PRESENT | u128::from(vid & 0xfff),
         }
@@ -220,14 +196,14 @@ impl<'a> MatchView<'a> {
 
     /// Returns the condition on an address, whose wildcarded low bits are given by a count.
     fn address(&self, field: Field, at: usize, shift: u32) -> Option<Constraint> {
-        let wild = u32_at(self.bytes, offset10::WILDCARDS) >> shift & 63;
+        let wild = u32_at(&self.0, offset10::WILDCARDS) >> shift & 63;
         let mask = u32::MAX.checked_shl(wild)?;
-        Some(Constraint::masked(field, u32_at(self.bytes, at).into(), mask.into()))
+        Some(Constraint::masked(field, u32_at(&self.0, at).into(), mask.into()))
     }
 
     /// Returns the field that `tp_src` (0) or `tp_dst` (1) stands for.
     fn transport(&self, which: usize) -> Option<Field> {
-        let proto = self.bytes[offset10::NW_PROTO];
+        let proto = self.0[offset10::NW_PROTO];
         let eth_type = self.eth_type().filter(|_| self.cares(wildcard::NW_PROTO))?;
         transport_fields(eth_type, proto.into()).map(|fields| fields[which])
     }
@@ -245,18 +221,12 @@ fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
     }
 }
 
-/// Appends a match of a request, with its padding. In 1.0 it must not be about IPv6: a switch that does not know IPv6
-/// would read it as a wider match.
-pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
-    emit_as(matching, version, false, out)
-}
-
 /// Appends a match of a switch's report, with its padding. In 1.0 it can be about IPv6, as Open vSwitch's reports are.
-pub(super) fn emit_reported(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
-    emit_as(matching, version, true, out)
+pub(super) fn write_reported(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    write_as(matching, version, true, out)
 }
 
-fn emit_as(matching: &Match, version: Version, reported: bool, out: &mut Vec<u8>) -> Result<()> {
+fn write_as(matching: &Match, version: Version, reported: bool, out: &mut Vec<u8>) -> Result<()> {
     match version {
         Version::Of10 => {
             let bytes = Of10Writer::write(matching, reported)?;
@@ -268,9 +238,9 @@ fn emit_as(matching: &Match, version: Version, reported: bool, out: &mut Vec<u8>
             out.put_sized(offset13::LENGTH, |out| {
                 out.put_u16(TYPE_OXM);
                 out.put_u16(0);
-                matching.fields.iter().try_for_each(|entry| oxm::emit(entry, out))
+                matching.fields.iter().try_for_each(|entry| oxm::write(entry, out))
             })?;
-            out.pad_from(start);
+            out.pad_from(start, 8);
             Ok(())
         }
     }
@@ -393,17 +363,21 @@ mod tests {
     use super::*;
 
     fn read(version: Version, bytes: &[u8]) -> Match {
-        MatchView::first(version, bytes).unwrap().to_match().unwrap()
+        Match::read(&mut Reader::new("match", version, bytes)).unwrap()
     }
 
     fn write(version: Version, matching: &Match) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        emit(matching, version, &mut out).map(|()| out)
+        matching.write(version, &mut out).map(|()| out)
     }
 
     fn check(version: Version, bytes: &[u8], expect: Match) {
         assert_eq!(read(version, bytes), expect);
         assert_eq!(write(version, &expect).unwrap(), bytes);
+    }
+
+    fn refused(bytes: &[u8]) -> bool {
+        Match::read(&mut Reader::new("match", Version::Of13, bytes)).is_err()
     }
 
     fn check_refused(matching: Match, what: &str) {
@@ -431,9 +405,9 @@ mod tests {
     #[test]
     fn a_tcp_match_of_1_0_reads_as_oxm_fields() {
         check(Version::Of10, &TCP10, tcp());
-        let view = MatchView::first(Version::Of10, &TCP10).unwrap();
-        assert_eq!(view.get(Field::TcpDst), Some(Constraint::exact(Field::TcpDst, 80)));
-        assert_eq!(view.get(Field::UdpDst), None);
+        let matching = read(Version::Of10, &TCP10);
+        assert_eq!(matching.get(Field::TcpDst), Some(&Constraint::exact(Field::TcpDst, 80)));
+        assert_eq!(matching.get(Field::UdpDst), None);
     }
 
     #[test]
@@ -465,7 +439,7 @@ mod tests {
         let tcp = Match::any().exact(Field::EthType, 0x86dd).exact(Field::IpProto, 6).exact(Field::TcpDst, 80);
         for matching in [icmp, tcp] {
             let mut bytes = Vec::new();
-            emit_reported(&matching, Version::Of10, &mut bytes).unwrap();
+            write_reported(&matching, Version::Of10, &mut bytes).unwrap();
             assert_eq!(read(Version::Of10, &bytes), matching);
             assert!(write(Version::Of10, &matching).is_err());
         }
@@ -515,15 +489,15 @@ mod tests {
         let bytes = [0, 1, 0, 10, 0x80, 0, 0x0a, 2, 8, 6, 0, 0, 0, 0, 0, 0];
         check(Version::Of13, &bytes, Match::any().exact(Field::EthType, 0x806));
         check(Version::Of13, &[0, 1, 0, 4, 0, 0, 0, 0], Match::any());
-        assert!(MatchView::first(Version::Of13, &bytes[..15]).is_err());
+        assert!(refused(&bytes[..15]));
     }
 
     #[test]
     fn a_match_of_1_3_with_a_wrong_type_or_length_is_refused() {
         for bytes in [[0, 0, 0, 4, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0], [0, 1, 0, 9, 0, 0, 0, 0]] {
-            assert!(MatchView::first(Version::Of13, &bytes).is_err());
+            assert!(refused(&bytes));
         }
         let entry_too_long = [0, 1, 0, 8, 0x80, 0, 0x0a, 2];
-        assert!(MatchView::first(Version::Of13, &entry_too_long).unwrap().to_match().is_err());
+        assert!(entries13(&entry_too_long).is_ok() && refused(&entry_too_long));
     }
 }

@@ -1,6 +1,6 @@
 //! OXM entries (1.3 §7.2.3.2): one field of a match, with its value and possibly a mask.
 
-use super::bytes::{Put, at_least, exactly, number, u32_at};
+use super::bytes::{Put, at_least, number, u32_at};
 use crate::error::{Error, Result};
 use crate::field::Field;
 use crate::flow::{Constraint, MatchField};
@@ -13,32 +13,22 @@ mod offset {
     pub const BODY: usize = 4;
 }
 
-/// A view of one entry: header and payload.
+/// One entry in place: header and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OxmView<'a> {
+pub(super) struct Entry<'a> {
     bytes: &'a [u8],
 }
 
-impl<'a> OxmView<'a> {
-    /// Creates a view of the entry that takes exactly `bytes`.
-    ///
-    /// # Errors
-    /// The errors of [`OxmView::first`], and [`Error::BadLength`] if bytes follow.
-    pub fn new_checked(bytes: &'a [u8]) -> Result<OxmView<'a>> {
-        let view = OxmView::first(bytes)?;
-        exactly("OXM entry", bytes, view.bytes.len())?;
-        Ok(view)
-    }
-
-    /// Creates a view of the entry at the start of `bytes`.
+impl<'a> Entry<'a> {
+    /// Finds the entry at the start of `bytes`.
     ///
     /// # Errors
     /// [`Error::Truncated`] if the entry is cut off, [`Error::BadLength`] if a known field has another length.
-    pub fn first(bytes: &'a [u8]) -> Result<OxmView<'a>> {
+    pub fn first(bytes: &'a [u8]) -> Result<Entry<'a>> {
         at_least("OXM entry", bytes, offset::BODY)?;
         let length = offset::BODY + (u32_at(bytes, offset::HEADER) & 0xff) as usize;
         at_least("OXM entry", bytes, length)?;
-        let view = OxmView { bytes: &bytes[..length] };
+        let view = Entry { bytes: &bytes[..length] };
         match view.field() {
             Some(field) if view.body().len() != field.bytes() * (1 + usize::from(view.has_mask())) => {
                 Err(Error::BadLength { what: field.name(), length: view.body().len() })
@@ -82,7 +72,7 @@ impl<'a> OxmView<'a> {
     }
 
     /// Reads the owned form.
-    pub fn to_match_field(&self) -> MatchField {
+    pub fn to_match_field(self) -> MatchField {
         match self.constraint() {
             Some(constraint) => MatchField::Known(constraint),
             None => MatchField::Unknown { header: self.header(), body: self.body().to_vec() },
@@ -118,25 +108,25 @@ fn field_of(header: u32) -> Option<Field> {
 
 /// Iterates over entries that lie one after the other; the first error is the last item.
 #[derive(Clone, Debug)]
-pub struct OxmIter<'a> {
+pub(super) struct Entries<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> OxmIter<'a> {
+impl<'a> Entries<'a> {
     /// Iterates over the entries in `bytes`.
-    pub fn new(bytes: &'a [u8]) -> OxmIter<'a> {
-        OxmIter { rest: bytes }
+    pub fn new(bytes: &'a [u8]) -> Entries<'a> {
+        Entries { rest: bytes }
     }
 }
 
-impl<'a> Iterator for OxmIter<'a> {
-    type Item = Result<OxmView<'a>>;
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let entry = OxmView::first(self.rest);
+        let entry = Entry::first(self.rest);
         self.rest = match entry {
             Ok(entry) => &self.rest[entry.bytes.len()..],
             Err(_) => &[],
@@ -152,7 +142,7 @@ pub const fn header(field: Field, has_mask: bool) -> u32 {
 }
 
 /// Appends one condition. The mask is left out if all bits count.
-pub(super) fn emit_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
+pub(super) fn write_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
     let has_mask = !constraint.is_exact();
     out.put_u32(header(constraint.field, has_mask));
     out.put_number(constraint.value, constraint.field.bytes());
@@ -162,9 +152,9 @@ pub(super) fn emit_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
 }
 
 /// Appends one entry of a match. The payload of an unknown entry must have the length in its header.
-pub(super) fn emit(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn write(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
     match entry {
-        MatchField::Known(constraint) => emit_constraint(constraint, out),
+        MatchField::Known(constraint) => write_constraint(constraint, out),
         MatchField::Unknown { header, body } => {
             if (header & 0xff) as usize != body.len() {
                 return Err(Error::BadLength { what: "OXM entry", length: body.len() });
@@ -180,10 +170,16 @@ pub(super) fn emit(entry: &MatchField, out: &mut Vec<u8>) -> Result<()> {
 mod tests {
     use super::*;
 
+    fn whole(bytes: &[u8]) -> Entry<'_> {
+        let entry = Entry::first(bytes).unwrap();
+        assert_eq!(entry.len(), bytes.len());
+        entry
+    }
+
     fn check(bytes: &[u8], expect: MatchField) {
-        assert_eq!(OxmView::new_checked(bytes).unwrap().to_match_field(), expect);
+        assert_eq!(whole(bytes).to_match_field(), expect);
         let mut out = Vec::new();
-        emit(&expect, &mut out).unwrap();
+        write(&expect, &mut out).unwrap();
         assert_eq!(out, bytes);
     }
 
@@ -203,8 +199,8 @@ mod tests {
         for field in Field::ALL {
             for constraint in [Constraint::exact(field, u128::MAX), Constraint::masked(field, u128::MAX, 1)] {
                 let mut out = Vec::new();
-                emit_constraint(&constraint, &mut out);
-                assert_eq!(OxmView::new_checked(&out).unwrap().constraint(), Some(constraint));
+                write_constraint(&constraint, &mut out);
+                assert_eq!(whole(&out).constraint(), Some(constraint));
             }
         }
     }
@@ -228,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_known_field_of_another_length_is_refused() {
-        let error = OxmView::first(&[0x80, 0, 0x0a, 1, 8]).unwrap_err();
+        let error = Entry::first(&[0x80, 0, 0x0a, 1, 8]).unwrap_err();
         assert_eq!(error, Error::BadLength { what: "eth_type", length: 1 });
     }
 }

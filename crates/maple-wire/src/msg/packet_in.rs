@@ -1,12 +1,12 @@
 //! Packet-in: a packet that a switch sends to its controller (1.0 §5.4.1, 1.3 §7.4.1).
 
 use super::Version;
-use super::bytes::{Put, at_least, u16_at, u32_at, u64_at, unsupported};
-use super::matching::{self, MatchView};
-use super::port_desc::number10;
+use super::bytes::{Put, Reader, at_least, u16_at, u32_at, u64_at, unsupported};
+use super::matching;
+use super::wire::Wire;
 use crate::error::Result;
 use crate::field::Field;
-use crate::flow::{Match, MatchField};
+use crate::flow::{Constraint, Match, MatchField};
 use crate::port::PortNo;
 
 mod offset {
@@ -84,7 +84,7 @@ impl<'a> PacketInView<'a> {
             Version::Of10 => offset10::DATA,
             Version::Of13 => {
                 at_least("packet-in", bytes, offset13::MATCH)?;
-                offset13::MATCH + MatchView::first(version, &bytes[offset13::MATCH..])?.len_padded() + PAD13
+                offset13::MATCH + matching::entries13(&bytes[offset13::MATCH..])?.1 + PAD13
             }
         };
         at_least("packet-in", bytes, data)?;
@@ -130,19 +130,15 @@ impl<'a> PacketInView<'a> {
     pub fn in_port(&self) -> Option<PortNo> {
         match self.version {
             Version::Of10 => Some(PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT))),
-            Version::Of13 => self.matching().ok()?.get(Field::InPort).map(|c| PortNo(c.value as u32)),
+            Version::Of13 => self.pipeline_field(Field::InPort).map(|c| PortNo(c.value as u32)),
         }
     }
 
-    /// Returns the pipeline fields of a 1.3 packet-in.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) for a 1.0 packet-in, which has no match.
-    pub fn matching(&self) -> Result<MatchView<'a>> {
-        match self.version {
-            Version::Of10 => unsupported(self.version, "pipeline fields in a packet-in"),
-            Version::Of13 => MatchView::first(self.version, &self.bytes[offset13::MATCH..]),
-        }
+    /// Returns the condition on a pipeline field in 1.3, if the message has one that can be read.
+    pub fn pipeline_field(&self, field: Field) -> Option<Constraint> {
+        let (entries, _) = matching::entries13(self.bytes.get(offset13::MATCH..)?).ok()?;
+        let mut entries = entries.map_while(Result::ok).filter(|_| self.version == Version::Of13);
+        entries.find(|entry| entry.field() == Some(field)).and_then(|entry| entry.constraint())
     }
 
     /// Returns the frame, or its first bytes.
@@ -166,7 +162,7 @@ impl PacketIn {
     pub fn parse(view: &PacketInView<'_>) -> Result<PacketIn> {
         let pipeline = match view.version {
             Version::Of10 => view.in_port().map_or_else(Match::any, |p| Match::any().exact(Field::InPort, p.0.into())),
-            Version::Of13 => view.matching()?.to_match()?,
+            Version::Of13 => Match::read(&mut Reader::new("packet-in", view.version, &view.bytes[offset13::MATCH..]))?,
         };
         Ok(PacketIn {
             buffer_id: view.buffer_id(),
@@ -179,42 +175,44 @@ impl PacketIn {
         })
     }
 
-    /// Appends the message without its header. 1.0 leaves out table and cookie.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 cannot express the pipeline fields, which can only be
-    /// `in_port`.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u32(self.buffer_id);
-        out.put_u16(self.total_len);
-        match version {
-            Version::Of10 => {
-                out.put_u16(self.in_port10()?);
-                out.put_u8(self.reason.to_wire());
-                out.put_zeros(1);
-            }
-            Version::Of13 => {
-                out.put_u8(self.reason.to_wire());
-                out.put_u8(self.table_id);
-                out.put_u64(self.cookie);
-                matching::emit(&self.pipeline, version, out)?;
-                out.put_zeros(PAD13);
-            }
-        }
-        out.put(&self.data);
-        Ok(())
-    }
-
     /// Returns the port that the packet came in by, if the message has it.
     pub fn in_port(&self) -> Option<PortNo> {
         self.pipeline.get(Field::InPort).map(|c| PortNo(c.value as u32))
     }
 
-    fn in_port10(&self) -> Result<u16> {
+    fn in_port10(&self) -> Result<PortNo> {
         match self.pipeline.fields[..] {
-            [MatchField::Known(c)] if c.field == Field::InPort && c.is_exact() => number10(PortNo(c.value as u32)),
+            [MatchField::Known(c)] if c.field == Field::InPort && c.is_exact() => Ok(PortNo(c.value as u32)),
             _ => unsupported(Version::Of10, "a packet-in whose pipeline fields are not just in_port"),
         }
+    }
+}
+
+impl Wire for PacketIn {
+    fn read(reader: &mut Reader<'_>) -> Result<PacketIn> {
+        let view = PacketInView::new_checked(reader.version(), reader.whole())?;
+        reader.rest();
+        PacketIn::parse(&view)
+    }
+
+    /// Appends the message without its header. 1.0 leaves out table and cookie.
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.buffer_id);
+        out.put_u16(self.total_len);
+        match version {
+            Version::Of10 => {
+                self.in_port10()?.write(version, out)?;
+                out.put(&[self.reason.to_wire(), 0]);
+            }
+            Version::Of13 => {
+                out.put(&[self.reason.to_wire(), self.table_id]);
+                out.put_u64(self.cookie);
+                self.pipeline.write(version, out)?;
+                out.put_zeros(PAD13);
+            }
+        }
+        out.put(&self.data);
+        Ok(())
     }
 }
 

@@ -1,27 +1,11 @@
 //! Packet-out: a packet that a switch sends for the controller (1.0 §5.3.6, 1.3 §7.3.7).
 
 use super::Version;
-use super::action::{self, ActionView};
-use super::bytes::{Put, at_least, u16_at, u32_at};
-use super::port_desc;
+use super::bytes::{Put, Reader};
+use super::wire::{Codec, Padded, Wire};
 use crate::error::{Error, Result};
 use crate::flow::Action;
 use crate::port::PortNo;
-
-mod offset {
-    pub const BUFFER_ID: usize = 8;
-    pub const IN_PORT: usize = 12;
-}
-
-mod offset10 {
-    pub const ACTIONS_LEN: usize = 14;
-    pub const ACTIONS: usize = 16;
-}
-
-mod offset13 {
-    pub const ACTIONS_LEN: usize = 16;
-    pub const ACTIONS: usize = 24;
-}
 
 /// A packet that a switch sends for the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,49 +20,32 @@ pub struct PacketOut {
     pub data: Vec<u8>,
 }
 
-/// A view of a packet-out.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketOutView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-    actions: usize,
-    data: usize,
-}
+/// The length of the actions in bytes, which stands before them.
+type ActionsLen = Padded<0, 6>;
 
-impl<'a> PacketOutView<'a> {
-    /// Creates a view of the packet-out that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` ends within the fixed part or the actions.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PacketOutView<'a>> {
-        let (length_at, actions) = match version {
-            Version::Of10 => (offset10::ACTIONS_LEN, offset10::ACTIONS),
-            Version::Of13 => (offset13::ACTIONS_LEN, offset13::ACTIONS),
-        };
-        at_least("packet-out", bytes, actions)?;
-        let data = actions + usize::from(u16_at(bytes, length_at));
-        at_least("packet-out", bytes, data)?;
-        Ok(PacketOutView { version, bytes, actions, data })
+impl Wire for PacketOut {
+    const MIN: [usize; 2] = [8, 16];
+
+    fn read(reader: &mut Reader<'_>) -> Result<PacketOut> {
+        reader.need(Self::MIN)?;
+        let (buffer_id, in_port) = (reader.u32()?, PortNo::read(reader)?);
+        let length: u16 = ActionsLen::read(reader)?;
+        let actions = reader.part(length.into())?.list()?;
+        Ok(PacketOut { buffer_id, in_port, actions, data: reader.rest().to_vec() })
     }
 
-    /// Returns the id of a packet in the switch's buffer, or [`super::NO_BUFFER`].
-    pub fn buffer_id(&self) -> u32 {
-        u32_at(self.bytes, offset::BUFFER_ID)
-    }
-
-    /// Returns the port by which the packet is assumed to have come in.
-    pub fn in_port(&self) -> PortNo {
-        port_desc::number_at(self.version, self.bytes, offset::IN_PORT)
-    }
-
-    /// Iterates over the actions for the packet; the first error is the last item.
-    pub fn actions(&self) -> impl Iterator<Item = Result<ActionView<'a>>> {
-        ActionView::list(self.version, &self.bytes[self.actions..self.data])
-    }
-
-    /// Returns the frame.
-    pub fn data(&self) -> &'a [u8] {
-        &self.bytes[self.data..]
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u32(self.buffer_id);
+        self.in_port.write(version, out)?;
+        let length_at = out.len();
+        ActionsLen::write(&0u16, version, out)?;
+        let start = out.len();
+        self.actions.write(version, out)?;
+        let length = out.len() - start;
+        let bytes = u16::try_from(length).map_err(|_| Error::TooLong(length))?.to_be_bytes();
+        out[length_at..length_at + 2].copy_from_slice(&bytes);
+        out.put(&self.data);
+        Ok(())
     }
 }
 
@@ -99,38 +66,6 @@ impl PacketOut {
             };
             PacketOut { actions: self.actions.iter().filter(is_in_it).cloned().collect(), ..self.clone() }
         })
-    }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// The error of the first action that is malformed.
-    pub fn parse(view: &PacketOutView<'_>) -> Result<PacketOut> {
-        Ok(PacketOut {
-            buffer_id: view.buffer_id(),
-            in_port: view.in_port(),
-            actions: view.actions().map(|action| action?.to_action()).collect::<Result<_>>()?,
-            data: view.data().to_vec(),
-        })
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if `version` has no form for the port or an action, and an error about lengths if the
-    /// actions are too long.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u32(self.buffer_id);
-        port_desc::emit_number(self.in_port, version, if version == Version::Of10 { 2 } else { 4 }, out)?;
-        let length_at = out.len();
-        out.put_zeros(if version == Version::Of10 { 2 } else { 8 });
-        let start = out.len();
-        action::emit_list(&self.actions, version, out)?;
-        let length = out.len() - start;
-        let bytes = u16::try_from(length).map_err(|_| Error::TooLong(length))?.to_be_bytes();
-        out[length_at..length_at + 2].copy_from_slice(&bytes);
-        out.put(&self.data);
-        Ok(())
     }
 }
 

@@ -1,15 +1,10 @@
 //! Port-status: the report that a port was added, removed or changed (1.0 §5.4.3, 1.3 §7.4.3).
 
 use super::Version;
-use super::bytes::{Put, exactly};
-use super::port_desc::{self, PortView};
+use super::bytes::{Put, Reader};
+use super::wire::{Padded, Wire, layout};
 use crate::error::Result;
 use crate::port::Port;
-
-mod offset {
-    pub const REASON: usize = 8;
-    pub const PORT: usize = 16;
-}
 
 /// The kind of change of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,64 +19,28 @@ pub enum PortReason {
     Other(u8),
 }
 
-/// Reports that a port was added, removed or changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortStatus {
-    /// The kind of change.
-    pub reason: PortReason,
-    /// The port after the change.
-    pub port: Port,
-}
-
-/// A view of a port-status message.
-#[derive(Clone, Copy, Debug)]
-pub struct PortStatusView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-}
-
-impl<'a> PortStatusView<'a> {
-    /// Creates a view of the port-status message that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`](crate::Error::Truncated) or [`Error::BadLength`](crate::Error::BadLength) if `bytes` has
-    /// another length.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<PortStatusView<'a>> {
-        exactly("port-status", bytes, offset::PORT + port_desc::len(version))?;
-        Ok(PortStatusView { version, bytes })
-    }
-
-    /// Returns the kind of change.
-    pub fn reason(&self) -> PortReason {
-        PortReason::from_wire(self.bytes[offset::REASON])
-    }
-
-    /// Returns the port after the change.
-    ///
-    /// # Errors
-    /// None after [`PortStatusView::new_checked`], which has checked the length.
-    pub fn port(&self) -> Result<PortView<'a>> {
-        PortView::new_checked(self.version, &self.bytes[offset::PORT..])
+layout! {
+    /// Reports that a port was added, removed or changed.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PortStatus {
+        /// The kind of change.
+        pub reason: PortReason as Padded<7>,
+        /// The port after the change.
+        pub port: Port,
     }
 }
 
-impl PortStatus {
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// None after [`PortStatusView::new_checked`], which has checked the length.
-    pub fn parse(view: &PortStatusView<'_>) -> Result<PortStatus> {
-        Ok(PortStatus { reason: view.reason(), port: view.port()?.to_port() })
+impl Wire for PortReason {
+    const MIN: [usize; 2] = [1; 2];
+    const FIXED: bool = true;
+
+    fn read(reader: &mut Reader<'_>) -> Result<PortReason> {
+        reader.u8().map(PortReason::from_wire)
     }
 
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if 1.0 has no such port number.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u8(self.reason.to_wire());
-        out.put_zeros(7);
-        port_desc::emit(&self.port, version, out)
+    fn write(&self, _: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u8(self.to_wire());
+        Ok(())
     }
 }
 
@@ -132,6 +91,6 @@ mod tests {
     #[test]
     fn a_port_with_a_number_of_more_than_16_bits_can_not_be_said_in_1_0() {
         let status = PortStatus { reason: PortReason::Add, port: Port::new(PortNo(0x12345), [0; 6], "x") };
-        assert!(status.emit(Version::Of10, &mut Vec::new()).is_err());
+        assert!(status.write(Version::Of10, &mut Vec::new()).is_err());
     }
 }

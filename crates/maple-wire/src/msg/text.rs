@@ -11,16 +11,13 @@ pub struct Text(pub Vec<u8>);
 
 impl Text {
     /// Reads the text in a NUL-padded field.
-    pub fn parse(field: &[u8]) -> Text {
+    pub(super) fn parse(field: &[u8]) -> Text {
         let end = field.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         Text(field[..end].to_vec())
     }
 
     /// Appends the text as a field of `size` bytes.
-    ///
-    /// # Errors
-    /// [`Error::BadLength`] if the text is longer.
-    pub fn emit(&self, size: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn write_padded(&self, size: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.0.len() > size {
             return Err(Error::BadLength { what: "text", length: self.0.len() });
         }

@@ -3,10 +3,7 @@
 //! The fuzz targets in `fuzz/` and the smoke test `robustness.rs` call these functions.
 
 use maple_wire::field::Field;
-use maple_wire::msg::hello::HelloView;
-use maple_wire::msg::packet_out::PacketOutView;
-use maple_wire::msg::stats::StatsView;
-use maple_wire::msg::{FlowModView, Frames, Hello, PacketInView};
+use maple_wire::msg::{Frames, PacketInView};
 use maple_wire::packet::dhcp::{self, Dhcp};
 use maple_wire::packet::{igmp, mld};
 use maple_wire::{Error, Message, Packet, Version};
@@ -17,7 +14,7 @@ pub fn message(version: Version, data: &[u8]) {
     any_message(data);
     if let Some(bytes) = with_header(version, data) {
         any_message(&bytes);
-        views(version, &bytes);
+        packet_in(version, &bytes);
     }
 }
 
@@ -26,9 +23,7 @@ pub fn hello(data: &[u8]) {
     let Some(mut bytes) = with_header(Version::Of10, data) else { return };
     (bytes[0], bytes[1]) = (data[0], 0);
     any_message(&bytes);
-    let view = HelloView::new_checked(&bytes).expect("eight bytes are a hello");
-    let hello = Hello::parse(&view);
-    assert!(view.elements().count() <= hello.elements.len());
+    let Ok((_, Message::Hello(hello))) = Message::decode(&bytes) else { panic!("eight bytes are a hello: {bytes:?}") };
     for version in 0..=255 {
         let _ = hello.offers(version);
     }
@@ -104,20 +99,11 @@ fn any_message(bytes: &[u8]) {
     assert!(!maple_wire::print::message(&header, &message).contains('\n'));
 }
 
-/// Walks through the views that are used without an owned form.
-fn views(version: Version, bytes: &[u8]) {
-    if let Ok(view) = PacketInView::new_checked(version, bytes) {
-        let _ = (view.in_port(), view.reason(), view.cookie(), view.table_id(), view.data().len());
-    }
-    if let Ok(view) = PacketOutView::new_checked(version, bytes) {
-        let _ = (view.in_port(), view.actions().count(), view.data().len());
-    }
-    if let Ok(view) = FlowModView::new_checked(version, bytes) {
-        let _ = (view.command(), view.priority(), view.matching().map(|m| m.get(Field::EthType)), view.instructions());
-    }
-    if let Ok(view) = StatsView::new_checked(version, bytes) {
-        for flow in view.flows().map_while(Result::ok) {
-            let _ = (flow.cookie(), flow.matching().map(|m| m.get(Field::InPort)), flow.instructions());
-        }
+/// Walks through a packet-in in place.
+fn packet_in(version: Version, bytes: &[u8]) {
+    let Ok(view) = PacketInView::new_checked(version, bytes) else { return };
+    let _ = (view.in_port(), view.reason(), view.cookie(), view.table_id(), view.data().len());
+    for field in [Field::InPort, Field::Metadata, Field::EthType] {
+        let _ = view.pipeline_field(field);
     }
 }

@@ -1,43 +1,17 @@
 //! Sums over rules (1.0 §5.3.5, 1.3 §7.3.5.3). The request has the form of a request for single rules.
 
-use crate::error::Result;
-use crate::msg::bytes::{Put, exactly, u32_at, u64_at};
+use crate::msg::wire::{Padded, layout};
 
-mod offset {
-    pub const PACKET_COUNT: usize = 0;
-    pub const BYTE_COUNT: usize = 8;
-    pub const FLOW_COUNT: usize = 16;
-    pub const END: usize = 24;
-}
-
-/// The sums of the counters of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AggregateStats {
-    /// Packets.
-    pub packet_count: u64,
-    /// Bytes.
-    pub byte_count: u64,
-    /// The number of rules.
-    pub flow_count: u32,
-}
-
-impl AggregateStats {
-    /// Reads the body of a reply.
-    pub(super) fn parse(body: &[u8]) -> Result<AggregateStats> {
-        exactly("aggregate statistics", body, offset::END)?;
-        Ok(AggregateStats {
-            packet_count: u64_at(body, offset::PACKET_COUNT),
-            byte_count: u64_at(body, offset::BYTE_COUNT),
-            flow_count: u32_at(body, offset::FLOW_COUNT),
-        })
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u64(self.packet_count);
-        out.put_u64(self.byte_count);
-        out.put_u32(self.flow_count);
-        out.put_zeros(4);
-        Ok(())
+layout! {
+    /// The sums of the counters of rules.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct AggregateStats {
+        /// Packets.
+        pub packet_count: u64,
+        /// Bytes.
+        pub byte_count: u64,
+        /// The number of rules.
+        pub flow_count: u32 as Padded<4>,
     }
 }
 

@@ -1,58 +1,22 @@
 //! Description of a switch (1.0 §5.3.5, 1.3 §7.3.5.1).
 
-use crate::error::Result;
 use crate::msg::Text;
-use crate::msg::bytes::exactly;
+use crate::msg::wire::{Chars, layout};
 
-/// The length of a long text in bytes.
-const LONG: usize = 256;
-/// The length of the serial number in bytes.
-const SHORT: usize = 32;
-
-mod offset {
-    use super::{LONG, SHORT};
-    pub const MANUFACTURER: usize = 0;
-    pub const HARDWARE: usize = LONG;
-    pub const SOFTWARE: usize = 2 * LONG;
-    pub const SERIAL: usize = 3 * LONG;
-    pub const DATAPATH: usize = SERIAL + SHORT;
-    pub const END: usize = DATAPATH + LONG;
-}
-
-/// Vendor and model of a switch. The form is equal in both versions.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Desc {
-    /// The switch's manufacturer.
-    pub manufacturer: Text,
-    /// The hardware.
-    pub hardware: Text,
-    /// The software.
-    pub software: Text,
-    /// The serial number.
-    pub serial: Text,
-    /// A name for people.
-    pub datapath: Text,
-}
-
-impl Desc {
-    /// Reads the body of a reply.
-    pub(super) fn parse(body: &[u8]) -> Result<Desc> {
-        exactly("switch description", body, offset::END)?;
-        Ok(Desc {
-            manufacturer: Text::parse(&body[offset::MANUFACTURER..offset::HARDWARE]),
-            hardware: Text::parse(&body[offset::HARDWARE..offset::SOFTWARE]),
-            software: Text::parse(&body[offset::SOFTWARE..offset::SERIAL]),
-            serial: Text::parse(&body[offset::SERIAL..offset::DATAPATH]),
-            datapath: Text::parse(&body[offset::DATAPATH..]),
-        })
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        for text in [&self.manufacturer, &self.hardware, &self.software] {
-            text.emit(LONG, out)?;
-        }
-        self.serial.emit(SHORT, out)?;
-        self.datapath.emit(LONG, out)
+layout! {
+    /// Vendor and model of a switch. The form is equal in both versions.
+    #[derive(Clone, Debug, PartialEq, Eq, Default)]
+    pub struct Desc {
+        /// The switch's manufacturer.
+        pub manufacturer: Text as Chars<256>,
+        /// The hardware.
+        pub hardware: Text as Chars<256>,
+        /// The software.
+        pub software: Text as Chars<256>,
+        /// The serial number.
+        pub serial: Text as Chars<32>,
+        /// A name for people.
+        pub datapath: Text as Chars<256>,
     }
 }
 

@@ -1,182 +1,69 @@
 //! Counters, descriptions and features of groups (1.3 §7.3.5.9 to §7.3.5.11).
 
-use crate::error::Result;
-use crate::msg::bytes::{Elements, Layout, Put, exactly, records, u32_at, u64_at};
-use crate::msg::group_mod::{Bucket, BucketView};
+use crate::msg::bytes::Element;
+use crate::msg::group_mod::Bucket;
+use crate::msg::wire::{After, Padded, layout};
 
-/// Offsets in a group's counters.
-mod offset {
-    pub const LENGTH: usize = 0;
-    pub const GROUP: usize = 4;
-    pub const REF_COUNT: usize = 8;
-    pub const PACKET_COUNT: usize = 16;
-    pub const BYTE_COUNT: usize = 24;
-    pub const DURATION_SEC: usize = 32;
-    pub const DURATION_NSEC: usize = 36;
-    pub const BUCKETS: usize = 40;
-    /// The length of a bucket's counters in bytes.
-    pub const BUCKET_LEN: usize = 16;
-}
+const GROUP_STATS: Element = Element::new("group statistics", 0);
+const GROUP: Element = Element::new("group", 0);
 
-/// Offsets in a group's description.
-mod desc_offset {
-    pub const LENGTH: usize = 0;
-    pub const TYPE: usize = 2;
-    pub const GROUP: usize = 4;
-    pub const BUCKETS: usize = 8;
-}
-
-/// Offsets in the features. Each list has an item for each type of group.
-mod features_offset {
-    pub const TYPES: usize = 0;
-    pub const CAPABILITIES: usize = 4;
-    pub const MAX_GROUPS: usize = 8;
-    pub const ACTIONS: usize = 24;
-    pub const END: usize = 40;
-}
-
-const STATS: Layout =
-    Layout { what: "group statistics", length_at: offset::LENGTH, min: offset::BUCKETS, multiple: 1, pad_to: 1 };
-const DESC: Layout =
-    Layout { what: "group", length_at: desc_offset::LENGTH, min: desc_offset::BUCKETS, multiple: 1, pad_to: 1 };
-
-/// The counters of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupStats {
-    /// The group.
-    pub group: u32,
-    /// The number of rules and groups that use it.
-    pub ref_count: u32,
-    /// Packets that the group processed.
-    pub packet_count: u64,
-    /// Bytes that the group processed.
-    pub byte_count: u64,
-    /// Seconds for which the group has existed.
-    pub duration_sec: u32,
-    /// Nanoseconds beyond `duration_sec`.
-    pub duration_nsec: u32,
-    /// The counters of each bucket.
-    pub buckets: Vec<BucketCounter>,
-}
-
-/// The counters of a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketCounter {
-    /// Packets that the bucket processed.
-    pub packet_count: u64,
-    /// Bytes that the bucket processed.
-    pub byte_count: u64,
-}
-
-/// The configuration of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupDesc {
-    /// `OFPGT_*`: 0 all, 1 select, 2 indirect, 3 fast failover.
-    pub kind: u8,
-    /// The group.
-    pub group: u32,
-    /// The group's buckets.
-    pub buckets: Vec<Bucket>,
-}
-
-/// The abilities of groups. Lists are indexed by type (all, select, indirect, fast failover).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupFeatures {
-    /// Bits of `1 << OFPGT_*`.
-    pub types: u32,
-    /// Bits of `OFPGFC_*`.
-    pub capabilities: u32,
-    /// The maximum number of groups of each type.
-    pub max_groups: [u32; 4],
-    /// Bits of `1 << OFPAT_*` for each type.
-    pub actions: [u32; 4],
-}
-
-impl GroupStats {
-    /// Reads the body of a reply.
-    pub(super) fn parse_list(body: &[u8]) -> Result<Vec<GroupStats>> {
-        Elements::new(STATS, body).map(|bytes| GroupStats::parse(bytes?)).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Result<GroupStats> {
-        let buckets = records("bucket counters", &bytes[offset::BUCKETS..], offset::BUCKET_LEN)?;
-        Ok(GroupStats {
-            group: u32_at(bytes, offset::GROUP),
-            ref_count: u32_at(bytes, offset::REF_COUNT),
-            packet_count: u64_at(bytes, offset::PACKET_COUNT),
-            byte_count: u64_at(bytes, offset::BYTE_COUNT),
-            duration_sec: u32_at(bytes, offset::DURATION_SEC),
-            duration_nsec: u32_at(bytes, offset::DURATION_NSEC),
-            buckets: buckets
-                .map(|bytes| BucketCounter { packet_count: u64_at(bytes, 0), byte_count: u64_at(bytes, 8) })
-                .collect(),
-        })
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_sized(offset::LENGTH, |out| {
-            out.put_zeros(4);
-            out.put_u32(self.group);
-            out.put_u32(self.ref_count);
-            out.put_zeros(4);
-            out.put_u64(self.packet_count);
-            out.put_u64(self.byte_count);
-            out.put_u32(self.duration_sec);
-            out.put_u32(self.duration_nsec);
-            for bucket in &self.buckets {
-                out.put_u64(bucket.packet_count);
-                out.put_u64(bucket.byte_count);
-            }
-            Ok(())
-        })
+layout! {
+    /// The counters of a group.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct GroupStats: GROUP_STATS {
+        /// The group.
+        pub group: u32 as After<4>,
+        /// The number of rules and groups that use it.
+        pub ref_count: u32 as Padded<4>,
+        /// Packets that the group processed.
+        pub packet_count: u64,
+        /// Bytes that the group processed.
+        pub byte_count: u64,
+        /// Seconds for which the group has existed.
+        pub duration_sec: u32,
+        /// Nanoseconds beyond `duration_sec`.
+        pub duration_nsec: u32,
+        /// The counters of each bucket.
+        pub buckets: Vec<BucketCounter>,
     }
 }
 
-impl GroupDesc {
-    /// Reads the body of a reply.
-    pub(super) fn parse_list(body: &[u8]) -> Result<Vec<GroupDesc>> {
-        Elements::new(DESC, body).map(|bytes| GroupDesc::parse(bytes?)).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Result<GroupDesc> {
-        Ok(GroupDesc {
-            kind: bytes[desc_offset::TYPE],
-            group: u32_at(bytes, desc_offset::GROUP),
-            buckets: BucketView::list(&bytes[desc_offset::BUCKETS..])
-                .map(|bucket| Bucket::parse(&bucket?))
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_sized(desc_offset::LENGTH, |out| {
-            out.put_u16(0);
-            out.put_u8(self.kind);
-            out.put_zeros(1);
-            out.put_u32(self.group);
-            self.buckets.iter().try_for_each(|bucket| bucket.emit(out))
-        })
+layout! {
+    /// The counters of a bucket.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BucketCounter {
+        /// Packets that the bucket processed.
+        pub packet_count: u64,
+        /// Bytes that the bucket processed.
+        pub byte_count: u64,
     }
 }
 
-impl GroupFeatures {
-    /// Reads the body of a reply.
-    pub(super) fn parse(body: &[u8]) -> Result<GroupFeatures> {
-        exactly("group features", body, features_offset::END)?;
-        let four = |at: usize| [0, 4, 8, 12].map(|n| u32_at(body, at + n));
-        Ok(GroupFeatures {
-            types: u32_at(body, features_offset::TYPES),
-            capabilities: u32_at(body, features_offset::CAPABILITIES),
-            max_groups: four(features_offset::MAX_GROUPS),
-            actions: four(features_offset::ACTIONS),
-        })
+layout! {
+    /// The configuration of a group.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct GroupDesc: GROUP {
+        /// `OFPGT_*`: 0 all, 1 select, 2 indirect, 3 fast failover.
+        pub kind: u8 as After<2, Padded<1>>,
+        /// The group.
+        pub group: u32,
+        /// The group's buckets.
+        pub buckets: Vec<Bucket>,
     }
+}
 
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_u32(self.types);
-        out.put_u32(self.capabilities);
-        [self.max_groups, self.actions].as_flattened().iter().for_each(|word| out.put_u32(*word));
-        Ok(())
+layout! {
+    /// The abilities of groups. Lists are indexed by type (all, select, indirect, fast failover).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct GroupFeatures {
+        /// Bits of `1 << OFPGT_*`.
+        pub types: u32,
+        /// Bits of `OFPGFC_*`.
+        pub capabilities: u32,
+        /// The maximum number of groups of each type.
+        pub max_groups: [u32; 4],
+        /// Bits of `1 << OFPAT_*` for each type.
+        pub actions: [u32; 4],
     }
 }
 

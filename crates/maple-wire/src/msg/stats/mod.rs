@@ -1,5 +1,5 @@
-//! Statistics (1.0 §5.3.5) and multipart (1.3 §7.3.5) messages: one enum for requests, one for replies, and one file
-//! for each kind.
+//! Statistics (1.0 §5.3.5) and multipart (1.3 §7.3.5) messages: a table of requests, one of replies, and one file for
+//! each kind.
 
 mod aggregate;
 mod desc;
@@ -13,60 +13,24 @@ mod table_features;
 
 pub use aggregate::AggregateStats;
 pub use desc::Desc;
-pub use flow::{FlowStats, FlowStatsRequest, FlowStatsView};
+pub use flow::{FlowStats, FlowStatsRequest};
 pub use group::{BucketCounter, GroupDesc, GroupFeatures, GroupStats};
 pub use meter::{BandCounter, MeterConfig, MeterFeatures, MeterStats};
-pub use port::{PortStats, PortStatsView};
+pub use port::PortStats;
 pub use queue::{QueueStats, QueueStatsRequest};
 pub use table::TableStats;
 pub use table_features::{OxmId, PropertyKind, TableFeatures, TableProperty, TypeId};
 
 use super::Version;
-use super::bytes::{Put, at_least, exactly, u16_at, u32_at, unsupported};
-use super::port_desc::{self, PortView};
-use crate::error::{Error, Result};
+use super::bytes::{Put, Reader, unsupported};
+use super::experimenter::Experimenter;
+use super::numbered::numbered;
+use super::wire::{Padded, Wire};
+use crate::error::Result;
 use crate::port::{Port, PortNo};
 
-mod offset {
-    pub const TYPE: usize = 8;
-    pub const FLAGS: usize = 10;
-    pub const BODY_10: usize = 12;
-    pub const BODY_13: usize = 16;
-}
-
-/// The numbers of the kinds of statistics: `OFPST_*` of 1.0 and `OFPMP_*` of 1.3. 1.0 has those up to [`kind::QUEUE`].
-pub mod kind {
-    /// Description of the switch.
-    pub const DESC: u16 = 0;
-    /// Rules.
-    pub const FLOW: u16 = 1;
-    /// Sums over rules.
-    pub const AGGREGATE: u16 = 2;
-    /// Tables.
-    pub const TABLE: u16 = 3;
-    /// Ports.
-    pub const PORT: u16 = 4;
-    /// Queues.
-    pub const QUEUE: u16 = 5;
-    /// Counters of groups.
-    pub const GROUP: u16 = 6;
-    /// Configurations of groups.
-    pub const GROUP_DESC: u16 = 7;
-    /// Abilities of groups.
-    pub const GROUP_FEATURES: u16 = 8;
-    /// Counters of meters.
-    pub const METER: u16 = 9;
-    /// Configurations of meters.
-    pub const METER_CONFIG: u16 = 10;
-    /// Abilities of meters.
-    pub const METER_FEATURES: u16 = 11;
-    /// Abilities of tables.
-    pub const TABLE_FEATURES: u16 = 12;
-    /// Descriptions of ports.
-    pub const PORT_DESC: u16 = 13;
-    /// An experimenter's kind, in 1.0 a vendor's.
-    pub const EXPERIMENTER: u16 = 0xffff;
-}
+/// The number of an experimenter's kind, in 1.0 a vendor's.
+const EXPERIMENTER: u16 = 0xffff;
 
 /// The flag that is set if more messages with the same transaction id follow (1.0: `OFPSF_REPLY_MORE`; 1.3:
 /// `OFPMPF_REPLY_MORE`, §7.3.5).
@@ -81,51 +45,59 @@ pub struct StatsRequest {
     pub body: RequestBody,
 }
 
-/// The subject of a statistics request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RequestBody {
-    /// Vendor and model of the switch.
-    Desc,
-    /// The rules, one by one.
-    Flow(FlowStatsRequest),
-    /// The sums over rules.
-    Aggregate(FlowStatsRequest),
-    /// The numbers of rules and lookups of all tables.
-    Table,
-    /// The counters of this port, or of all ports ([`PortNo::ANY`]).
-    Port(PortNo),
-    /// The counters of these queues.
-    Queue(QueueStatsRequest),
-    /// The counters of this group, or of all groups (0xffff_fffc) (1.3).
-    Group(u32),
-    /// The configuration of all groups (1.3).
-    GroupDesc,
-    /// The abilities of groups (1.3).
-    GroupFeatures,
-    /// The counters of this meter, or of all meters (0xffff_ffff) (1.3).
-    Meter(u32),
-    /// The configuration of this meter, or of all meters (0xffff_ffff) (1.3).
-    MeterConfig(u32),
-    /// The abilities of meters (1.3).
-    MeterFeatures,
-    /// The abilities of tables; a list that is not empty sets them (1.3).
-    TableFeatures(Vec<TableFeatures>),
-    /// The descriptions of all ports (1.3).
-    PortDesc,
-    /// An experimenter's request, kept unchanged.
-    Experimenter {
-        /// The experimenter's id.
-        id: u32,
-        /// The bytes after the id.
-        body: Vec<u8>,
-    },
-    /// A request of unknown kind, kept unchanged.
-    Unknown {
-        /// The number of its kind.
-        kind: u16,
-        /// The bytes after the flags.
-        body: Vec<u8>,
-    },
+numbered! {
+    /// The subject of a statistics request.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum RequestBody {
+        both versions {
+            /// Vendor and model of the switch.
+            Desc = "statistics request", 0, 0;
+            /// The rules, one by one.
+            Flow(FlowStatsRequest) = "flow statistics request", 1, 1;
+            /// The sums over rules.
+            Aggregate(FlowStatsRequest) = "flow statistics request", 2, 2;
+            /// The numbers of rules and lookups of all tables.
+            Table = "statistics request", 3, 3;
+            /// The counters of this port, or of all ports ([`PortNo::ANY`]).
+            Port(PortNo as Padded<6, 4>) = "port statistics request", 4, 4;
+            /// The counters of these queues.
+            Queue(QueueStatsRequest) = "queue statistics request", 5, 5;
+        }
+        only 1.3 {
+            /// The counters of this group, or of all groups (0xffff_fffc) (1.3).
+            Group(u32 as Padded<4>) = "group statistics request", 6;
+            /// The configuration of all groups (1.3).
+            GroupDesc = "statistics request", 7;
+            /// The abilities of groups (1.3).
+            GroupFeatures = "statistics request", 8;
+            /// The counters of this meter, or of all meters (0xffff_ffff) (1.3).
+            Meter(u32 as Padded<4>) = "meter statistics request", 9;
+            /// The configuration of this meter, or of all meters (0xffff_ffff) (1.3).
+            MeterConfig(u32 as Padded<4>) = "meter statistics request", 10;
+            /// The abilities of meters (1.3).
+            MeterFeatures = "statistics request", 11;
+            /// The abilities of tables; a list that is not empty sets them (1.3).
+            TableFeatures(Vec<TableFeatures>) = "table features", 12;
+            /// The descriptions of all ports (1.3).
+            PortDesc = "statistics request", 13;
+        }
+        others {
+            /// An experimenter's request, kept unchanged.
+            Experimenter {
+                /// The experimenter's id.
+                id: u32,
+                /// The bytes after the id.
+                body: Vec<u8>,
+            },
+            /// A request of unknown kind, kept unchanged.
+            Unknown {
+                /// The number of its kind.
+                kind: u16,
+                /// The bytes after the flags.
+                body: Vec<u8>,
+            },
+        }
+    }
 }
 
 /// A reply with statistics.
@@ -137,110 +109,58 @@ pub struct StatsReply {
     pub body: ReplyBody,
 }
 
-/// The statistics of a reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReplyBody {
-    /// Vendor and model of the switch.
-    Desc(Desc),
-    /// Rules.
-    Flow(Vec<FlowStats>),
-    /// The sums over rules.
-    Aggregate(AggregateStats),
-    /// Tables.
-    Table(Vec<TableStats>),
-    /// Ports.
-    Port(Vec<PortStats>),
-    /// Queues.
-    Queue(Vec<QueueStats>),
-    /// Counters of groups (1.3).
-    Group(Vec<GroupStats>),
-    /// Groups (1.3).
-    GroupDesc(Vec<GroupDesc>),
-    /// The abilities of groups (1.3).
-    GroupFeatures(GroupFeatures),
-    /// Counters of meters (1.3).
-    Meter(Vec<MeterStats>),
-    /// Meters (1.3).
-    MeterConfig(Vec<MeterConfig>),
-    /// The abilities of meters (1.3).
-    MeterFeatures(MeterFeatures),
-    /// The abilities of tables (1.3).
-    TableFeatures(Vec<TableFeatures>),
-    /// Descriptions of ports (1.3).
-    PortDesc(Vec<Port>),
-    /// An experimenter's reply, kept unchanged.
-    Experimenter {
-        /// The experimenter's id.
-        id: u32,
-        /// The bytes after the id.
-        body: Vec<u8>,
-    },
-    /// A reply of unknown kind, kept unchanged.
-    Unknown {
-        /// The number of its kind.
-        kind: u16,
-        /// The bytes after the flags.
-        body: Vec<u8>,
-    },
-}
-
-/// A view of a statistics or multipart message, request or reply.
-#[derive(Clone, Copy, Debug)]
-pub struct StatsView<'a> {
-    version: Version,
-    bytes: &'a [u8],
-}
-
-impl<'a> StatsView<'a> {
-    /// Creates a view of the message that takes all of `bytes`, header included.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`] if `bytes` ends within the fixed part.
-    pub fn new_checked(version: Version, bytes: &'a [u8]) -> Result<StatsView<'a>> {
-        at_least("statistics", bytes, if version == Version::Of10 { offset::BODY_10 } else { offset::BODY_13 })?;
-        Ok(StatsView { version, bytes })
-    }
-
-    /// Returns the kind of statistics: a number of [`kind`], or another one.
-    pub fn kind(&self) -> u16 {
-        u16_at(self.bytes, offset::TYPE)
-    }
-
-    /// Returns the flags. Bit 0: more messages follow.
-    pub fn flags(&self) -> u16 {
-        u16_at(self.bytes, offset::FLAGS)
-    }
-
-    /// Returns the bytes after kind and flags.
-    pub fn body(&self) -> &'a [u8] {
-        &self.bytes[if self.version == Version::Of10 { offset::BODY_10 } else { offset::BODY_13 }..]
-    }
-
-    /// Iterates over the rules of a flow statistics reply in place; the first error is the last item.
-    pub fn flows(&self) -> impl Iterator<Item = Result<FlowStatsView<'a>>> {
-        FlowStatsView::list(self.version, if self.kind() == kind::FLOW { self.body() } else { &[] })
-    }
-
-    /// Whether the version has this kind, so that its form is known.
-    fn is_known(&self) -> bool {
-        let last = if self.version == Version::Of10 { kind::QUEUE } else { kind::PORT_DESC };
-        self.kind() <= last || self.kind() == kind::EXPERIMENTER
-    }
-
-    fn experimenter(&self) -> Result<(u32, Vec<u8>)> {
-        let fixed = if self.version == Version::Of10 { 4 } else { 8 };
-        at_least("experimenter statistics", self.body(), fixed)?;
-        Ok((u32_at(self.body(), 0), self.body()[4..].to_vec()))
-    }
-
-    fn empty(&self) -> Result<()> {
-        exactly("statistics request", self.body(), 0)
-    }
-
-    /// Returns the number that is the whole body of a group or meter request.
-    fn number(&self) -> Result<u32> {
-        exactly("statistics request", self.body(), 8)?;
-        Ok(u32_at(self.body(), 0))
+numbered! {
+    /// The statistics of a reply.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum ReplyBody {
+        both versions {
+            /// Vendor and model of the switch.
+            Desc(Desc) = "switch description", 0, 0;
+            /// Rules.
+            Flow(Vec<FlowStats>) = "flow statistics", 1, 1;
+            /// The sums over rules.
+            Aggregate(AggregateStats) = "aggregate statistics", 2, 2;
+            /// Tables.
+            Table(Vec<TableStats>) = "table statistics", 3, 3;
+            /// Ports.
+            Port(Vec<PortStats>) = "port statistics", 4, 4;
+            /// Queues.
+            Queue(Vec<QueueStats>) = "queue statistics", 5, 5;
+        }
+        only 1.3 {
+            /// Counters of groups (1.3).
+            Group(Vec<GroupStats>) = "group statistics", 6;
+            /// Groups (1.3).
+            GroupDesc(Vec<GroupDesc>) = "groups", 7;
+            /// The abilities of groups (1.3).
+            GroupFeatures(GroupFeatures) = "group features", 8;
+            /// Counters of meters (1.3).
+            Meter(Vec<MeterStats>) = "meter statistics", 9;
+            /// Meters (1.3).
+            MeterConfig(Vec<MeterConfig>) = "meters", 10;
+            /// The abilities of meters (1.3).
+            MeterFeatures(MeterFeatures) = "meter features", 11;
+            /// The abilities of tables (1.3).
+            TableFeatures(Vec<TableFeatures>) = "table features", 12;
+            /// Descriptions of ports (1.3).
+            PortDesc(Vec<Port>) = "port", 13;
+        }
+        others {
+            /// An experimenter's reply, kept unchanged.
+            Experimenter {
+                /// The experimenter's id.
+                id: u32,
+                /// The bytes after the id.
+                body: Vec<u8>,
+            },
+            /// A reply of unknown kind, kept unchanged.
+            Unknown {
+                /// The number of its kind.
+                kind: u16,
+                /// The bytes after the flags.
+                body: Vec<u8>,
+            },
+        }
     }
 }
 
@@ -248,99 +168,6 @@ impl StatsRequest {
     /// Creates a request without flags.
     pub fn new(body: RequestBody) -> StatsRequest {
         StatsRequest { flags: 0, body }
-    }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// An error that names the structure if the body is malformed.
-    pub fn parse(view: &StatsView<'_>) -> Result<StatsRequest> {
-        Ok(StatsRequest { flags: view.flags(), body: RequestBody::parse(view)? })
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if `version` has no form for a part of the request, and an error about lengths for a
-    /// malformed part.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        if !matches!(self.body, RequestBody::Unknown { .. }) {
-            check_kind(self.body.kind(), version)?;
-        }
-        emit_start(self.body.kind(), self.flags, version, out);
-        self.body.emit(version, out)
-    }
-}
-
-impl RequestBody {
-    fn parse(view: &StatsView<'_>) -> Result<RequestBody> {
-        let (version, body) = (view.version, view.body());
-        Ok(match view.kind() {
-            kind if !view.is_known() => RequestBody::Unknown { kind, body: body.to_vec() },
-            kind::DESC => view.empty().map(|()| RequestBody::Desc)?,
-            kind::FLOW => RequestBody::Flow(FlowStatsRequest::parse(version, body)?),
-            kind::AGGREGATE => RequestBody::Aggregate(FlowStatsRequest::parse(version, body)?),
-            kind::TABLE => view.empty().map(|()| RequestBody::Table)?,
-            kind::PORT => {
-                exactly("port statistics request", body, 8)?;
-                RequestBody::Port(port_desc::number_at(version, body, 0))
-            }
-            kind::QUEUE => RequestBody::Queue(QueueStatsRequest::parse(version, body)?),
-            kind::GROUP => RequestBody::Group(view.number()?),
-            kind::GROUP_DESC => view.empty().map(|()| RequestBody::GroupDesc)?,
-            kind::GROUP_FEATURES => view.empty().map(|()| RequestBody::GroupFeatures)?,
-            kind::METER => RequestBody::Meter(view.number()?),
-            kind::METER_CONFIG => RequestBody::MeterConfig(view.number()?),
-            kind::METER_FEATURES => view.empty().map(|()| RequestBody::MeterFeatures)?,
-            kind::TABLE_FEATURES => RequestBody::TableFeatures(TableFeatures::parse_list(body)?),
-            kind::PORT_DESC => view.empty().map(|()| RequestBody::PortDesc)?,
-            _ => {
-                let (id, body) = view.experimenter()?;
-                RequestBody::Experimenter { id, body }
-            }
-        })
-    }
-
-    /// Returns the number of the kind.
-    pub fn kind(&self) -> u16 {
-        match self {
-            RequestBody::Desc => kind::DESC,
-            RequestBody::Flow(_) => kind::FLOW,
-            RequestBody::Aggregate(_) => kind::AGGREGATE,
-            RequestBody::Table => kind::TABLE,
-            RequestBody::Port(_) => kind::PORT,
-            RequestBody::Queue(_) => kind::QUEUE,
-            RequestBody::Group(_) => kind::GROUP,
-            RequestBody::GroupDesc => kind::GROUP_DESC,
-            RequestBody::GroupFeatures => kind::GROUP_FEATURES,
-            RequestBody::Meter(_) => kind::METER,
-            RequestBody::MeterConfig(_) => kind::METER_CONFIG,
-            RequestBody::MeterFeatures => kind::METER_FEATURES,
-            RequestBody::TableFeatures(_) => kind::TABLE_FEATURES,
-            RequestBody::PortDesc => kind::PORT_DESC,
-            RequestBody::Experimenter { .. } => kind::EXPERIMENTER,
-            RequestBody::Unknown { kind, .. } => *kind,
-        }
-    }
-
-    fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        match self {
-            RequestBody::Flow(request) | RequestBody::Aggregate(request) => request.emit(version, out),
-            RequestBody::Port(port) => port_desc::emit_number(*port, version, 8, out),
-            RequestBody::Queue(request) => request.emit(version, out),
-            RequestBody::TableFeatures(tables) => tables.iter().try_for_each(|table| table.emit(out)),
-            RequestBody::Group(number) | RequestBody::Meter(number) | RequestBody::MeterConfig(number) => {
-                out.put_u32(*number);
-                out.put_zeros(4);
-                Ok(())
-            }
-            RequestBody::Experimenter { id, body } => emit_experimenter(*id, body, version, out),
-            RequestBody::Unknown { body, .. } => {
-                out.put(body);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -354,123 +181,67 @@ impl StatsReply {
     pub fn more(&self) -> bool {
         self.flags & MORE != 0
     }
-
-    /// Reads the owned form.
-    ///
-    /// # Errors
-    /// An error that names the structure if the body is malformed.
-    pub fn parse(view: &StatsView<'_>) -> Result<StatsReply> {
-        Ok(StatsReply { flags: view.flags(), body: ReplyBody::parse(view)? })
-    }
-
-    /// Appends the message without its header.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if `version` has no form for a part of the reply, and an error about lengths for a
-    /// malformed part.
-    pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        if !matches!(self.body, ReplyBody::Unknown { .. }) {
-            check_kind(self.body.kind(), version)?;
-        }
-        emit_start(self.body.kind(), self.flags, version, out);
-        self.body.emit(version, out)
-    }
 }
 
-impl ReplyBody {
-    fn parse(view: &StatsView<'_>) -> Result<ReplyBody> {
-        let (version, body) = (view.version, view.body());
-        Ok(match view.kind() {
-            kind if !view.is_known() => ReplyBody::Unknown { kind, body: body.to_vec() },
-            kind::DESC => ReplyBody::Desc(Desc::parse(body)?),
-            kind::FLOW => ReplyBody::Flow(FlowStats::parse_list(version, body)?),
-            kind::AGGREGATE => ReplyBody::Aggregate(AggregateStats::parse(body)?),
-            kind::TABLE => ReplyBody::Table(TableStats::parse_list(version, body)?),
-            kind::PORT => ReplyBody::Port(PortStats::parse_list(version, body)?),
-            kind::QUEUE => ReplyBody::Queue(QueueStats::parse_list(version, body)?),
-            kind::GROUP => ReplyBody::Group(GroupStats::parse_list(body)?),
-            kind::GROUP_DESC => ReplyBody::GroupDesc(GroupDesc::parse_list(body)?),
-            kind::GROUP_FEATURES => ReplyBody::GroupFeatures(GroupFeatures::parse(body)?),
-            kind::METER => ReplyBody::Meter(MeterStats::parse_list(body)?),
-            kind::METER_CONFIG => ReplyBody::MeterConfig(MeterConfig::parse_list(body)?),
-            kind::METER_FEATURES => ReplyBody::MeterFeatures(MeterFeatures::parse(body)?),
-            kind::TABLE_FEATURES => ReplyBody::TableFeatures(TableFeatures::parse_list(body)?),
-            kind::PORT_DESC => ReplyBody::PortDesc(PortView::list(version, body)?.map(|port| port.to_port()).collect()),
-            _ => {
-                let (id, body) = view.experimenter()?;
-                ReplyBody::Experimenter { id, body }
+/// What requests and replies have in common: kind, flags, padding in 1.3, and a body that depends on the kind.
+macro_rules! message {
+    ($message:ident, $body:ident) => {
+        impl Wire for $message {
+            const MIN: [usize; 2] = [4, 8];
+
+            fn read(reader: &mut Reader<'_>) -> Result<$message> {
+                reader.need(Self::MIN)?;
+                let (kind, flags) = (reader.u16()?, reader.u16()?);
+                reader.take(if reader.is_10() { 0 } else { 4 })?;
+                let reader = reader.restart();
+                let body = match $body::read_row(kind, reader)? {
+                    Some(body) => body,
+                    None if kind == EXPERIMENTER => {
+                        reader.call("experimenter statistics");
+                        let Experimenter { id, body } = Experimenter::read(reader)?;
+                        $body::Experimenter { id, body }
+                    }
+                    None => $body::Unknown { kind, body: reader.rest().to_vec() },
+                };
+                Ok($message { flags, body })
             }
-        })
-    }
 
-    /// Returns the number of the kind.
-    pub fn kind(&self) -> u16 {
-        match self {
-            ReplyBody::Desc(_) => kind::DESC,
-            ReplyBody::Flow(_) => kind::FLOW,
-            ReplyBody::Aggregate(_) => kind::AGGREGATE,
-            ReplyBody::Table(_) => kind::TABLE,
-            ReplyBody::Port(_) => kind::PORT,
-            ReplyBody::Queue(_) => kind::QUEUE,
-            ReplyBody::Group(_) => kind::GROUP,
-            ReplyBody::GroupDesc(_) => kind::GROUP_DESC,
-            ReplyBody::GroupFeatures(_) => kind::GROUP_FEATURES,
-            ReplyBody::Meter(_) => kind::METER,
-            ReplyBody::MeterConfig(_) => kind::METER_CONFIG,
-            ReplyBody::MeterFeatures(_) => kind::METER_FEATURES,
-            ReplyBody::TableFeatures(_) => kind::TABLE_FEATURES,
-            ReplyBody::PortDesc(_) => kind::PORT_DESC,
-            ReplyBody::Experimenter { .. } => kind::EXPERIMENTER,
-            ReplyBody::Unknown { kind, .. } => *kind,
-        }
-    }
-
-    fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        match self {
-            ReplyBody::Desc(desc) => desc.emit(out),
-            ReplyBody::Flow(flows) => flows.iter().try_for_each(|flow| flow.emit(version, out)),
-            ReplyBody::Aggregate(aggregate) => aggregate.emit(out),
-            ReplyBody::Table(tables) => tables.iter().try_for_each(|table| table.emit(version, out)),
-            ReplyBody::Port(ports) => ports.iter().try_for_each(|port| port.emit(version, out)),
-            ReplyBody::Queue(queues) => queues.iter().try_for_each(|queue| queue.emit(version, out)),
-            ReplyBody::Group(groups) => groups.iter().try_for_each(|group| group.emit(out)),
-            ReplyBody::GroupDesc(groups) => groups.iter().try_for_each(|group| group.emit(out)),
-            ReplyBody::GroupFeatures(features) => features.emit(out),
-            ReplyBody::Meter(meters) => meters.iter().try_for_each(|meter| meter.emit(out)),
-            ReplyBody::MeterConfig(meters) => meters.iter().try_for_each(|meter| meter.emit(out)),
-            ReplyBody::MeterFeatures(features) => features.emit(out),
-            ReplyBody::TableFeatures(tables) => tables.iter().try_for_each(|table| table.emit(out)),
-            ReplyBody::PortDesc(ports) => ports.iter().try_for_each(|port| port_desc::emit(port, version, out)),
-            ReplyBody::Experimenter { id, body } => emit_experimenter(*id, body, version, out),
-            ReplyBody::Unknown { body, .. } => {
-                out.put(body);
-                Ok(())
+            fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+                let kind = self.body.kind();
+                if version == Version::Of10 && self.body.row().is_some_and(|row| row.in10.is_none()) {
+                    return unsupported(version, format!("statistics of kind {kind}"));
+                }
+                out.put_u16(kind);
+                out.put_u16(self.flags);
+                out.put_zeros(if version == Version::Of10 { 0 } else { 4 });
+                match &self.body {
+                    $body::Experimenter { id, body } => {
+                        Experimenter { id: *id, body: body.clone() }.write(version, out)
+                    }
+                    $body::Unknown { body, .. } => {
+                        out.put(body);
+                        Ok(())
+                    }
+                    listed => listed.write_row(version, out),
+                }
             }
         }
-    }
+
+        impl $body {
+            /// Returns the number of the kind: `OFPST_*` of 1.0, `OFPMP_*` of 1.3.
+            pub fn kind(&self) -> u16 {
+                match (self, self.row()) {
+                    (_, Some(row)) => row.in13,
+                    ($body::Unknown { kind, .. }, None) => *kind,
+                    (_, None) => EXPERIMENTER,
+                }
+            }
+        }
+    };
 }
 
-/// Refuses the kinds of statistics that 1.0 does not have.
-fn check_kind(kind: u16, version: Version) -> Result<()> {
-    let missing = version == Version::Of10 && (kind::GROUP..=kind::PORT_DESC).contains(&kind);
-    if missing { unsupported(version, format!("statistics of kind {kind}")) } else { Ok(()) }
-}
-
-/// Appends kind and flags.
-fn emit_start(kind: u16, flags: u16, version: Version, out: &mut Vec<u8>) {
-    out.put_u16(kind);
-    out.put_u16(flags);
-    out.put_zeros(if version == Version::Of10 { 0 } else { offset::BODY_13 - offset::BODY_10 });
-}
-
-fn emit_experimenter(id: u32, body: &[u8], version: Version, out: &mut Vec<u8>) -> Result<()> {
-    if version == Version::Of13 && body.len() < 4 {
-        return Err(Error::BadLength { what: "experimenter statistics", length: body.len() });
-    }
-    out.put_u32(id);
-    out.put(body);
-    Ok(())
-}
+message!(StatsRequest, RequestBody);
+message!(StatsReply, ReplyBody);
 
 #[cfg(test)]
 mod tests {

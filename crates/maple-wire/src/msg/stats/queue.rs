@@ -1,108 +1,46 @@
 //! Statistics of queues (1.0 §5.3.5, 1.3 §7.3.5.8).
 
-use crate::error::Result;
-use crate::msg::Version;
-use crate::msg::bytes::{Put, exactly, records, u32_at, u64_at};
-use crate::msg::port_desc::{emit_number, number_at};
+use crate::msg::wire::{Only13, Padded, layout};
 use crate::port::PortNo;
 
-/// Offsets in a record. A request consists of its first two fields.
-mod offset {
-    pub const PORT: usize = 0;
-    pub const QUEUE: usize = 4;
-    pub const END_OF_REQUEST: usize = 8;
-    pub const TX_BYTES: usize = 8;
-    pub const TX_PACKETS: usize = 16;
-    pub const TX_ERRORS: usize = 24;
-    pub const DURATION_SEC: usize = 32;
-    pub const DURATION_NSEC: usize = 36;
-    pub const END_10: usize = 32;
-    pub const END_13: usize = 40;
-}
-
-/// The queues that a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueStatsRequest {
-    /// The port. [`PortNo::ALL`] in 1.0 and [`PortNo::ANY`] in 1.3 mean all ports.
-    pub port: PortNo,
-    /// The queue; 0xffff_ffff means all.
-    pub queue: u32,
-}
-
-/// The counters of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct QueueStats {
-    /// The queue's port.
-    pub port: PortNo,
-    /// The queue's number on that port.
-    pub queue: u32,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Packets lost in an overrun of the queue.
-    pub tx_errors: u64,
-    /// Seconds for which the queue has existed (1.3).
-    pub duration_sec: u32,
-    /// Nanoseconds beyond `duration_sec` (1.3).
-    pub duration_nsec: u32,
-}
-
-impl QueueStatsRequest {
-    /// Reads the body of a request.
-    pub(super) fn parse(version: Version, body: &[u8]) -> Result<QueueStatsRequest> {
-        exactly("queue statistics request", body, offset::END_OF_REQUEST)?;
-        Ok(QueueStatsRequest { port: number_at(version, body, offset::PORT), queue: u32_at(body, offset::QUEUE) })
-    }
-
-    pub(super) fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        emit_number(self.port, version, 4, out)?;
-        out.put_u32(self.queue);
-        Ok(())
+layout! {
+    /// The queues that a request is about.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct QueueStatsRequest {
+        /// The port. [`PortNo::ALL`] in 1.0 and [`PortNo::ANY`] in 1.3 mean all ports.
+        pub port: PortNo as Padded<2, 0>,
+        /// The queue; 0xffff_ffff means all.
+        pub queue: u32,
     }
 }
 
-impl QueueStats {
-    /// Reads the body of a reply.
-    pub(super) fn parse_list(version: Version, body: &[u8]) -> Result<Vec<QueueStats>> {
-        let size = if version == Version::Of10 { offset::END_10 } else { offset::END_13 };
-        Ok(records("queue statistics", body, size)?.map(|bytes| QueueStats::parse(version, bytes)).collect())
-    }
-
-    fn parse(version: Version, bytes: &[u8]) -> QueueStats {
-        let duration = |at| if version == Version::Of10 { 0 } else { u32_at(bytes, at) };
-        QueueStats {
-            port: number_at(version, bytes, offset::PORT),
-            queue: u32_at(bytes, offset::QUEUE),
-            tx_bytes: u64_at(bytes, offset::TX_BYTES),
-            tx_packets: u64_at(bytes, offset::TX_PACKETS),
-            tx_errors: u64_at(bytes, offset::TX_ERRORS),
-            duration_sec: duration(offset::DURATION_SEC),
-            duration_nsec: duration(offset::DURATION_NSEC),
-        }
-    }
-
-    /// Appends the record. 1.0 leaves out the duration.
-    pub(super) fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
-        emit_number(self.port, version, 4, out)?;
-        out.put_u32(self.queue);
-        out.put_u64(self.tx_bytes);
-        out.put_u64(self.tx_packets);
-        out.put_u64(self.tx_errors);
-        if version == Version::Of13 {
-            out.put_u32(self.duration_sec);
-            out.put_u32(self.duration_nsec);
-        }
-        Ok(())
+layout! {
+    /// The counters of a queue. 1.0 leaves out the duration.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub struct QueueStats {
+        /// The queue's port.
+        pub port: PortNo as Padded<2, 0>,
+        /// The queue's number on that port.
+        pub queue: u32,
+        /// Bytes sent.
+        pub tx_bytes: u64,
+        /// Packets sent.
+        pub tx_packets: u64,
+        /// Packets lost in an overrun of the queue.
+        pub tx_errors: u64,
+        /// Seconds for which the queue has existed (1.3).
+        pub duration_sec: u32 as Only13,
+        /// Nanoseconds beyond `duration_sec` (1.3).
+        pub duration_nsec: u32 as Only13,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::msg::Message;
     use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
     use crate::msg::test::{check, check_truncated};
+    use crate::msg::{Message, Version};
 
     #[test]
     fn queues_are_asked_for_by_port_and_number() {

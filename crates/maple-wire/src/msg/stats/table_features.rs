@@ -1,60 +1,36 @@
 //! Abilities of tables (1.3 §7.3.5.5).
 
-use crate::error::{Error, Result};
-use crate::msg::Text;
-use crate::msg::bytes::{Elements, Layout, Put, u16_at, u32_at, u64_at};
+use crate::error::Result;
+use crate::msg::bytes::{Element, Put, Reader};
+use crate::msg::wire::{After, Bytes, Chars, Padded, Wire, layout};
+use crate::msg::{Text, Version};
 
-mod offset {
-    pub const LENGTH: usize = 0;
-    pub const TABLE_ID: usize = 2;
-    pub const NAME: usize = 8;
-    pub const METADATA_MATCH: usize = 40;
-    pub const METADATA_WRITE: usize = 48;
-    pub const CONFIG: usize = 56;
-    pub const MAX_ENTRIES: usize = 60;
-    pub const PROPERTIES: usize = 64;
-}
+const TABLE: Element = Element::new("table features", 0);
+const PROPERTY: Element = Element { pad_to: 8, ..Element::new("table features property", 2) };
+const TYPE_ID: Element = Element::new("type id", 2);
 
-/// Offsets in a property, and in the ids of actions and instructions.
-mod property_offset {
-    pub const TYPE: usize = 0;
-    pub const LENGTH: usize = 2;
-    pub const BODY: usize = 4;
-}
-
-const TABLE: Layout =
-    Layout { what: "table features", length_at: offset::LENGTH, min: offset::PROPERTIES, multiple: 1, pad_to: 1 };
-const PROPERTY: Layout = Layout {
-    what: "table features property",
-    length_at: property_offset::LENGTH,
-    min: property_offset::BODY,
-    multiple: 1,
-    pad_to: 8,
-};
-const TYPE_ID: Layout = Layout { what: "type id", pad_to: 1, ..PROPERTY };
-
-/// The length of a table's name in bytes.
-const NAME_LEN: usize = 32;
 /// The class of experimenters' fields (`OFPXMC_EXPERIMENTER`).
 const CLASS_EXPERIMENTER: u32 = 0xffff;
 
-/// The abilities of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableFeatures {
-    /// The table.
-    pub table_id: u8,
-    /// The table's name.
-    pub name: Text,
-    /// The bits of metadata that rules can match.
-    pub metadata_match: u64,
-    /// The bits of metadata that rules can write.
-    pub metadata_write: u64,
-    /// Bits of `OFPTC_*`.
-    pub config: u32,
-    /// The maximum number of rules.
-    pub max_entries: u32,
-    /// The permitted contents of rules.
-    pub properties: Vec<TableProperty>,
+layout! {
+    /// The abilities of a table.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TableFeatures: TABLE {
+        /// The table.
+        pub table_id: u8 as After<2, Padded<5>>,
+        /// The table's name.
+        pub name: Text as Chars<32>,
+        /// The bits of metadata that rules can match.
+        pub metadata_match: u64,
+        /// The bits of metadata that rules can write.
+        pub metadata_write: u64,
+        /// Bits of `OFPTC_*`.
+        pub config: u32,
+        /// The maximum number of rules.
+        pub max_entries: u32,
+        /// The permitted contents of rules.
+        pub properties: Vec<TableProperty>,
+    }
 }
 
 /// A list of permitted contents of rules. Kinds come in pairs, of which the second is about the table-miss rule.
@@ -132,13 +108,15 @@ impl PropertyKind {
     pub const APPLY_SET_FIELD_MISS: u16 = 15;
 }
 
-/// The type of an action or instruction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypeId {
-    /// `OFPAT_*` or `OFPIT_*`.
-    pub kind: u16,
-    /// The bytes after type and length: nothing or padding; an experimenter's id.
-    pub body: Vec<u8>,
+layout! {
+    /// The type of an action or instruction.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct TypeId: TYPE_ID {
+        /// `OFPAT_*` or `OFPIT_*`.
+        pub kind: u16 as Padded<2>,
+        /// The bytes after type and length: nothing or padding; an experimenter's id.
+        pub body: Vec<u8> as Bytes,
+    }
 }
 
 /// The type of a field.
@@ -148,41 +126,6 @@ pub struct OxmId {
     pub header: u32,
     /// The experimenter's id in class 0xffff.
     pub experimenter: Option<u32>,
-}
-
-impl TableFeatures {
-    /// Reads the body of a request or reply.
-    pub(super) fn parse_list(body: &[u8]) -> Result<Vec<TableFeatures>> {
-        Elements::new(TABLE, body).map(|bytes| TableFeatures::parse(bytes?)).collect()
-    }
-
-    fn parse(bytes: &[u8]) -> Result<TableFeatures> {
-        Ok(TableFeatures {
-            table_id: bytes[offset::TABLE_ID],
-            name: Text::parse(&bytes[offset::NAME..offset::METADATA_MATCH]),
-            metadata_match: u64_at(bytes, offset::METADATA_MATCH),
-            metadata_write: u64_at(bytes, offset::METADATA_WRITE),
-            config: u32_at(bytes, offset::CONFIG),
-            max_entries: u32_at(bytes, offset::MAX_ENTRIES),
-            properties: Elements::new(PROPERTY, &bytes[offset::PROPERTIES..])
-                .map(|property| TableProperty::parse(property?))
-                .collect::<Result<_>>()?,
-        })
-    }
-
-    pub(super) fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_sized(offset::LENGTH, |out| {
-            out.put_u16(0);
-            out.put_u8(self.table_id);
-            out.put_zeros(5);
-            self.name.emit(NAME_LEN, out)?;
-            out.put_u64(self.metadata_match);
-            out.put_u64(self.metadata_write);
-            out.put_u32(self.config);
-            out.put_u32(self.max_entries);
-            self.properties.iter().try_for_each(|property| property.emit(out))
-        })
-    }
 }
 
 impl TableProperty {
@@ -196,106 +139,73 @@ impl TableProperty {
             | TableProperty::Unknown { kind, .. } => *kind,
         }
     }
+}
 
-    fn parse(bytes: &[u8]) -> Result<TableProperty> {
-        let kind = u16_at(bytes, property_offset::TYPE);
-        let body = &bytes[property_offset::BODY..];
+impl Wire for TableProperty {
+    const MIN: [usize; 2] = [4; 2];
+    const ELEMENT: Option<Element> = Some(PROPERTY);
+
+    fn read(reader: &mut Reader<'_>) -> Result<TableProperty> {
+        let (kind, _length) = (reader.u16()?, reader.u16()?);
         let miss = kind & 1 != 0;
         Ok(match kind {
             PropertyKind::INSTRUCTIONS | PropertyKind::INSTRUCTIONS_MISS => {
-                TableProperty::Instructions { miss, ids: TypeId::parse_list(body)? }
+                TableProperty::Instructions { miss, ids: reader.list()? }
             }
             PropertyKind::NEXT_TABLES | PropertyKind::NEXT_TABLES_MISS => {
-                TableProperty::NextTables { miss, tables: body.to_vec() }
+                TableProperty::NextTables { miss, tables: reader.rest().to_vec() }
             }
             PropertyKind::WRITE_ACTIONS..=PropertyKind::APPLY_ACTIONS_MISS => {
-                TableProperty::Actions { kind, ids: TypeId::parse_list(body)? }
+                TableProperty::Actions { kind, ids: reader.list()? }
             }
             PropertyKind::MATCH
             | PropertyKind::WILDCARDS
             | PropertyKind::WRITE_SET_FIELD..=PropertyKind::APPLY_SET_FIELD_MISS => {
-                TableProperty::Fields { kind, ids: OxmId::parse_list(body)? }
+                TableProperty::Fields { kind, ids: reader.list()? }
             }
-            kind => TableProperty::Unknown { kind, body: body.to_vec() },
+            kind => TableProperty::Unknown { kind, body: reader.rest().to_vec() },
         })
     }
 
-    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        let start = out.len();
-        out.put_sized(property_offset::LENGTH, |out| {
-            out.put_u16(self.kind());
-            out.put_u16(0);
-            match self {
-                TableProperty::Instructions { ids, .. } | TableProperty::Actions { ids, .. } => {
-                    return ids.iter().try_for_each(|id| id.emit(out));
-                }
-                TableProperty::NextTables { tables, .. } => out.put(tables),
-                TableProperty::Fields { ids, .. } => ids.iter().for_each(|id| id.emit(out)),
-                TableProperty::Unknown { body, .. } => out.put(body),
-            }
-            Ok(())
-        })?;
-        out.pad_from(start);
+    fn write(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+        out.put_u16(self.kind());
+        out.put_u16(0);
+        match self {
+            TableProperty::Instructions { ids, .. } | TableProperty::Actions { ids, .. } => ids.write(version, out)?,
+            TableProperty::NextTables { tables, .. } => out.put(tables),
+            TableProperty::Fields { ids, .. } => ids.write(version, out)?,
+            TableProperty::Unknown { body, .. } => out.put(body),
+        }
         Ok(())
     }
 }
 
-impl TypeId {
-    fn parse_list(bytes: &[u8]) -> Result<Vec<TypeId>> {
-        Elements::new(TYPE_ID, bytes).map(|id| id.map(TypeId::parse)).collect()
+/// An id has 4 bytes, or 8 with an experimenter.
+impl Wire for OxmId {
+    const MIN: [usize; 2] = [4; 2];
+
+    fn read(reader: &mut Reader<'_>) -> Result<OxmId> {
+        reader.call("OXM id");
+        let header = reader.u32()?;
+        let experimenter = if header >> 16 == CLASS_EXPERIMENTER { Some(reader.u32()?) } else { None };
+        Ok(OxmId { header, experimenter })
     }
 
-    fn parse(bytes: &[u8]) -> TypeId {
-        TypeId { kind: u16_at(bytes, property_offset::TYPE), body: bytes[property_offset::BODY..].to_vec() }
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.put_sized(property_offset::LENGTH, |out| {
-            out.put_u16(self.kind);
-            out.put_u16(0);
-            out.put(&self.body);
-            Ok(())
-        })
-    }
-}
-
-impl OxmId {
-    fn parse_list(mut bytes: &[u8]) -> Result<Vec<OxmId>> {
-        let mut ids = Vec::new();
-        while !bytes.is_empty() {
-            let (id, rest) = OxmId::parse(bytes)?;
-            ids.push(id);
-            bytes = rest;
-        }
-        Ok(ids)
-    }
-
-    /// Removes an id from the front of `bytes`: 4 bytes, or 8 with an experimenter.
-    fn parse(bytes: &[u8]) -> Result<(OxmId, &[u8])> {
-        let truncated = |need| Error::Truncated { what: "OXM id", need, have: bytes.len() };
-        let (header, rest) = bytes.split_first_chunk().ok_or(truncated(4))?;
-        let header = u32::from_be_bytes(*header);
-        if header >> 16 != CLASS_EXPERIMENTER {
-            return Ok((OxmId { header, experimenter: None }, rest));
-        }
-        let (id, rest) = rest.split_first_chunk().ok_or(truncated(8))?;
-        Ok((OxmId { header, experimenter: Some(u32::from_be_bytes(*id)) }, rest))
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
+    fn write(&self, _: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.header);
         if let Some(id) = self.experimenter {
             out.put_u32(id);
         }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::msg::Message;
     use crate::msg::stats::{ReplyBody, RequestBody, StatsReply, StatsRequest};
     use crate::msg::test::{check, check_truncated, hex};
-    use crate::msg::{Message, Version};
 
     fn table(properties: Vec<TableProperty>) -> TableFeatures {
         TableFeatures {
