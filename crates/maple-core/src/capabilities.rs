@@ -58,32 +58,6 @@ impl Model {
     }
 }
 
-/// The fields that every 1.0 switch can match (1.0 §5.2.3).
-const OF10: FieldSet = FieldSet::of(&[
-    Field::InPort,
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanVid,
-    Field::VlanPcp,
-    Field::IpDscp,
-    Field::IpProto,
-    Field::Ipv4Src,
-    Field::Ipv4Dst,
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::Icmpv4Type,
-    Field::Icmpv4Code,
-    Field::ArpOp,
-    Field::ArpSpa,
-    Field::ArpTpa,
-]);
-
-/// The fields whose 1.0 form has a wildcard bit count.
-const OF10_PREFIXES: FieldSet = FieldSet::of(&[Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa]);
-
 /// Fields of 1.3 that Open vSwitch doesn't have. [`Capabilities::of`] leaves them out.
 const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
 
@@ -100,7 +74,7 @@ impl Capabilities {
         let tables = features.n_tables.max(1);
         match version {
             Version::Of10 => {
-                let (fields, prefixes) = (OF10, OF10_PREFIXES);
+                let (fields, prefixes) = (FieldSet::OF10, FieldSet::OF10_PREFIXES);
                 let (maskable, prerequisites, narrow) = (FieldSet::EMPTY, true, false);
                 Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables, bundles: false }
             }

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use maple_wire::msg::{FlowMod, FlowModCommand};
     use maple_wire::packet::build::{Frame, snap};
-    use maple_wire::{Action, Instruction, Match, Message, Version};
+    use maple_wire::{Action, FieldSet, Instruction, Match, Message, Version};
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     /// The fields of an exact match, prerequisites before those that need them.
@@ -365,7 +365,7 @@ mod tests {
 
     /// The flow-mod that the general codec writes for the packet's fields.
     fn general(packet: &Packet<'_>, rule: Rule, version: Version) -> FlowMod {
-        let known = |field: &Field| version == Version::Of13 || matchable10(*field);
+        let known = |field: &Field| version == Version::Of13 || FieldSet::OF10.contains(*field);
         let matching = FIELDS.iter().filter(|f| known(f)).fold(Match::any(), |m, f| match packet.get(*f) {
             Some(value) => m.exact(*f, value),
             None => m,
@@ -377,12 +377,6 @@ mod tests {
             buffer_id: rule.buffer_id,
             ..FlowMod::new(add, rule.priority, matching, instructions.into_iter().collect())
         }
-    }
-
-    /// Reports whether 1.0 can match the field.
-    fn matchable10(field: Field) -> bool {
-        use Field::*;
-        !matches!(field, Ipv6Src | Ipv6Dst | SctpSrc | SctpDst | Icmpv6Type | Icmpv6Code)
     }
 
     /// The flow-mod with its match fields sorted: their order has no meaning.

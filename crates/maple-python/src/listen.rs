@@ -16,7 +16,6 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::address::Mac;
 use crate::host;
 use crate::kind::{Kind, from_raw};
-use crate::packet::for_all_fields;
 use crate::route::{PyLocation, frame_bytes};
 
 /// A packet that entered the network and that an `@on` function asked for.
@@ -147,7 +146,7 @@ pub fn listener_failed(error: String) {
 }
 
 macro_rules! getters {
-    ($(#[doc = $doc:literal] $name:ident => $field:ident),* $(,)?) => {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident $facts:tt;)*) => {
         #[pymethods]
         impl PyHeard {
             $(#[doc = $doc]
@@ -192,4 +191,4 @@ macro_rules! getters {
     };
 }
 
-for_all_fields!(getters);
+maple_wire::for_all_fields!(getters);

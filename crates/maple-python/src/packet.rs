@@ -36,97 +36,8 @@ fn whole(ticket: Ticket, what: &str) -> PyResult<Arc<[u8]>> {
     frame.ok_or_else(|| PyRuntimeError::new_err(format!("{what}: the switch sent only the beginning of the packet")))
 }
 
-/// Passes all fields to a macro, in the order of their OXM numbers: documentation, name, and the wire's name.
-macro_rules! for_all_fields {
-    ($make:ident) => {
-        $make! {
-            /// Port by which the packet came in.
-            in_port => InPort,
-            /// Physical port under a logical one.
-            in_phy_port => InPhyPort,
-            /// Passed between tables. 0 for packets that enter.
-            metadata => Metadata,
-            /// Ethernet destination.
-            eth_dst => EthDst,
-            /// Ethernet source.
-            eth_src => EthSrc,
-            /// Ethernet type, after VLAN tags.
-            eth_type => EthType,
-            /// VLAN id, 12 bits. Absent without a tag.
-            vlan_vid => VlanVid,
-            /// VLAN priority.
-            vlan_pcp => VlanPcp,
-            /// Differentiated services code point.
-            ip_dscp => IpDscp,
-            /// Congestion notification.
-            ip_ecn => IpEcn,
-            /// IP protocol.
-            ip_proto => IpProto,
-            /// IPv4 source.
-            ipv4_src => Ipv4Src,
-            /// IPv4 destination.
-            ipv4_dst => Ipv4Dst,
-            /// TCP source port.
-            tcp_src => TcpSrc,
-            /// TCP destination port.
-            tcp_dst => TcpDst,
-            /// UDP source port.
-            udp_src => UdpSrc,
-            /// UDP destination port.
-            udp_dst => UdpDst,
-            /// SCTP source port.
-            sctp_src => SctpSrc,
-            /// SCTP destination port.
-            sctp_dst => SctpDst,
-            /// ICMP type.
-            icmpv4_type => Icmpv4Type,
-            /// ICMP code.
-            icmpv4_code => Icmpv4Code,
-            /// ARP operation: 1 request, 2 reply.
-            arp_op => ArpOp,
-            /// ARP sender IPv4 address.
-            arp_spa => ArpSpa,
-            /// ARP target IPv4 address.
-            arp_tpa => ArpTpa,
-            /// ARP sender hardware address.
-            arp_sha => ArpSha,
-            /// ARP target hardware address.
-            arp_tha => ArpTha,
-            /// IPv6 source.
-            ipv6_src => Ipv6Src,
-            /// IPv6 destination.
-            ipv6_dst => Ipv6Dst,
-            /// IPv6 flow label.
-            ipv6_flabel => Ipv6Flabel,
-            /// ICMPv6 type.
-            icmpv6_type => Icmpv6Type,
-            /// ICMPv6 code.
-            icmpv6_code => Icmpv6Code,
-            /// Neighbour discovery target.
-            ipv6_nd_target => Ipv6NdTarget,
-            /// Neighbour discovery source link-layer address.
-            ipv6_nd_sll => Ipv6NdSll,
-            /// Neighbour discovery target link-layer address.
-            ipv6_nd_tll => Ipv6NdTll,
-            /// Label of the outermost MPLS entry.
-            mpls_label => MplsLabel,
-            /// Traffic class of the outermost MPLS entry.
-            mpls_tc => MplsTc,
-            /// Bottom-of-stack bit of the outermost MPLS entry.
-            mpls_bos => MplsBos,
-            /// Provider backbone service id.
-            pbb_isid => PbbIsid,
-            /// Metadata of a logical port.
-            tunnel_id => TunnelId,
-            /// Bits for the IPv6 extension headers that are there.
-            ipv6_exthdr => Ipv6Exthdr,
-        }
-    };
-}
-pub(crate) use for_all_fields;
-
 macro_rules! fields {
-    ($(#[doc = $doc:literal] $name:ident => $field:ident),* $(,)?) => {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident $facts:tt;)*) => {
         /// The names of all fields, in the order of their OXM numbers.
         pub const FIELDS: [&str; Field::COUNT] = [$(stringify!($name)),*];
 
@@ -184,4 +95,4 @@ macro_rules! fields {
     };
 }
 
-for_all_fields!(fields);
+maple_wire::for_all_fields!(fields);

@@ -1,103 +1,184 @@
 //! The packet fields of OpenFlow 1.3 (OXM, §7.2.3.7): names, widths, masks and prerequisites.
 //!
-//! A field's value is a `u128`, right-aligned. A packet *has* a field if and only if the field's prerequisites hold for
+//! All fields stand in one table, [`for_all_fields!`](crate::for_all_fields).
+//!
+//! A field's value is a `u128`, right-aligned. That of `vlan_vid` has a bit 12, which is set if there is a tag. Without a
+//! tag all bits are 0. A packet *has* a field if and only if the field's prerequisites hold for
 //! it. All reasoning about absent fields depends on this rule.
 
 use std::fmt;
 
-/// A header field that switches can match, by its OXM name.
+/// Passes all fields to a macro, in the order of their OXM numbers.
+///
+/// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; whether 1.3
+/// allows a mask (`masked`) or not (`whole`); the prerequisites; what a match of OpenFlow 1.0 can say
+/// ([`In10`](crate::field::In10)); and whether an action of 1.0 sets the field (`set`) or none does (`fixed`).
 ///
 /// ```
 /// use maple_wire::Field;
 ///
-/// let port = Field::from_name("tcp_dst").unwrap();
-/// assert_eq!((port, port.bits(), port.full_mask()), (Field::TcpDst, 16, 0xffff));
-/// // A packet has it if it is TCP over IPv4 or IPv6.
-/// assert_eq!(port.prerequisites().len(), 2);
+/// macro_rules! names {
+///     ($(#[doc = $doc:literal] $name:ident => $field:ident $facts:tt;)*) => { [$(stringify!($name)),*] };
+/// }
+/// assert_eq!(maple_wire::for_all_fields!(names), Field::ALL.map(Field::name));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Field {
-    /// Port the packet came in by.
-    InPort = 0,
-    /// Physical port under a logical one.
-    InPhyPort = 1,
-    /// Metadata that one table passes to the next.
-    Metadata = 2,
-    /// Ethernet destination.
-    EthDst = 3,
-    /// Ethernet source.
-    EthSrc = 4,
-    /// Ethernet type after the first VLAN tag.
-    EthType = 5,
-    /// VLAN id; bit 12 is set if there is a tag. Without a tag all bits are 0.
-    VlanVid = 6,
-    /// VLAN priority.
-    VlanPcp = 7,
-    /// IP differentiated services code point.
-    IpDscp = 8,
-    /// IP congestion notification.
-    IpEcn = 9,
-    /// IP protocol, or the next header after IPv6 extension headers.
-    IpProto = 10,
-    /// IPv4 source.
-    Ipv4Src = 11,
-    /// IPv4 destination.
-    Ipv4Dst = 12,
-    /// TCP source port.
-    TcpSrc = 13,
-    /// TCP destination port.
-    TcpDst = 14,
-    /// UDP source port.
-    UdpSrc = 15,
-    /// UDP destination port.
-    UdpDst = 16,
-    /// SCTP source port.
-    SctpSrc = 17,
-    /// SCTP destination port.
-    SctpDst = 18,
-    /// ICMP type.
-    Icmpv4Type = 19,
-    /// ICMP code.
-    Icmpv4Code = 20,
-    /// ARP operation.
-    ArpOp = 21,
-    /// ARP sender protocol address.
-    ArpSpa = 22,
-    /// ARP target protocol address.
-    ArpTpa = 23,
-    /// ARP sender hardware address.
-    ArpSha = 24,
-    /// ARP target hardware address.
-    ArpTha = 25,
-    /// IPv6 source.
-    Ipv6Src = 26,
-    /// IPv6 destination.
-    Ipv6Dst = 27,
-    /// IPv6 flow label.
-    Ipv6Flabel = 28,
-    /// ICMPv6 type.
-    Icmpv6Type = 29,
-    /// ICMPv6 code.
-    Icmpv6Code = 30,
-    /// Neighbour discovery target.
-    Ipv6NdTarget = 31,
-    /// Neighbour discovery source link-layer address.
-    Ipv6NdSll = 32,
-    /// Neighbour discovery target link-layer address.
-    Ipv6NdTll = 33,
-    /// Label of the outermost MPLS entry.
-    MplsLabel = 34,
-    /// Traffic class of the outermost MPLS entry.
-    MplsTc = 35,
-    /// Bottom-of-stack bit of the outermost MPLS entry.
-    MplsBos = 36,
-    /// Provider backbone service id.
-    PbbIsid = 37,
-    /// Logical port metadata.
-    TunnelId = 38,
-    /// Bits for the IPv6 extension headers that are present.
-    Ipv6Exthdr = 39,
+#[macro_export]
+macro_rules! for_all_fields {
+    ($make:ident) => {
+        $make! {
+            /// Port by which the packet came in.
+            in_port => InPort (32, whole, NONE, Exact, fixed);
+            /// Physical port under a logical one.
+            in_phy_port => InPhyPort (32, whole, NONE, No, fixed);
+            /// Passed between tables. 0 for packets that enter.
+            metadata => Metadata (64, masked, NONE, No, fixed);
+            /// Ethernet destination.
+            eth_dst => EthDst (48, masked, NONE, Exact, set);
+            /// Ethernet source.
+            eth_src => EthSrc (48, masked, NONE, Exact, set);
+            /// Ethernet type, after VLAN tags.
+            eth_type => EthType (16, whole, NONE, Exact, fixed);
+            /// VLAN id, 12 bits. Absent without a tag.
+            vlan_vid => VlanVid (13, masked, NONE, Exact, set);
+            /// VLAN priority.
+            vlan_pcp => VlanPcp (3, whole, VLAN, Exact, set);
+            /// Differentiated services code point.
+            ip_dscp => IpDscp (6, whole, IP, Exact, set);
+            /// Congestion notification.
+            ip_ecn => IpEcn (2, whole, IP, No, fixed);
+            /// IP protocol.
+            ip_proto => IpProto (8, whole, IP, Exact, fixed);
+            /// IPv4 source.
+            ipv4_src => Ipv4Src (32, masked, V4, Prefix, set);
+            /// IPv4 destination.
+            ipv4_dst => Ipv4Dst (32, masked, V4, Prefix, set);
+            /// TCP source port.
+            tcp_src => TcpSrc (16, whole, TCP, Exact, set);
+            /// TCP destination port.
+            tcp_dst => TcpDst (16, whole, TCP, Exact, set);
+            /// UDP source port.
+            udp_src => UdpSrc (16, whole, UDP, Exact, set);
+            /// UDP destination port.
+            udp_dst => UdpDst (16, whole, UDP, Exact, set);
+            /// SCTP source port.
+            sctp_src => SctpSrc (16, whole, SCTP, Partly, fixed);
+            /// SCTP destination port.
+            sctp_dst => SctpDst (16, whole, SCTP, Partly, fixed);
+            /// ICMP type.
+            icmpv4_type => Icmpv4Type (8, whole, ICMP4, Exact, fixed);
+            /// ICMP code.
+            icmpv4_code => Icmpv4Code (8, whole, ICMP4, Exact, fixed);
+            /// ARP operation: 1 request, 2 reply.
+            arp_op => ArpOp (16, whole, ARP, Exact, fixed);
+            /// ARP sender IPv4 address.
+            arp_spa => ArpSpa (32, masked, ARP, Prefix, fixed);
+            /// ARP target IPv4 address.
+            arp_tpa => ArpTpa (32, masked, ARP, Prefix, fixed);
+            /// ARP sender hardware address.
+            arp_sha => ArpSha (48, masked, ARP, No, fixed);
+            /// ARP target hardware address.
+            arp_tha => ArpTha (48, masked, ARP, No, fixed);
+            /// IPv6 source.
+            ipv6_src => Ipv6Src (128, masked, V6, No, fixed);
+            /// IPv6 destination.
+            ipv6_dst => Ipv6Dst (128, masked, V6, No, fixed);
+            /// IPv6 flow label.
+            ipv6_flabel => Ipv6Flabel (20, masked, V6, No, fixed);
+            /// ICMPv6 type.
+            icmpv6_type => Icmpv6Type (8, whole, ICMP6, Reported, fixed);
+            /// ICMPv6 code.
+            icmpv6_code => Icmpv6Code (8, whole, ICMP6, Reported, fixed);
+            /// Neighbour discovery target.
+            ipv6_nd_target => Ipv6NdTarget (128, whole, ND, No, fixed);
+            /// Neighbour discovery source link-layer address.
+            ipv6_nd_sll => Ipv6NdSll (48, whole, ND_SOLICIT, No, fixed);
+            /// Neighbour discovery target link-layer address.
+            ipv6_nd_tll => Ipv6NdTll (48, whole, ND_ADVERT, No, fixed);
+            /// Label of the outermost MPLS entry.
+            mpls_label => MplsLabel (20, whole, MPLS, No, fixed);
+            /// Traffic class of the outermost MPLS entry.
+            mpls_tc => MplsTc (3, whole, MPLS, No, fixed);
+            /// Bottom-of-stack bit of the outermost MPLS entry.
+            mpls_bos => MplsBos (1, whole, MPLS, No, fixed);
+            /// Provider backbone service id.
+            pbb_isid => PbbIsid (24, masked, PBB, No, fixed);
+            /// Metadata of a logical port.
+            tunnel_id => TunnelId (64, masked, NONE, No, fixed);
+            /// Bits for the IPv6 extension headers that are there.
+            ipv6_exthdr => Ipv6Exthdr (9, masked, V6, No, fixed);
+        }
+    };
+}
+
+/// Whether a word of the table means yes.
+macro_rules! is {
+    (masked) => {
+        true
+    };
+    (whole) => {
+        false
+    };
+    (set) => {
+        true
+    };
+    (fixed) => {
+        false
+    };
+}
+
+macro_rules! fields {
+    ($(
+        #[doc = $doc:literal]
+        $name:ident => $field:ident ($bits:literal, $mask:ident, $prerequisites:ident, $in10:ident, $action10:ident);
+    )*) => {
+        /// A header field that switches can match, by its OXM name.
+        ///
+        /// ```
+        /// use maple_wire::Field;
+        ///
+        /// let port = Field::from_name("tcp_dst").unwrap();
+        /// assert_eq!((port, port.bits(), port.full_mask()), (Field::TcpDst, 16, 0xffff));
+        /// // A packet has it if it is TCP over IPv4 or IPv6.
+        /// assert_eq!(port.prerequisites().len(), 2);
+        /// ```
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Field {
+            $(#[doc = $doc] $field),*
+        }
+
+        impl Field {
+            /// All fields, in the order of their OXM numbers.
+            pub const ALL: [Field; Field::COUNT] = [$(Field::$field),*];
+        }
+
+        const INFO: [Info; Field::COUNT] = [$(Info {
+            name: stringify!($name),
+            bits: $bits,
+            maskable: is!($mask),
+            prerequisites: $prerequisites,
+            in10: In10::$in10,
+            settable10: is!($action10),
+        }),*];
+    };
+}
+
+for_all_fields!(fields);
+
+/// What a match of OpenFlow 1.0 can say about a field (1.0 §5.2.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum In10 {
+    /// Nothing: the structure has no place for it.
+    No,
+    /// A value, in a switch's report only: 1.0 does not know the field, but Open vSwitch reports it.
+    Reported,
+    /// A value, which some switches match: `tp_src` and `tp_dst` are for TCP, UDP and ICMP, but Open vSwitch uses them
+    /// for SCTP too.
+    Partly,
+    /// A value, which every switch matches.
+    Exact,
+    /// A value or its leading bits, which every switch matches.
+    Prefix,
 }
 
 /// The properties of a field according to the specification.
@@ -106,6 +187,8 @@ struct Info {
     bits: u8,
     maskable: bool,
     prerequisites: &'static [&'static [Prerequisite]],
+    in10: In10,
+    settable10: bool,
 }
 
 /// One condition of a prerequisite: `(packet[field] & mask) == value`.
@@ -149,96 +232,9 @@ const ND: &[&[Prerequisite]] =
     &[&[eth_type(0x86dd), ip_proto(58), icmpv6_type(135)], &[eth_type(0x86dd), ip_proto(58), icmpv6_type(136)]];
 const NONE: &[&[Prerequisite]] = &[&[]];
 
-const INFO: [Info; Field::COUNT] = [
-    Info { name: "in_port", bits: 32, maskable: false, prerequisites: NONE },
-    Info { name: "in_phy_port", bits: 32, maskable: false, prerequisites: NONE },
-    Info { name: "metadata", bits: 64, maskable: true, prerequisites: NONE },
-    Info { name: "eth_dst", bits: 48, maskable: true, prerequisites: NONE },
-    Info { name: "eth_src", bits: 48, maskable: true, prerequisites: NONE },
-    Info { name: "eth_type", bits: 16, maskable: false, prerequisites: NONE },
-    Info { name: "vlan_vid", bits: 13, maskable: true, prerequisites: NONE },
-    Info { name: "vlan_pcp", bits: 3, maskable: false, prerequisites: VLAN },
-    Info { name: "ip_dscp", bits: 6, maskable: false, prerequisites: IP },
-    Info { name: "ip_ecn", bits: 2, maskable: false, prerequisites: IP },
-    Info { name: "ip_proto", bits: 8, maskable: false, prerequisites: IP },
-    Info { name: "ipv4_src", bits: 32, maskable: true, prerequisites: V4 },
-    Info { name: "ipv4_dst", bits: 32, maskable: true, prerequisites: V4 },
-    Info { name: "tcp_src", bits: 16, maskable: false, prerequisites: TCP },
-    Info { name: "tcp_dst", bits: 16, maskable: false, prerequisites: TCP },
-    Info { name: "udp_src", bits: 16, maskable: false, prerequisites: UDP },
-    Info { name: "udp_dst", bits: 16, maskable: false, prerequisites: UDP },
-    Info { name: "sctp_src", bits: 16, maskable: false, prerequisites: SCTP },
-    Info { name: "sctp_dst", bits: 16, maskable: false, prerequisites: SCTP },
-    Info { name: "icmpv4_type", bits: 8, maskable: false, prerequisites: ICMP4 },
-    Info { name: "icmpv4_code", bits: 8, maskable: false, prerequisites: ICMP4 },
-    Info { name: "arp_op", bits: 16, maskable: false, prerequisites: ARP },
-    Info { name: "arp_spa", bits: 32, maskable: true, prerequisites: ARP },
-    Info { name: "arp_tpa", bits: 32, maskable: true, prerequisites: ARP },
-    Info { name: "arp_sha", bits: 48, maskable: true, prerequisites: ARP },
-    Info { name: "arp_tha", bits: 48, maskable: true, prerequisites: ARP },
-    Info { name: "ipv6_src", bits: 128, maskable: true, prerequisites: V6 },
-    Info { name: "ipv6_dst", bits: 128, maskable: true, prerequisites: V6 },
-    Info { name: "ipv6_flabel", bits: 20, maskable: true, prerequisites: V6 },
-    Info { name: "icmpv6_type", bits: 8, maskable: false, prerequisites: ICMP6 },
-    Info { name: "icmpv6_code", bits: 8, maskable: false, prerequisites: ICMP6 },
-    Info { name: "ipv6_nd_target", bits: 128, maskable: false, prerequisites: ND },
-    Info { name: "ipv6_nd_sll", bits: 48, maskable: false, prerequisites: ND_SOLICIT },
-    Info { name: "ipv6_nd_tll", bits: 48, maskable: false, prerequisites: ND_ADVERT },
-    Info { name: "mpls_label", bits: 20, maskable: false, prerequisites: MPLS },
-    Info { name: "mpls_tc", bits: 3, maskable: false, prerequisites: MPLS },
-    Info { name: "mpls_bos", bits: 1, maskable: false, prerequisites: MPLS },
-    Info { name: "pbb_isid", bits: 24, maskable: true, prerequisites: PBB },
-    Info { name: "tunnel_id", bits: 64, maskable: true, prerequisites: NONE },
-    Info { name: "ipv6_exthdr", bits: 9, maskable: true, prerequisites: V6 },
-];
-
 impl Field {
     /// The number of fields.
     pub const COUNT: usize = 40;
-
-    /// All fields, in the order of their OXM numbers.
-    pub const ALL: [Field; Field::COUNT] = [
-        Field::InPort,
-        Field::InPhyPort,
-        Field::Metadata,
-        Field::EthDst,
-        Field::EthSrc,
-        Field::EthType,
-        Field::VlanVid,
-        Field::VlanPcp,
-        Field::IpDscp,
-        Field::IpEcn,
-        Field::IpProto,
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-        Field::TcpSrc,
-        Field::TcpDst,
-        Field::UdpSrc,
-        Field::UdpDst,
-        Field::SctpSrc,
-        Field::SctpDst,
-        Field::Icmpv4Type,
-        Field::Icmpv4Code,
-        Field::ArpOp,
-        Field::ArpSpa,
-        Field::ArpTpa,
-        Field::ArpSha,
-        Field::ArpTha,
-        Field::Ipv6Src,
-        Field::Ipv6Dst,
-        Field::Ipv6Flabel,
-        Field::Icmpv6Type,
-        Field::Icmpv6Code,
-        Field::Ipv6NdTarget,
-        Field::Ipv6NdSll,
-        Field::Ipv6NdTll,
-        Field::MplsLabel,
-        Field::MplsTc,
-        Field::MplsBos,
-        Field::PbbIsid,
-        Field::TunnelId,
-        Field::Ipv6Exthdr,
-    ];
 
     /// Returns the number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
     pub const fn oxm(self) -> u8 {
@@ -283,6 +279,16 @@ impl Field {
         INFO[self as usize].maskable
     }
 
+    /// Returns what a match of OpenFlow 1.0 can say about the field.
+    pub const fn in10(self) -> In10 {
+        INFO[self as usize].in10
+    }
+
+    /// Whether an action of OpenFlow 1.0 sets the field (1.0 §5.2.4).
+    pub const fn is_settable10(self) -> bool {
+        INFO[self as usize].settable10
+    }
+
     /// Returns the conditions under which a packet has this field: one of the alternatives must hold, and each is a
     /// conjunction.
     ///
@@ -321,6 +327,25 @@ impl FieldSet {
     pub const EMPTY: FieldSet = FieldSet(0);
     /// The set of all fields.
     pub const ALL: FieldSet = FieldSet((1 << Field::COUNT) - 1);
+
+    /// The fields that every OpenFlow 1.0 switch can match.
+    pub const OF10: FieldSet = FieldSet::from10(In10::Exact);
+    /// The fields whose leading bits every OpenFlow 1.0 switch can match.
+    pub const OF10_PREFIXES: FieldSet = FieldSet::from10(In10::Prefix);
+    /// The fields that a match of OpenFlow 1.0 has a place for.
+    pub(crate) const OF10_PLACES: FieldSet = FieldSet::from10(In10::Reported);
+
+    /// Returns the fields about which a match of OpenFlow 1.0 can say this, or more.
+    const fn from10(least: In10) -> FieldSet {
+        let (mut fields, mut i) = (FieldSet::EMPTY, 0);
+        while i < Field::COUNT {
+            if Field::ALL[i].in10() as u8 >= least as u8 {
+                fields.insert(Field::ALL[i]);
+            }
+            i += 1;
+        }
+        fields
+    }
 
     /// Creates the set of these fields.
     pub const fn of(fields: &[Field]) -> FieldSet {
@@ -373,6 +398,7 @@ mod tests {
             assert_eq!(Field::from_oxm(field.oxm()), Some(field));
             assert_eq!(Field::from_name(field.name()), Some(field));
         }
+        assert_eq!((Field::InPort.oxm(), Field::Ipv6Exthdr.oxm()), (0, 39));
         assert_eq!(Field::from_oxm(40), None);
         assert_eq!(Field::from_name("tcp_port"), None);
     }
@@ -385,5 +411,21 @@ mod tests {
                 assert!(condition.field < field, "{field}");
             }
         }
+    }
+    #[test]
+    fn only_the_ports_of_tcp_and_udp_are_matched_by_every_1_0_switch() {
+        // 1.0 §3.4, table 3: tp_src and tp_dst apply to "all TCP, UDP, and ICMP packets". Open vSwitch's tools also ask
+        // for ports of SCTP, so the codec reads and writes them, but no rule may rely on them.
+        for field in [Field::SctpSrc, Field::SctpDst] {
+            assert_eq!(field.in10(), In10::Partly);
+            assert!(!FieldSet::OF10.contains(field) && FieldSet::OF10_PLACES.contains(field));
+        }
+        for field in [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::Icmpv4Type, Field::Icmpv4Code]
+        {
+            assert!(FieldSet::OF10.contains(field));
+        }
+        let prefixes = [Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa];
+        assert_eq!(FieldSet::OF10_PREFIXES, FieldSet::of(&prefixes));
+        assert_eq!(FieldSet::OF10.iter().count(), 19);
     }
 }

@@ -89,19 +89,6 @@ impl Treatment {
 
 /// Reports whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
 pub fn is_settable(field: Field, version: Version) -> bool {
-    const OF10: FieldSet = FieldSet::of(&[
-        Field::EthDst,
-        Field::EthSrc,
-        Field::VlanVid,
-        Field::VlanPcp,
-        Field::IpDscp,
-        Field::Ipv4Src,
-        Field::Ipv4Dst,
-        Field::TcpSrc,
-        Field::TcpDst,
-        Field::UdpSrc,
-        Field::UdpDst,
-    ]);
     const FIXED: FieldSet = FieldSet::of(&[
         Field::InPort,
         Field::InPhyPort,
@@ -113,7 +100,7 @@ pub fn is_settable(field: Field, version: Version) -> bool {
         Field::PbbIsid,
     ]);
     match version {
-        Version::Of10 => OF10.contains(field),
+        Version::Of10 => field.is_settable10(),
         Version::Of13 => !FIXED.contains(field),
     }
 }

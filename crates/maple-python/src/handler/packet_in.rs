@@ -3,7 +3,7 @@
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PacketOut};
 use maple_wire::{Action, Constraint, Match, MatchField, Message, Version, print};
-use maple_wire::{Field, Packet, PortNo};
+use maple_wire::{Field, FieldSet, Packet, PortNo};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -12,41 +12,10 @@ use super::action;
 use super::matching::PyMatch;
 use super::messages::PyPacketOut;
 use crate::kind::{Kind, from_raw, named};
-use crate::packet::for_all_fields;
 
-/// The fields that an exact match contains in 1.0, if the packet has them.
-const ALL10: [Field; 14] = [
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanVid,
-    Field::VlanPcp,
-    Field::IpDscp,
-    Field::IpProto,
-    Field::Ipv4Src,
-    Field::Ipv4Dst,
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::ArpOp,
-];
-
-/// The further fields in 1.3. In 1.0 the first four are those of ARP and ICMP.
-const MORE: [Field; 10] = [
-    Field::ArpSpa,
-    Field::ArpTpa,
-    Field::Icmpv4Type,
-    Field::Icmpv4Code,
-    Field::SctpSrc,
-    Field::SctpDst,
-    Field::Ipv6Src,
-    Field::Ipv6Dst,
-    Field::Icmpv6Type,
-    Field::Icmpv6Code,
-];
-/// The number of fields of [`MORE`] that 1.0 has.
-const MORE10: usize = 4;
+/// The fields that an exact match contains in 1.3, if the packet has them, besides those that 1.0 can match.
+const MORE: [Field; 6] =
+    [Field::SctpSrc, Field::SctpDst, Field::Ipv6Src, Field::Ipv6Dst, Field::Icmpv6Type, Field::Icmpv6Code];
 
 /// A packet that a switch sent.
 #[pyclass(frozen, name = "PacketIn", module = "maple")]
@@ -116,11 +85,9 @@ impl PyPacketIn {
     /// Returns a match of all fields that a switch of this version can match.
     fn match_all(&self) -> Match {
         let packet = self.packet();
-        let more = if self.version == Version::Of10 { &MORE[..MORE10] } else { &MORE };
-        let fields = ALL10.iter().chain(more);
-        let values = fields.filter_map(|field| Some(Constraint::exact(*field, packet.get(*field)?)));
-        let in_port = Constraint::exact(Field::InPort, self.in_port.into());
-        canonical(std::iter::once(in_port).chain(values).collect())
+        let more = if self.version == Version::Of10 { &[][..] } else { &MORE };
+        let fields = FieldSet::OF10.iter().chain(more.iter().copied());
+        canonical(fields.filter_map(|field| Some(Constraint::exact(field, packet.get(field)?))).collect())
     }
 
     /// Returns a match of these fields and their prerequisites.
@@ -151,7 +118,7 @@ fn canonical(mut constraints: Vec<Constraint>) -> Match {
 }
 
 macro_rules! getters {
-    ($(#[doc = $doc:literal] $name:ident => $field:ident),* $(,)?) => {
+    ($(#[doc = $doc:literal] $name:ident => $field:ident $facts:tt;)*) => {
         #[pymethods]
         impl PyPacketIn {
             $(#[doc = $doc]
@@ -226,4 +193,4 @@ macro_rules! getters {
     };
 }
 
-for_all_fields!(getters);
+maple_wire::for_all_fields!(getters);

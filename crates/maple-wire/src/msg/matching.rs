@@ -9,7 +9,7 @@ use super::bytes::{Put, Reader, array_at, at_least, number, padded, u16_at, u32_
 use super::oxm::{self, Entries};
 use super::wire::Wire;
 use crate::error::{Error, Result};
-use crate::field::Field;
+use crate::field::{Field, FieldSet};
 use crate::flow::{Constraint, Match, MatchField};
 use crate::port::PortNo;
 
@@ -68,33 +68,6 @@ const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
 const IPV6: u128 = 0x86dd;
 
-/// The OXM fields that a 1.0 match can have, in OXM order.
-const OF10_FIELDS: [Field; 23] = [
-    Field::InPort,
-    Field::EthDst,
-    Field::EthSrc,
-    Field::EthType,
-    Field::VlanVid,
-    Field::VlanPcp,
-    Field::IpDscp,
-    Field::IpProto,
-    Field::Ipv4Src,
-    Field::Ipv4Dst,
-    Field::TcpSrc,
-    Field::TcpDst,
-    Field::UdpSrc,
-    Field::UdpDst,
-    Field::SctpSrc,
-    Field::SctpDst,
-    Field::Icmpv4Type,
-    Field::Icmpv4Code,
-    Field::ArpOp,
-    Field::ArpSpa,
-    Field::ArpTpa,
-    Field::Icmpv6Type,
-    Field::Icmpv6Code,
-];
-
 /// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would read
 /// it as a wider match.
 impl Wire for Match {
@@ -103,7 +76,7 @@ impl Wire for Match {
     fn read(reader: &mut Reader<'_>) -> Result<Match> {
         if reader.is_10() {
             let matching = Of10(reader.array()?);
-            let known = OF10_FIELDS.into_iter().filter_map(|field| matching.get(field));
+            let known = FieldSet::OF10_PLACES.iter().filter_map(|field| matching.get(field));
             return Ok(Match { fields: known.map(MatchField::Known).collect() });
         }
         let (entries, length) = entries13(reader.ahead())?;
