@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 
+use maple_wire::packet::text::parse_mac;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -140,20 +141,6 @@ fn mac_text(value: u64) -> String {
 fn place(value: u64) -> usize {
     // Fibonacci hashing: consecutive addresses are spread over all places.
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CACHED.ilog2())) as usize
-}
-
-fn parse_mac(text: &str) -> Option<u64> {
-    let separator = if text.contains('-') { '-' } else { ':' };
-    let mut value = 0;
-    let mut parts = 0;
-    for part in text.split(separator) {
-        if part.is_empty() || part.len() > 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
-        value = value << 8 | u64::from_str_radix(part, 16).ok()?;
-        parts += 1;
-    }
-    (parts == 6).then_some(value)
 }
 
 impl Mac {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use maple_wire::packet::ethernet;
 pub use maple_wire::packet::ethernet::RESERVED;
+use maple_wire::packet::text::parse_mac;
 use maple_wire::{Dpid, PortNo};
 
 mod facts;
@@ -72,20 +73,10 @@ pub struct BadMac(pub String);
 impl std::str::FromStr for Mac {
     type Err = BadMac;
 
-    /// Reads six hex bytes with `:` or `-` between them.
+    /// Reads six hex bytes, all with `:` or all with `-` between them.
     fn from_str(text: &str) -> Result<Mac, BadMac> {
-        let bad = || BadMac(text.to_owned());
-        let bytes: Vec<u8> = text
-            .split([':', '-'])
-            .map(|part| {
-                if part.len() > 2 || part.starts_with('+') {
-                    Err(bad())
-                } else {
-                    u8::from_str_radix(part, 16).map_err(|_| bad())
-                }
-            })
-            .collect::<Result<_, _>>()?;
-        bytes.try_into().map(Mac).map_err(|_| bad())
+        let bits = parse_mac(text).ok_or_else(|| BadMac(text.to_owned()))?;
+        Ok(Mac::from_bits(bits.into()))
     }
 }
 

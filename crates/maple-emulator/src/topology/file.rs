@@ -30,6 +30,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use maple_wire::packet::text::parse_mac;
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
@@ -206,7 +207,7 @@ impl Reader<'_> {
             let (mac, ipv4, ipv6) = addresses(i as u32 + 1);
             let mac = match &host.mac {
                 None => mac,
-                Some(text) => parse_mac(text).ok_or_else(|| {
+                Some(text) => parse_unicast(text).ok_or_else(|| {
                     self.wrong(format!("hosts[{i}].mac"), format!("{text:?} is not a unicast hardware address"))
                 })?,
             };
@@ -295,14 +296,10 @@ impl Reader<'_> {
     }
 }
 
-/// Parses six pairs of hex digits between colons, not a group address and not all zero.
-fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        *byte = u8::from_str_radix(parts.next().filter(|p| p.len() == 2)?, 16).ok()?;
-    }
-    (parts.next().is_none() && mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
+/// Parses a hardware address, not a group address and not all zero.
+fn parse_unicast(text: &str) -> Option<[u8; 6]> {
+    let [_, _, mac @ ..] = parse_mac(text)?.to_be_bytes();
+    (mac[0] & 1 == 0 && mac != [0; 6]).then_some(mac)
 }
 
 #[cfg(test)]

@@ -109,7 +109,17 @@ pub fn mac(value: u64) -> String {
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
-/// Reads a hardware address: six pairs of hexadecimal digits with `:` or `-` between them.
+/// Reads a hardware address: six bytes of one or two hexadecimal digits, all with `:` or all with `-` between them.
+///
+/// ```
+/// use maple_wire::packet::text::parse_mac;
+///
+/// assert_eq!(parse_mac("02:00:00:00:01:0A"), Some(0x0200_0000_010a));
+/// assert_eq!(parse_mac("2-0-0-0-1-a"), Some(0x0200_0000_010a));
+/// for text in ["", "02:00:00:00:01", "02:00:00:00:01:0a:00", "02:00:00-00:01:0a", "+2:0:0:0:1:a", "002:0:0:0:1:a"] {
+///     assert_eq!(parse_mac(text), None, "{text}");
+/// }
+/// ```
 pub fn parse_mac(text: &str) -> Option<u64> {
     let separator = if text.contains('-') { '-' } else { ':' };
     let mut value = 0;
