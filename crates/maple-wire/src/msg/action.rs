@@ -160,8 +160,8 @@ fn set_field(body: &[u8]) -> Result<Option<Action>> {
 /// fills in its length.
 fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
     let start = out.len();
-    out.put_u16(kind);
-    out.put_u16(0);
+    let [high, low] = kind.to_be_bytes();
+    out.put(&[high, low, 0, 0]);
     body(out);
     out.pad_from(start, 8);
     Ok(())

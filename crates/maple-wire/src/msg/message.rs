@@ -138,10 +138,9 @@ impl Message {
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = out.put_sized(2, |out| {
-            out.put_u8(if let Message::Hello(hello) = self { hello.version } else { version as u8 });
-            out.put_u8(self.kind(version)?);
-            out.put_u16(0);
-            out.put_u32(xid);
+            let first = if let Message::Hello(hello) = self { hello.version } else { version as u8 };
+            let [a, b, c, d] = xid.to_be_bytes();
+            out.put(&[first, self.kind(version)?, 0, 0, a, b, c, d]);
             match self {
                 Message::BundleControl(control) => bundle::write_control(control, out),
                 Message::BundleAdd(add) => add.write(version, xid, out),
