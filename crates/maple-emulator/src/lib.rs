@@ -1,7 +1,7 @@
 //! OpenFlow switches, hosts, links and load: a network without hardware, for tests and for demonstrations.
 //!
-//! The crate depends on the wire format and on nothing else of Maple, so it cannot share a mistake of the compiler. It
-//! has two layers.
+//! The crate depends on the wire format and the model of a switch, and on nothing else of Maple, so it cannot share a
+//! mistake of the compiler. It has two layers.
 //!
 //! * A simulation without I/O, clocks and threads. [`Switch`] takes messages and frames and returns messages and
 //!   frames; [`Host`] likewise; [`Network`] joins them over links in simulated time and keeps a
@@ -23,10 +23,10 @@
 //! assert!(network.log().egress(id).is_empty(), "a 1.3 switch without rules drops everything");
 //! ```
 
-pub mod quantity;
-pub mod time;
+pub use maple_switch as switch;
+pub use maple_switch::time;
 
-pub mod switch;
+pub mod quantity;
 
 pub mod topology;
 
@@ -46,8 +46,8 @@ mod random;
 
 pub use driver::{Emulation, EmulationOptions};
 pub use host::Host;
+pub use maple_switch::time::Time;
+pub use maple_switch::{Outgoing, Switch};
 pub use network::{Network, NetworkOptions};
 pub use random::Random;
-pub use switch::{Outgoing, Switch};
-pub use time::Time;
 pub use topology::Topology;

@@ -1,6 +1,6 @@
 //! Quantities as people write them: `10ms`, `5%`, `2.5mbit`.
 
-use crate::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use maple_switch::time::{MICROSECOND, MILLISECOND, SECOND, Time};
 
 /// The maximum time in nanoseconds: a day.
 const LONGEST: f64 = 86_400.0 * SECOND as f64;

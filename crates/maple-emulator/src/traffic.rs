@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use maple_switch::time::{SECOND, Time};
+
 use crate::host::{Kind, Progress};
 use crate::network::{Network, NetworkError};
 pub use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
-use crate::time::{SECOND, Time};
 
 /// The results of a generator's flows from one host to another, of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

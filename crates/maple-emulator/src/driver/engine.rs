@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use maple_switch::time::Time;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token, Waker};
 
@@ -15,7 +16,6 @@ use super::connection::{Connection, Progress, is_interruption};
 use super::{EmulationError, EmulationOptions, HostStats, Stats, SwitchStats};
 use crate::host;
 use crate::network::{ControlEvent, Network};
-use crate::time::Time;
 use crate::traffic::{Expectation, Traffic, TrafficOptions};
 
 /// A request of the handle to the thread.

@@ -28,12 +28,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use maple_switch::Rule;
+use maple_switch::time::Time;
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::host::Kind;
 use crate::network::{Fault, Network, NetworkError, NetworkOptions};
-use crate::switch::Rule;
-use crate::time::Time;
 use crate::topology::Topology;
 use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
 
@@ -205,7 +205,7 @@ impl Emulation {
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<(u8, Rule)>, EmulationError> {
         self.ask(move |engine| {
             let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
-            let table = |(number, table): (u8, &crate::switch::Table)| {
+            let table = |(number, table): (u8, &maple_switch::Table)| {
                 table.rules().iter().map(move |rule| (number, rule.clone())).collect::<Vec<_>>()
             };
             Ok((0..).zip(switch.tables()).flat_map(table).collect())

@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use maple_switch::time::SECOND;
 use maple_wire::msg::{FlowMod, FlowModCommand, Hello};
 use maple_wire::{Action, Dpid, Instruction, Match, Message, PortNo, Version};
 
 use super::*;
-use crate::time::SECOND;
 
 /// Greets every switch that connects, and makes it flood everything. Threads end with their connections.
 fn hub(listener: TcpListener, version: Version) {

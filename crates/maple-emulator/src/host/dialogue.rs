@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use maple_switch::time::Time;
+
 use super::reply::{ACK, FIN, PSH, SYN, toward};
 use super::segment::Tcp;
 use super::{Host, Kind, Progress, RETRY_AFTER};
-use crate::time::Time;
 
 /// The sequence number that clients start with.
 const CLIENT_START: u32 = 1_000;

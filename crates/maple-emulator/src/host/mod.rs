@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::time::{SECOND, Time};
+use maple_switch::time::{SECOND, Time};
+
 use crate::topology::HostSpec;
 
 mod dialogue;

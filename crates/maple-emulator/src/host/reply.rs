@@ -5,12 +5,12 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use maple_switch::time::Time;
 use maple_wire::packet::Frame;
 use maple_wire::packet::build::{IpFrame, multicast_mac, solicited_node};
 
 use super::segment::{Datagram, ICMP, ICMPV6, Segment, TCP, Tcp, UDP, array, u16_at};
 use super::{FIRST_CLIENT_PORT, Host, STREAM_PORT};
-use crate::time::Time;
 use crate::topology::HostSpec;
 
 pub const FIN: u8 = 1;

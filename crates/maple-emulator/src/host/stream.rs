@@ -3,10 +3,11 @@
 
 use std::net::IpAddr;
 
+use maple_switch::time::{SECOND, Time};
+
 use super::Host;
 use super::reply::toward;
 use super::segment::{Datagram, array};
-use crate::time::{SECOND, Time};
 
 /// The destination port of streams.
 pub const STREAM_PORT: u16 = 5001;

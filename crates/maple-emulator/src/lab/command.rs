@@ -1,12 +1,12 @@
 //! The commands: their words and their meaning.
 
+use maple_switch::QueueRates;
+use maple_switch::time::{SECOND, Time};
 use maple_wire::{Dpid, PortNo, nearest};
 
 use super::LabError;
 use super::words::words;
 use crate::quantity;
-use crate::switch::QueueRates;
-use crate::time::{SECOND, Time};
 
 /// The output of `help`.
 pub const HELP: &str = "\

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
+use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::Dpid;
 
 use super::{Ground, Lab, LabError, PATIENCE};
 use crate::host::{ATTEMPTS, FlowId, Kind, Progress, StreamSpec, Streamed};
 use crate::network::{Drop, Network};
 use crate::quantity::{rate_text, time_text};
-use crate::time::{MILLISECOND, SECOND, Time};
 
 /// The maximum number of hosts for `pingall`, which then sends a million pings.
 const MAX_PING_ALL: usize = 1000;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::{Dpid, PortNo};
 
 use crate::Emulation;
 use crate::driver::EmulationError;
 use crate::network::{Network, NetworkError};
-use crate::time::{MILLISECOND, SECOND, Time};
 use crate::topology::{HostSpec, LinkSpec, Topology};
 
 mod command;

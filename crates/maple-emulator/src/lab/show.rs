@@ -1,12 +1,12 @@
 //! The output of `show`: the current network, one line for each thing.
 
+use maple_switch::{GroupKind, Switch};
 use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port, counted};
 
 use super::{Ground, Lab, LabError, Show, mac_text};
 use crate::network::{Link, Network};
 use crate::quantity::{rate_text, time_text};
-use crate::switch::{GroupKind, Switch};
 use crate::topology::Topology;
 
 impl Lab {
@@ -123,7 +123,7 @@ fn rules(switch: &Switch) -> Vec<String> {
 }
 
 fn groups(name: &str, switch: &Switch) -> Vec<String> {
-    let one = |(number, group): (u32, &crate::switch::Group)| {
+    let one = |(number, group): (u32, &maple_switch::Group)| {
         let kind = match group.kind {
             GroupKind::All => "all",
             GroupKind::Select => "select",
@@ -146,7 +146,7 @@ fn groups(name: &str, switch: &Switch) -> Vec<String> {
 }
 
 fn meters(name: &str, switch: &Switch) -> Vec<String> {
-    let one = |(number, meter): (u32, &crate::switch::Meter)| {
+    let one = |(number, meter): (u32, &maple_switch::Meter)| {
         let unit = if meter.counts_packets() { "packets/s" } else { "kbit/s" };
         let bands = meter.bands().map(|band| format!("drop above {} {unit}", band.rate)).collect::<Vec<_>>();
         let (packets, dropped) = meter.packets();
@@ -156,7 +156,7 @@ fn meters(name: &str, switch: &Switch) -> Vec<String> {
 }
 
 fn queues(name: &str, switch: &Switch) -> Vec<String> {
-    let one = |((port, number), queue): ((maple_wire::PortNo, u32), &crate::switch::Queue)| {
+    let one = |((port, number), queue): ((maple_wire::PortNo, u32), &maple_switch::Queue)| {
         let rate =
             |what: &str, rate: Option<u64>| rate.map(|rate| format!(" {what} {}", rate_text(rate))).unwrap_or_default();
         let c = queue.counters;

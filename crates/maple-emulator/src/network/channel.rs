@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use maple_switch::time::Time;
+
 use crate::random::Random;
-use crate::time::Time;
 
 /// The events of a switch's connection for the controller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::switch::QueueRates;
-use crate::time::{SECOND, Time};
+use maple_switch::QueueRates;
+use maple_switch::time::{SECOND, Time};
 
 /// Maximum number of frames in a queue.
 const ROOM: usize = 100;
@@ -133,7 +133,7 @@ fn time_of(bytes: usize, rate: u64) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::MILLISECOND;
+    use maple_switch::time::MILLISECOND;
 
     const MBIT: u64 = 1_000_000;
 

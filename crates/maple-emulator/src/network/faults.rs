@@ -1,9 +1,9 @@
 //! Faults on demand: links, ports, switches, control channels, hosts that move.
 
+use maple_switch::Switch;
 use maple_wire::{Dpid, PortNo};
 
 use super::{ControlFaults, Event, Network, Wire};
-use crate::switch::Switch;
 
 /// The error of a call that names something that the network does not have, or can't have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -198,7 +198,7 @@ impl Network {
         &mut self,
         dpid: Dpid,
         port: PortNo,
-        change: impl FnOnce(&mut Switch) -> Vec<crate::switch::Outgoing>,
+        change: impl FnOnce(&mut Switch) -> Vec<maple_switch::Outgoing>,
     ) -> Result<(), NetworkError> {
         let node = self.nodes.get_mut(&dpid).ok_or(NetworkError::NoSwitch(dpid))?;
         if !node.switch.ports().contains_key(&port) {
@@ -268,7 +268,7 @@ impl Network {
 
     /// Schedules a fault, in order with all other events of its time. If something that it names does not exist by
     /// then, the error is added to [`Network::failed_faults`].
-    pub fn schedule(&mut self, at: crate::time::Time, fault: Fault) {
+    pub fn schedule(&mut self, at: maple_switch::time::Time, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }
 

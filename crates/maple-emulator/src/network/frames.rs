@@ -1,5 +1,7 @@
 //! The way of frames: from hosts, over wires, through switches, to hosts.
 
+use maple_switch::time::Time;
+use maple_switch::{Outgoing, Step};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
@@ -7,8 +9,6 @@ use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
 use super::{Event, Network, NetworkError, Wire};
 use crate::host::{ATTEMPTS, FlowId, Kind, StreamId, StreamSpec};
 use crate::pairs;
-use crate::switch::{Outgoing, Step};
-use crate::time::Time;
 
 /// One copy of a frame between two places.
 #[derive(Clone, Debug, PartialEq, Eq)]

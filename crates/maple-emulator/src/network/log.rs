@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
+use maple_switch::time::Time;
+use maple_switch::{Lost, Step};
 use maple_wire::{Dpid, PortNo};
-
-use crate::switch::{Lost, Step};
-use crate::time::Time;
 
 /// Identifies a frame that entered the network; all its copies share the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -18,14 +18,14 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
+use maple_switch::time::{MICROSECOND, MILLISECOND, Time};
+use maple_switch::{Switch, SwitchOptions};
 use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use crate::host::Host;
 use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
-use crate::switch::{Switch, SwitchOptions};
-use crate::time::{MICROSECOND, MILLISECOND, Time};
 use crate::topology::{LinkSpec, Topology};
 
 mod channel;

@@ -1,13 +1,13 @@
 //! Links that lose or delay frames, and ports whose rate is bounded or shared by queues.
 
+use maple_switch::time::Time;
+use maple_switch::{Lost, QueueRates};
 use maple_wire::{Dpid, PortNo};
 
 use super::egress::{Egress, Limits};
 use super::frames::InFlight;
 use super::log::{Drop, FrameId, Outcome};
 use super::{Event, Link, Network, NetworkError};
-use crate::switch::{Lost, QueueRates};
-use crate::time::Time;
 
 /// The waiting frames of a port, and its limits.
 #[derive(Debug)]

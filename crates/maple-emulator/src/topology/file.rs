@@ -31,12 +31,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_wire::packet::text::parse_mac;
+use maple_switch::QueueRates;
+use maple_switch::time::MICROSECOND;
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 
 use super::{DEFAULT_DELAY, HostSpec, LinkSpec, QueueSpec, SwitchSpec, Topology, TopologyError, addresses};
-use crate::switch::QueueRates;
-use crate::time::MICROSECOND;
 
 /// The highest port number that both OpenFlow versions have.
 const MAX_PORT: u32 = 0xfeff;

@@ -23,11 +23,11 @@ pub mod file;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use maple_switch::QueueRates;
+use maple_switch::time::{MICROSECOND, Time};
 use maple_wire::{Dpid, PortNo};
 
 use crate::quantity;
-use crate::switch::QueueRates;
-use crate::time::{MICROSECOND, Time};
 
 /// The default delay of a link, in nanoseconds.
 pub const DEFAULT_DELAY: Time = 10 * MICROSECOND;

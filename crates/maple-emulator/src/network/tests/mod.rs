@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use maple_switch::time::SECOND;
+use maple_switch::{Lost, Step};
 use maple_wire::msg::{FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketOut};
 use maple_wire::packet::Frame;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message, Packet, PortNo, Version};
 
 use super::*;
 use crate::host::{Kind, Progress};
-use crate::switch::{Lost, Step};
-use crate::time::SECOND;
 
 mod delivery;
 mod faults;

@@ -1,7 +1,8 @@
 //! Links that lose and delay, ports and queues with rates.
 
+use maple_switch::QueueRates;
+
 use super::*;
-use crate::switch::QueueRates;
 
 /// Sends frames of this many bytes one after the other, with a pause of `apart` after each.
 fn stream(network: &mut Network, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {

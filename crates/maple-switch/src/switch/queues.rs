@@ -78,7 +78,7 @@ impl Switch {
     }
 
     /// Counts a frame that has left by a port, from this queue or none.
-    pub(crate) fn queue_sent(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
+    pub fn queue_sent(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
         if let Some(queue) = queue.and_then(|queue| self.queues.get_mut(&(port, queue))) {
             queue.counters.packets += 1;
             queue.counters.bytes += bytes as u64;
@@ -86,7 +86,7 @@ impl Switch {
     }
 
     /// Counts a frame that found its queue full.
-    pub(crate) fn queue_dropped(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
+    pub fn queue_dropped(&mut self, port: PortNo, queue: Option<u32>, bytes: usize) {
         if let Some(port) = self.ports.get_mut(&port) {
             let counters = &mut port.counters;
             counters.tx_packets = counters.tx_packets.saturating_sub(1);

@@ -12,8 +12,8 @@ use maple_wire::{Dpid, Message, PortNo, Version};
 
 use crate::time::{SECOND, Time};
 
-pub mod refusal;
-pub mod table;
+mod refusal;
+mod table;
 
 mod bundles;
 mod check;
