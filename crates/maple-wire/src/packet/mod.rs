@@ -28,6 +28,7 @@ pub mod lldp;
 
 pub mod build;
 pub mod checksum;
+pub mod flight;
 pub mod rewrite;
 pub mod text;
 
