@@ -66,7 +66,7 @@ impl World {
 
     /// The number of rules of the switch.
     pub(super) fn rules(&self) -> usize {
-        self.switch.tables().iter().map(|table| table.rules().len()).sum()
+        self.switch.tables().iter().map(|table| table.len()).sum()
     }
 
     /// Runs until nothing is scheduled.

@@ -149,7 +149,7 @@ impl<'a> World<'a> {
             let at_rest = switches().filter(|(dpid, _)| !self.controller.is_half_way(*dpid));
             let tables = at_rest.flat_map(|(dpid, switch)| switch.tables().iter().map(move |table| (dpid, table)));
             let mut torn = tables.filter_map(|(dpid, table)| {
-                torn_rules(table.rules(), &|a, b| {
+                torn_rules(&table.rules(), &|a, b| {
                     let wanted = self.controller.rules(dpid);
                     [a, b].iter().all(|it| wanted.iter().any(|w| is_entry(it, &w.rule)))
                 })
@@ -275,7 +275,7 @@ impl<'a> World<'a> {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();
         let rules: Vec<(usize, &Rule)> =
-            tables.flat_map(|(at, table)| table.rules().iter().map(move |r| (at, r))).collect();
+            tables.flat_map(|(at, table)| table.rules().into_iter().map(move |r| (at, r))).collect();
         let ours: Vec<_> = rules.into_iter().filter(|(_, rule)| rule.cookie != FOREIGN).collect();
         if ours.is_empty() || !self.network.is_connected(dpid) {
             return;
@@ -301,7 +301,7 @@ impl<'a> World<'a> {
     pub fn plant_foreign_rules(&mut self) {
         for dpid in self.dpids.clone() {
             let table = &self.network.switch(dpid).expect("the switch is in the network").tables()[0];
-            if table.rules().len() >= table.capacity() {
+            if table.len() >= table.capacity() {
                 continue;
             }
             let matching = Match::any().with(Constraint::exact(Field::EthType, 0x9999));
@@ -365,7 +365,7 @@ impl<'a> World<'a> {
     pub fn tables(&self, dpid: Dpid) -> (BTreeSet<String>, BTreeSet<String>) {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();
-        let real = tables.flat_map(|(table, rules)| rules.rules().iter().map(move |rule| (table, rule)));
+        let real = tables.flat_map(|(table, rules)| rules.rules().into_iter().map(move |rule| (table, rule)));
         let real = real
             .filter(|(_, rule)| rule.cookie != FOREIGN)
             .map(|(table, r)| format!("{table} {} {:?} {:?} {:#x}", r.priority, r.matching, r.instructions, r.cookie));
@@ -390,8 +390,8 @@ fn is_entry(rule: &Rule, wanted: &maple_core::Rule) -> bool {
 }
 
 /// Describes two rules that overlap at one priority, send packets on in different ways, and are both wanted.
-fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<String> {
-    let asks = |rule: &Rule| rule.instructions == [Instruction::ApplyActions(vec![Action::to_controller()])];
+fn torn_rules(rules: &[&Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<String> {
+    let asks = |rule: &Rule| rule.instructions[..] == [Instruction::ApplyActions(vec![Action::to_controller()])];
     let meet = |a: &Rule, b: &Rule| {
         let apart =
             |x: &Constraint| b.matching.get(x.field).is_some_and(|y| (x.value ^ y.value) & x.mask & y.mask != 0);
@@ -406,7 +406,7 @@ fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<S
         };
         rules.iter().take_while(|rule| rule.priority > a.priority).any(|rule| rule.matching.constraints().all(fits))
     };
-    let said: Vec<&Rule> = rules.iter().filter(|rule| !asks(rule)).collect();
+    let said: Vec<&Rule> = rules.iter().copied().filter(|rule| !asks(rule)).collect();
     let pairs = said.iter().enumerate().flat_map(|(at, a)| said[at + 1..].iter().map(move |b| (a, b)));
     pairs
         .into_iter()

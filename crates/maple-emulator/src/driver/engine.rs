@@ -257,7 +257,7 @@ impl Engine {
                 dpid: *dpid,
                 connected: switch.is_connected(),
                 connections: connection.count,
-                rules: switch.tables().iter().map(|t| t.rules().len()).sum(),
+                rules: switch.tables().iter().map(|t| t.len()).sum(),
                 packet_ins: counters.packet_ins,
                 packet_outs: counters.packet_outs,
                 flow_mods: counters.flow_mods,

@@ -206,7 +206,7 @@ impl Emulation {
         self.ask(move |engine| {
             let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
             let table = |(number, table): (u8, &maple_switch::Table)| {
-                table.rules().iter().map(move |rule| (number, rule.clone())).collect::<Vec<_>>()
+                table.rules().into_iter().map(move |rule| (number, rule.clone())).collect::<Vec<_>>()
             };
             Ok((0..).zip(switch.tables()).flat_map(table).collect())
         })?

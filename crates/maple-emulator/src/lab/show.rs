@@ -107,12 +107,12 @@ impl View<'_> {
 }
 
 fn rules_of(switch: &Switch) -> usize {
-    switch.tables().iter().map(|table| table.rules().len()).sum()
+    switch.tables().iter().map(|table| table.len()).sum()
 }
 
 fn rules(switch: &Switch) -> Vec<String> {
     let tables = (0..).zip(switch.tables());
-    let rules = tables.flat_map(|(number, table)| table.rules().iter().map(move |rule| (number, rule)));
+    let rules = tables.flat_map(|(number, table)| table.rules().into_iter().map(move |rule| (number, rule)));
     rules
         .map(|(table, rule)| {
             let line =

@@ -95,7 +95,7 @@ proptest! {
             };
             let (priority, instructions) = found.expect("the plain table has a rule");
             prop_assert_eq!(priority, expected.rule.priority);
-            prop_assert!(expected.ambiguous || instructions == expected.rule.instructions);
+            prop_assert!(expected.ambiguous || instructions[..] == expected.rule.instructions[..]);
         }
     }
 }

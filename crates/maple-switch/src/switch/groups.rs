@@ -1,12 +1,12 @@
 //! Groups: lists of actions that several rules share (1.3 §5.6, §6.5).
 
 use maple_wire::msg::{Bucket, GroupMod};
-use maple_wire::{Field, Packet, PortNo};
+use maple_wire::{ActionSet, Field, Packet, PortNo};
 
 use super::check::{self, Place};
-use super::pipeline::Flight;
+use super::pipeline::Passing;
 use super::refusal::Refusal;
-use super::{Lost, Outgoing, Switch};
+use super::{Lost, Outgoing, Removal, Switch};
 use crate::time::Time;
 
 const ADD: u16 = 0;
@@ -78,8 +78,8 @@ impl Switch {
                 for number in doomed {
                     self.groups.remove(&number);
                     for table in 0..self.tables.len() {
-                        for (rule, why) in self.tables[table].remove_group_users(number) {
-                            self.flow_removed(now, table as u8, rule, why, out);
+                        for rule in self.tables[table].remove_group_users(number) {
+                            self.flow_removed(now, table as u8, rule, Removal::GroupDelete, out);
                         }
                     }
                 }
@@ -118,16 +118,16 @@ impl Switch {
     }
 
     /// Applies a group to a packet. The packet itself stays unchanged: buckets work on copies.
-    pub(super) fn group(&mut self, now: Time, flight: &Flight, number: u32, out: &mut Vec<Outgoing>) {
-        let bytes = flight.frame.len() as u64;
+    pub(super) fn group(&mut self, now: Time, passing: &Passing, number: u32, out: &mut Vec<Outgoing>) {
+        let bytes = passing.flight.frame.len() as u64;
         let Some(group) = self.groups.get(&number) else { return };
-        let Some(inside) = flight.inside_group() else {
+        let Some(inside) = passing.inside_group() else {
             self.record.lost.push(Lost::TooDeep);
             return;
         };
         let chosen = match group.kind {
             GroupKind::All | GroupKind::Indirect => (0..group.buckets.len()).collect(),
-            GroupKind::Select => self.choose_by_weight(&group.buckets, &flight.frame),
+            GroupKind::Select => self.choose_by_weight(&group.buckets, &passing.flight.frame),
             GroupKind::FastFailover => self.live(&group.buckets).take(1).collect(),
         };
         if chosen.is_empty() {
@@ -137,7 +137,7 @@ impl Switch {
             let Some(group) = self.groups.get_mut(&number) else { return };
             group.bucket_counters[at].0 += 1;
             group.bucket_counters[at].1 += bytes;
-            let mut set = maple_wire::ActionSet::default();
+            let mut set = ActionSet::default();
             set.write(&group.buckets[at].actions);
             self.apply(now, &mut inside.clone(), &set.in_order(), out);
         }

@@ -156,7 +156,7 @@ impl Switch {
 
     pub(super) fn meter_stats(&self, now: Time, asked: u32) -> Vec<MeterStats> {
         let uses = |number| {
-            let rules = self.tables.iter().flat_map(|table| table.rules());
+            let rules = self.tables.iter().flat_map(|table| table.iter());
             rules.filter(|rule| uses_meter(rule, number)).count() as u32
         };
         let wanted = self.meters.iter().filter(|(number, _)| asked == ALL_METERS || **number == asked);

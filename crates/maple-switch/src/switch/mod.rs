@@ -18,8 +18,8 @@ mod table;
 mod bundles;
 mod check;
 mod connection;
+mod fields;
 mod groups;
-mod index;
 mod meters;
 mod normal;
 mod pipeline;
@@ -39,8 +39,9 @@ mod tests;
 
 use check::{Abilities, Place};
 use connection::Connection;
+use fields::Fields;
 use normal::Learned;
-use pipeline::Flight;
+use pipeline::Passing;
 
 /// The capacity of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +207,7 @@ pub struct Switch {
     learned: Learned,
     config: Config,
     connection: Connection,
+    fields: Fields,
     record: Record,
     counters: SwitchCounters,
 }
@@ -227,6 +229,7 @@ impl Switch {
             learned: Learned::default(),
             config: Config { flags: 0, miss_send_len: 128 },
             connection: Connection::default(),
+            fields: Fields::default(),
             record: Record::default(),
             counters: SwitchCounters::default(),
         }
@@ -286,9 +289,6 @@ impl Switch {
 
     /// Lets time pass: removes rules whose timeouts are over.
     pub fn advance(&mut self, now: Time) -> Vec<Outgoing> {
-        if self.next_timeout().is_none_or(|at| at > now) {
-            return Vec::new();
-        }
         let mut out = Vec::new();
         for table in 0..self.tables.len() {
             for (rule, why) in self.tables[table].expire(now) {
@@ -439,8 +439,8 @@ impl Switch {
         check::actions(&self.abilities(), Place::Applied(&packet), &request.actions)?;
         self.counters.packet_outs += 1;
         let before = out.len();
-        let mut flight = Flight::injected(request.data, request.in_port);
-        self.apply(now, &mut flight, &request.actions, out);
+        let mut passing = Passing::injected(request.data, request.in_port);
+        self.apply(now, &mut passing, &request.actions, out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);
         }

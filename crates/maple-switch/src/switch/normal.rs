@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use maple_wire::packet::ethernet::RESERVED;
-use maple_wire::{Field, Packet, PortNo};
+use maple_wire::{Field, PortNo};
 
-use super::pipeline::Flight;
+use super::pipeline::Passing;
 use super::{Lost, Outgoing, Switch};
 use crate::time::{SECOND, Time};
 
@@ -42,8 +42,8 @@ impl Learned {
 
 impl Switch {
     /// Sends a packet as a learning switch does.
-    pub(super) fn normal(&mut self, now: Time, flight: &Flight, out: &mut Vec<Outgoing>) {
-        let packet = Packet::with_wire_len(&flight.frame, flight.in_port.0, flight.frame.len());
+    pub(super) fn normal(&mut self, now: Time, passing: &Passing, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+        let (packet, in_port) = (passing.flight.packet(), passing.flight.in_port);
         let value = |field| packet.switch_value(field).unwrap_or(0);
         let (vlan, source, destination) = (value(Field::VlanVid) & VLAN_ID, value(Field::EthSrc), value(Field::EthDst));
         if RESERVED.iter().any(|(value, mask)| destination & mask == *value) {
@@ -51,13 +51,13 @@ impl Switch {
             return;
         }
         // A packet that a controller injects without a port does not show where its source is.
-        if self.ports.contains_key(&flight.in_port) {
-            self.learned.learn(now, vlan, source, flight.in_port);
+        if self.ports.contains_key(&in_port) {
+            self.learned.learn(now, vlan, source, in_port);
         }
         match self.learned.port(now, vlan, destination) {
-            Some(port) if port == flight.in_port => self.record.lost.push(Lost::ToIngress(port)),
-            Some(port) => self.transmit(flight, port, out),
-            None => self.flood(flight, PortNo::FLOOD, out),
+            Some(port) if port == in_port => self.record.lost.push(Lost::ToIngress(port)),
+            Some(port) => self.transmit(passing, port, queue, out),
+            None => self.flood(passing, PortNo::FLOOD, queue, out),
         }
     }
 }

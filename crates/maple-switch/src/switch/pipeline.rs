@@ -1,10 +1,12 @@
 //! The path of one packet through the tables and out of the ports (1.0 §3.3–3.4, 1.3 §5.1, §5.6–5.12).
 
-use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
-use maple_wire::packet::rewrite::{self, Applied};
-use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Match, Message, Packet, PortNo};
+use std::sync::Arc;
 
-use crate::switch::{Lost, Outgoing, Step, Switch};
+use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
+use maple_wire::packet::flight::{Effect, Flight, Next};
+use maple_wire::{Action, ActionSet, Field, Instruction, Match, Message, PortNo};
+
+use super::{Lost, Outgoing, Step, Switch};
 use crate::time::Time;
 
 /// The maximum nesting depth of outputs to `TABLE` and of groups; deeper packets are dropped.
@@ -19,14 +21,10 @@ const NO_FWD: u32 = 1 << 5;
 /// `OFPPC_NO_PACKET_IN`.
 const NO_PACKET_IN: u32 = 1 << 6;
 
-/// A packet inside the switch, with its pipeline fields.
+/// A packet inside the switch, and what its packet-ins say.
 #[derive(Clone, Debug)]
-pub(super) struct Flight {
-    pub frame: Vec<u8>,
-    pub in_port: PortNo,
-    metadata: u64,
-    tunnel: u64,
-    queue: Option<u32>,
+pub(super) struct Passing {
+    pub flight: Flight,
     /// The rule that acts at present.
     origin: Origin,
     /// The origin for the action set: the first table's rule, or the packet-out.
@@ -44,47 +42,30 @@ struct Origin {
     reason: PacketInReason,
 }
 
-impl Flight {
-    pub(super) fn new(frame: Vec<u8>, in_port: PortNo) -> Flight {
+impl Passing {
+    pub(super) fn new(frame: Vec<u8>, in_port: PortNo) -> Passing {
         let origin = Origin { table: 0, cookie: u64::MAX, reason: PacketInReason::Action };
-        Flight {
-            frame,
-            in_port,
-            metadata: 0,
-            tunnel: 0,
-            queue: None,
-            origin,
-            first: None,
-            is_injected: false,
-            depth: 0,
-        }
+        Passing { flight: Flight::new(frame, in_port), origin, first: None, is_injected: false, depth: 0 }
     }
 
     /// Creates the packet of a packet-out. Packet-ins that it causes name the packet-out as their origin: never a miss
     /// in 1.3, and without the cookie of a rule if an action set sends it.
-    pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> Flight {
-        let flight = Flight::new(frame, in_port);
-        Flight { first: Some(flight.origin), is_injected: true, ..flight }
+    pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> Passing {
+        let passing = Passing::new(frame, in_port);
+        Passing { first: Some(passing.origin), is_injected: true, ..passing }
     }
 
     /// Returns a copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
-    pub(super) fn inside_group(&self) -> Option<Flight> {
+    pub(super) fn inside_group(&self) -> Option<Passing> {
         let origin = Origin { reason: PacketInReason::Action, ..self.origin };
-        (self.depth < MAX_DEPTH).then(|| Flight { origin, depth: self.depth + 1, ..self.clone() })
+        (self.depth < MAX_DEPTH).then(|| Passing { origin, depth: self.depth + 1, ..self.clone() })
     }
 
-    fn packet(&self) -> Packet<'_> {
-        Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len())
-    }
-
-    /// The value of a field, as a switch sees it.
-    fn value(&self, field: Field) -> Option<u128> {
-        match field {
-            Field::InPort | Field::InPhyPort => Some(u128::from(self.in_port.0)),
-            Field::Metadata => Some(u128::from(self.metadata)),
-            Field::TunnelId => Some(u128::from(self.tunnel)),
-            field => self.packet().switch_value(field),
-        }
+    /// Returns a copy without actions to apply at the end, which passes the tables again.
+    fn again(&self, queue: Option<u32>) -> Passing {
+        let set = ActionSet::default();
+        let flight = Flight { queue, set, ..self.flight.clone() };
+        Passing { flight, depth: self.depth + 1, ..self.clone() }
     }
 }
 
@@ -105,7 +86,7 @@ impl Switch {
         port.counters.rx_packets += 1;
         port.counters.rx_bytes += frame.len() as u64;
         let before = out.len();
-        self.tables_from(now, 0, Flight::new(frame.to_vec(), in_port), &mut out);
+        self.tables_from(now, 0, Passing::new(frame.to_vec(), in_port), &mut out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);
         }
@@ -113,49 +94,46 @@ impl Switch {
     }
 
     /// Sends a packet through the tables, from `table` on.
-    pub(super) fn tables_from(&mut self, now: Time, table: u8, mut flight: Flight, out: &mut Vec<Outgoing>) {
-        let mut set = ActionSet::default();
+    pub(super) fn tables_from(&mut self, now: Time, table: u8, mut passing: Passing, out: &mut Vec<Outgoing>) {
         let mut next = Some(table);
         while let Some(table) = next {
-            let Some(instructions) = self.look_up(now, table, &mut flight) else {
-                self.miss(flight, table, out);
+            let Some(instructions) = self.look_up(now, table, &mut passing) else {
+                self.miss(passing, table, out);
                 return;
             };
-            let mut alive = true;
             next = None;
-            for instruction in &instructions {
-                match instruction {
-                    Instruction::ApplyActions(actions) => alive = alive && self.apply(now, &mut flight, actions, out),
-                    Instruction::ClearActions => set.clear(),
-                    Instruction::WriteActions(actions) => set.write(actions),
-                    Instruction::WriteMetadata { metadata, mask } => {
-                        flight.metadata = flight.metadata & !mask | metadata & mask;
+            for instruction in &*instructions {
+                let is_alive = match passing.flight.execute(instruction) {
+                    Next::Apply(actions) => self.apply(now, &mut passing, actions, out),
+                    Next::Meter(meter) => self.meter(now, meter, passing.flight.frame.len()),
+                    Next::Table(table) => {
+                        next = Some(table);
+                        true
                     }
-                    Instruction::GotoTable(table) => next = Some(*table),
-                    Instruction::Meter(meter) => alive = alive && self.meter(now, *meter, flight.frame.len()),
-                    // The checks keep experimenter and unknown instructions out of tables.
-                    Instruction::Experimenter { .. } | Instruction::Unknown { .. } => {}
+                    // The checks keep unknown instructions out of tables.
+                    Next::Done | Next::Unknown => true,
+                };
+                if !is_alive {
+                    return;
                 }
             }
-            if !alive {
-                return;
-            }
         }
-        if let Some(first) = flight.first {
-            flight.origin = first;
+        if let Some(first) = passing.first {
+            passing.origin = first;
         }
-        self.apply(now, &mut flight, &set.in_order(), out);
+        let set = passing.flight.set.in_order();
+        self.apply(now, &mut passing, &set, out);
     }
 
     /// Returns the instructions of the rule that takes the packet.
-    fn look_up(&mut self, now: Time, table: u8, flight: &mut Flight) -> Option<Vec<Instruction>> {
+    fn look_up(&mut self, now: Time, table: u8, passing: &mut Passing) -> Option<Arc<[Instruction]>> {
         let of13 = self.version == Version::Of13;
         self.make_room(table);
+        let (flight, fields) = (&passing.flight, &mut self.fields);
         let packet = flight.packet();
-        let found = self.tables[usize::from(table)].lookup(|field| match field {
-            Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId => flight.value(field),
-            field => packet.switch_value(field),
-        });
+        fields.clear();
+        let read = |field: Field| flight.carried(field).or_else(|| packet.switch_value(field));
+        let found = self.tables[usize::from(table)].lookup(|field| fields.get(field, || read(field)));
         let Some(found) = found else {
             self.record.steps.push(Step::Miss { table });
             return None;
@@ -166,20 +144,19 @@ impl Switch {
         rule.used = now;
         let (priority, cookie, ambiguous) = (rule.priority, rule.cookie, found.ambiguous);
         self.record.steps.push(Step::Rule { table, priority, cookie, ambiguous });
-        let is_miss = rule.is_table_miss() && of13 && !flight.is_injected;
+        let is_miss = rule.is_table_miss() && of13 && !passing.is_injected;
         let reason = if is_miss { PacketInReason::NoMatch } else { PacketInReason::Action };
-        let instructions = rule.instructions.clone();
-        flight.origin = Origin { table, cookie, reason };
-        flight.first.get_or_insert(Origin { reason: PacketInReason::Action, ..flight.origin });
-        Some(instructions)
+        passing.origin = Origin { table, cookie, reason };
+        passing.first.get_or_insert(Origin { reason: PacketInReason::Action, ..passing.origin });
+        Some(Arc::clone(&rule.instructions))
     }
 
     /// Handles a table miss: 1.0 sends the packet to the controller, 1.3 drops it.
-    fn miss(&mut self, mut flight: Flight, table: u8, out: &mut Vec<Outgoing>) {
+    fn miss(&mut self, mut passing: Passing, table: u8, out: &mut Vec<Outgoing>) {
         match self.version {
             Version::Of10 => {
-                flight.origin = Origin { table, cookie: u64::MAX, reason: PacketInReason::NoMatch };
-                self.packet_in(&flight, out);
+                passing.origin = Origin { table, cookie: u64::MAX, reason: PacketInReason::NoMatch };
+                self.packet_in(&passing, out);
             }
             Version::Of13 => self.record.lost.push(Lost::NoRule),
         }
@@ -189,78 +166,67 @@ impl Switch {
     pub(super) fn apply(
         &mut self,
         now: Time,
-        flight: &mut Flight,
+        passing: &mut Passing,
         actions: &[Action],
         out: &mut Vec<Outgoing>,
     ) -> bool {
         for action in actions {
-            match action {
-                Action::Output { port, .. } => self.output(now, flight, *port, out),
-                Action::Enqueue { port, queue } => {
-                    let before = flight.queue.replace(*queue);
-                    self.output(now, flight, *port, out);
-                    flight.queue = before;
+            match passing.flight.act(action) {
+                Effect::Output(port, queue) => self.output(now, passing, port, queue, out),
+                Effect::Group(group) => self.group(now, passing, group, out),
+                Effect::Expired => {
+                    self.expired(passing, out);
+                    return false;
                 }
-                Action::SetQueue(queue) => flight.queue = Some(*queue),
-                Action::Group(group) => self.group(now, flight, *group, out),
-                Action::SetField(Constraint { field: Field::Metadata, value, .. }) => flight.metadata = *value as u64,
-                Action::SetField(Constraint { field: Field::TunnelId, value, .. }) => flight.tunnel = *value as u64,
-                // The checks keep all other actions that change nothing out of tables.
-                action => {
-                    if rewrite::apply(action, &mut flight.frame) == Applied::Expired {
-                        self.expired(flight, out);
-                        return false;
-                    }
-                }
+                // The checks keep unknown actions out of tables.
+                Effect::Done | Effect::Unknown => {}
             }
         }
         true
     }
 
     /// Drops a packet whose time to live is over, and sends it to a controller that wants such packets.
-    fn expired(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
+    fn expired(&mut self, passing: &Passing, out: &mut Vec<Outgoing>) {
         self.record.lost.push(Lost::TimeToLive);
         let reason = PacketInReason::InvalidTtl;
         if self.version == Version::Of13 && self.is_connected() && self.wants_packet_in(reason) {
-            let origin = Origin { reason, ..flight.origin };
-            self.packet_in(&Flight { origin, ..flight.clone() }, out);
+            let origin = Origin { reason, ..passing.origin };
+            self.packet_in(&Passing { origin, ..passing.clone() }, out);
         }
     }
 
-    fn output(&mut self, now: Time, flight: &Flight, port: PortNo, out: &mut Vec<Outgoing>) {
+    fn output(&mut self, now: Time, passing: &Passing, port: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+        let in_port = passing.flight.in_port;
         match port {
-            PortNo::IN_PORT => self.transmit(flight, flight.in_port, out),
-            PortNo::CONTROLLER => self.packet_in(flight, out),
-            PortNo::NORMAL => self.normal(now, flight, out),
-            PortNo::TABLE if flight.depth < MAX_DEPTH => {
-                let mut again = flight.clone();
-                again.depth += 1;
-                self.tables_from(now, 0, again, out);
-            }
+            PortNo::IN_PORT => self.transmit(passing, in_port, queue, out),
+            PortNo::CONTROLLER => self.packet_in(passing, out),
+            PortNo::NORMAL => self.normal(now, passing, queue, out),
+            PortNo::TABLE if passing.depth < MAX_DEPTH => self.tables_from(now, 0, passing.again(queue), out),
             PortNo::TABLE => self.record.lost.push(Lost::TooDeep),
-            PortNo::FLOOD | PortNo::ALL => self.flood(flight, port, out),
-            port if port == flight.in_port => self.record.lost.push(Lost::ToIngress(port)),
-            port => self.transmit(flight, port, out),
+            PortNo::FLOOD | PortNo::ALL => self.flood(passing, port, queue, out),
+            port if port == in_port => self.record.lost.push(Lost::ToIngress(port)),
+            port => self.transmit(passing, port, queue, out),
         }
     }
 
     /// Sends the packet out of all ports, or of those that take part in a flood.
-    pub(super) fn flood(&mut self, flight: &Flight, port: PortNo, out: &mut Vec<Outgoing>) {
+    pub(super) fn flood(&mut self, passing: &Passing, port: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
         let open = |config: u32| config & NO_FWD == 0 && (port == PortNo::ALL || config & NO_FLOOD == 0);
         let targets: Vec<PortNo> = self
             .ports
             .values()
             .map(|p| &p.description)
-            .filter(|p| p.number != flight.in_port && p.is_up() && open(p.config))
+            .filter(|p| p.number != passing.flight.in_port && p.is_up() && open(p.config))
             .map(|p| p.number)
             .collect();
         if targets.is_empty() {
             self.record.lost.push(Lost::NowhereToFlood);
         }
-        targets.into_iter().for_each(|port| self.transmit(flight, port, out));
+        targets.into_iter().for_each(|port| self.transmit(passing, port, queue, out));
     }
 
-    pub(super) fn transmit(&mut self, flight: &Flight, number: PortNo, out: &mut Vec<Outgoing>) {
+    pub(super) fn transmit(&mut self, passing: &Passing, number: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+        let frame = &passing.flight.frame;
         let Some(port) = self.ports.get_mut(&number) else {
             self.record.lost.push(Lost::NoSuchPort(number));
             return;
@@ -271,14 +237,14 @@ impl Switch {
             return;
         }
         port.counters.tx_packets += 1;
-        port.counters.tx_bytes += flight.frame.len() as u64;
-        out.push(Outgoing::Frame { port: number, queue: flight.queue, frame: flight.frame.clone() });
+        port.counters.tx_bytes += frame.len() as u64;
+        out.push(Outgoing::Frame { port: number, queue, frame: frame.clone() });
     }
 
     /// Sends the whole packet to the controller, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
-    fn packet_in(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
+    fn packet_in(&mut self, Passing { flight, origin, .. }: &Passing, out: &mut Vec<Outgoing>) {
         let muted = self.ports.get(&flight.in_port).is_some_and(|p| p.description.config & NO_PACKET_IN != 0);
-        let reason = flight.origin.reason;
+        let reason = origin.reason;
         if muted || !self.is_connected() || !self.wants_packet_in(reason) {
             self.record.lost.push(Lost::NoController);
             return;
@@ -296,8 +262,8 @@ impl Switch {
             buffer_id: NO_BUFFER,
             total_len: flight.frame.len().min(usize::from(u16::MAX)) as u16,
             reason,
-            table_id: if of13 { flight.origin.table } else { 0 },
-            cookie: if of13 { flight.origin.cookie } else { u64::MAX },
+            table_id: if of13 { origin.table } else { 0 },
+            cookie: if of13 { origin.cookie } else { u64::MAX },
             pipeline,
             data: flight.frame.clone(),
         });

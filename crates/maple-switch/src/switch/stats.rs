@@ -127,7 +127,7 @@ impl Switch {
         }
         let mut rules = Vec::new();
         for at in self.used(asked.table_id) {
-            let covered = self.tables[at].covered(&request);
+            let covered = self.tables[at].covered(&request).into_iter();
             let wanted =
                 covered.filter(|rule| Instruction::lead_to(&rule.instructions, asked.out_port, asked.out_group));
             rules.extend(wanted.map(|rule| (at as u8, rule)));
@@ -143,7 +143,7 @@ impl Switch {
             name: Text::from(if of10 { "table0" } else { "" }),
             wildcards: if of10 { WILDCARDS10 } else { 0 },
             max_entries: if of10 { self.options.table_size as u32 } else { 0 },
-            active_count: table.map_or(0, |table| table.rules().len() as u32),
+            active_count: table.map_or(0, |table| table.len() as u32),
             lookup_count: table.map_or(0, |table| table.lookups),
             matched_count: table.map_or(0, |table| table.matches),
         }
@@ -267,7 +267,7 @@ fn flow_stats(now: Time, table_id: u8, rule: &Rule) -> FlowStats {
         packet_count: rule.packets,
         byte_count: rule.bytes,
         matching: rule.matching.clone(),
-        instructions: rule.instructions.clone(),
+        instructions: rule.instructions.to_vec(),
     }
 }
 

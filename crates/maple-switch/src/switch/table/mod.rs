@@ -1,19 +1,23 @@
 //! A flow table: rules by decreasing priority, of which the first that matches takes a packet (1.0 §3.4, 1.3 §5.2–5.5
 //! and §6.4).
 //!
-//! This is the reference for cleverer tables, so it is as plain as possible: a list, and an index that avoids testing
-//! all of it. OpenFlow leaves open which of several matching rules of one priority takes a packet. Here the oldest
-//! does, and [`Found::ambiguous`] reports that there was a choice between different instructions: a controller must not
-//! rely on its outcome.
+//! It stays fast with a hundred thousand rules: an index finds them, each has a slot that it keeps, and rules with equal
+//! instructions share them. OpenFlow leaves open which of several matching rules of one priority takes a packet. Here the
+//! oldest does, and [`Found::ambiguous`] reports that there was a choice between different instructions: a controller
+//! must not rely on its outcome.
+
+mod index;
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use maple_wire::msg::FlowMod;
 use maple_wire::{Constraint, Field, Instruction, Match, PortNo, Version};
+use rustc_hash::FxHashSet;
 
-use crate::switch::index::{Index, Rank};
-use crate::switch::refusal::Refusal;
+use super::refusal::Refusal;
 use crate::time::{SECOND, Time};
+use index::Index;
 
 /// `OFPFF_CHECK_OVERLAP`.
 pub const CHECK_OVERLAP: u16 = 1 << 1;
@@ -27,8 +31,8 @@ pub struct Rule {
     pub priority: u16,
     /// The matching packets, in OXM order.
     pub matching: Match,
-    /// The instructions for them.
-    pub instructions: Vec<Instruction>,
+    /// The instructions for them, in the order of their execution.
+    pub instructions: Arc<[Instruction]>,
     /// The controller's cookie.
     pub cookie: u64,
     /// Bits of `OFPFF_*` that it was added with.
@@ -70,16 +74,24 @@ pub struct Found<'a> {
     pub ambiguous: bool,
 }
 
+/// The position of a rule: higher priorities first, older rules first among equals.
+type Rank = (Reverse<u16>, u64);
+
 /// A flow table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
-    rules: Vec<Rule>,
-    /// The rank of each rule, in the order of `rules`.
-    ranks: Vec<Rank>,
+    /// The rules, each in a slot that it keeps.
+    slots: Vec<Option<(Rank, Rule)>>,
+    /// The free slots.
+    free: Vec<u32>,
     index: Index,
+    /// Instructions that rules share: most rules have the same actions as another one.
+    shared: FxHashSet<Arc<[Instruction]>>,
     added: u64,
     /// The number of rules that have a timeout.
     timed: usize,
+    /// A time before which no rule expires.
+    unexpired_until: Time,
     capacity: usize,
     /// Packets looked up.
     pub lookups: u64,
@@ -92,22 +104,29 @@ pub struct Table {
 impl Table {
     /// Creates an empty table that holds at most `capacity` rules.
     pub fn new(capacity: usize) -> Table {
-        Table {
-            rules: Vec::new(),
-            ranks: Vec::new(),
-            index: Index::default(),
-            added: 0,
-            timed: 0,
-            capacity,
-            lookups: 0,
-            matches: 0,
-            ambiguous_matches: 0,
-        }
+        Table { capacity, unexpired_until: Time::MAX, ..Table::default() }
     }
 
-    /// The rules, highest priority first, older ones first among equals.
-    pub fn rules(&self) -> &[Rule] {
-        &self.rules
+    /// Returns the rules, highest priority first, older ones first among equals.
+    pub fn rules(&self) -> Vec<&Rule> {
+        let mut rules: Vec<&(Rank, Rule)> = self.slots.iter().flatten().collect();
+        rules.sort_unstable_by_key(|(rank, _)| *rank);
+        rules.into_iter().map(|(_, rule)| rule).collect()
+    }
+
+    /// Iterates over the rules in arbitrary order.
+    pub fn iter(&self) -> impl Iterator<Item = &Rule> {
+        self.slots.iter().flatten().map(|(_, rule)| rule)
+    }
+
+    /// The number of rules.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Reports whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Maximum number of rules.
@@ -117,16 +136,29 @@ impl Table {
 
     /// Returns the rule that takes a packet with these fields; a field that the packet lacks is `None`. Counts the
     /// lookup, not the packet's bytes.
-    pub fn lookup(&mut self, packet: impl Fn(Field) -> Option<u128>) -> Option<Found<'_>> {
+    pub fn lookup(&mut self, packet: impl FnMut(Field) -> Option<u128>) -> Option<Found<'_>> {
         self.lookups += 1;
-        let fits = self.index.best(packet);
-        let at = self.place(*fits.first()?)?;
-        let does = |rank: &Rank| self.place(*rank).map(|at| &self.rules[at].instructions);
-        let first = Some(&self.rules[at].instructions);
-        let ambiguous = fits[1..].iter().any(|other| does(other) != first);
+        let mut best: Option<(Rank, u32)> = None;
+        let mut ambiguous = false;
+        self.index.search(packet, |value, (rank, slot)| {
+            let fits = |rule: &Rule| rule.matching.constraints().all(|c| value(c.field).is_some_and(|v| c.holds(v)));
+            if self.rule(slot).is_some_and(fits) {
+                match best {
+                    Some((other, at)) if other.0 == rank.0 => {
+                        ambiguous |= self.rule(at).map(|r| &r.instructions) != self.rule(slot).map(|r| &r.instructions);
+                        best = best.min(Some((rank, slot)));
+                    }
+                    Some((other, _)) if other < rank => {}
+                    _ => (best, ambiguous) = (Some((rank, slot)), false),
+                }
+            }
+            best.map(|(rank, _)| rank.0.0)
+        });
+        let (_, slot) = best?;
         self.matches += 1;
         self.ambiguous_matches += u64::from(ambiguous);
-        Some(Found { rule: &mut self.rules[at], ambiguous })
+        let (_, rule) = self.slots[slot as usize].as_mut()?;
+        Some(Found { rule, ambiguous })
     }
 
     /// Executes `OFPFC_ADD` of a checked flow-mod. A rule of the same match and priority is replaced without notice; in
@@ -138,7 +170,7 @@ impl Table {
         let mut rule = Rule {
             priority: request.priority,
             matching: request.matching.clone(),
-            instructions: request.instructions.clone(),
+            instructions: self.share(&request.instructions),
             cookie: request.cookie,
             flags: request.flags,
             idle_timeout: request.idle_timeout,
@@ -148,93 +180,124 @@ impl Table {
             packets: 0,
             bytes: 0,
         };
-        let timed = |rule: &Rule| usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
-        if let Some(at) = self.strictly(request) {
-            let old = &mut self.rules[at];
-            self.timed = self.timed + timed(&rule) - timed(old);
+        self.unexpired_until = self.unexpired_until.min(rule.expiry().unwrap_or(Time::MAX));
+        if let Some((_, old)) = self.strictly(request).and_then(|slot| self.slots[slot as usize].as_mut()) {
+            self.timed = self.timed + usize::from(rule.is_timed()) - usize::from(old.is_timed());
             if version == Version::Of13 && request.flags & RESET_COUNTS == 0 {
                 (rule.packets, rule.bytes) = (old.packets, old.bytes);
             }
-            *old = rule;
+            let old = std::mem::replace(old, rule);
+            self.unshare(&old.instructions);
             return Ok(());
         }
-        if request.flags & CHECK_OVERLAP != 0 && self.rules.iter().any(|r| overlaps(r, request)) {
+        if request.flags & CHECK_OVERLAP != 0 && self.iter().any(|r| overlaps(r, request)) {
             return Err(Refusal::Overlap);
         }
-        if self.rules.len() >= self.capacity {
+        if self.len() >= self.capacity {
             return Err(Refusal::TableFull);
         }
         self.added += 1;
-        self.timed += timed(&rule);
+        self.timed += usize::from(rule.is_timed());
         let rank = (Reverse(rule.priority), self.added);
-        let at = self.ranks.partition_point(|other| *other < rank);
-        self.index.insert(&rule.matching, rank);
-        self.ranks.insert(at, rank);
-        self.rules.insert(at, rule);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.index.insert(&rule.matching, (rank, slot));
+        self.slots[slot as usize] = Some((rank, rule));
         Ok(())
+    }
+
+    /// Returns these instructions, shared with all rules that have them.
+    fn share(&mut self, instructions: &[Instruction]) -> Arc<[Instruction]> {
+        if let Some(shared) = self.shared.get(instructions) {
+            return Arc::clone(shared);
+        }
+        let shared: Arc<[Instruction]> = instructions.into();
+        self.shared.insert(Arc::clone(&shared));
+        shared
+    }
+
+    /// Forgets instructions that a rule had, if no other one has them.
+    fn unshare(&mut self, instructions: &Arc<[Instruction]>) {
+        if Arc::strong_count(instructions) == 2 {
+            self.shared.remove(instructions);
+        }
     }
 
     /// Executes `OFPFC_MODIFY` and `OFPFC_MODIFY_STRICT`. Returns the number of changed rules. Counters and times stay,
     /// unless a 1.3 flow-mod resets the counters. In 1.0 the cookie changes too, as in Open vSwitch.
     pub fn modify(&mut self, version: Version, request: &FlowMod, strict: bool) -> usize {
-        let mut changed = 0;
-        let among = if strict { self.strictly(request).map_or(0..0, |at| at..at + 1) } else { 0..self.rules.len() };
-        for rule in self.rules[among].iter_mut().filter(|r| selects(r, request, strict)) {
-            rule.instructions.clone_from(&request.instructions);
+        let chosen = self.selected(request, strict);
+        if chosen.is_empty() {
+            return 0;
+        }
+        let instructions = self.share(&request.instructions);
+        for slot in &chosen {
+            let Some((_, rule)) = &mut self.slots[*slot as usize] else { continue };
             match version {
                 Version::Of10 => rule.cookie = request.cookie,
                 Version::Of13 if request.flags & RESET_COUNTS != 0 => (rule.packets, rule.bytes) = (0, 0),
                 Version::Of13 => {}
             }
-            changed += 1;
+            let old = std::mem::replace(&mut rule.instructions, Arc::clone(&instructions));
+            self.unshare(&old);
         }
-        changed
+        chosen.len()
     }
 
     /// Executes `OFPFC_DELETE` and `OFPFC_DELETE_STRICT`. Returns the deleted rules, highest priority first.
     pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
-        // Most strict deletions select at most one rule.
-        if strict && self.strictly(request).is_none_or(|at| !selects(&self.rules[at], request, true)) {
-            return Vec::new();
+        let goes = |rule: &Rule| Instruction::lead_to(&rule.instructions, request.out_port, request.out_group);
+        let mut chosen = self.selected(request, strict);
+        chosen.retain(|slot| self.rule(*slot).is_some_and(goes));
+        self.remove(chosen)
+    }
+
+    /// Returns the slots of the rules that a request selects.
+    fn selected(&self, request: &FlowMod, strict: bool) -> Vec<u32> {
+        if strict {
+            let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| has_cookie(rule, request));
+            return self.strictly(request).filter(is_meant).into_iter().collect();
         }
-        self.remove(|rule| {
-            (selects(rule, request, strict)
-                && Instruction::lead_to(&rule.instructions, request.out_port, request.out_group))
-            .then_some(())
-        })
-        .into_iter()
-        .map(|(rule, ())| rule)
-        .collect()
+        self.chosen(|rule| selects(rule, request))
+    }
+
+    /// Returns the slots of the rules of which this is true.
+    fn chosen(&self, mut is_meant: impl FnMut(&Rule) -> bool) -> Vec<u32> {
+        let rules = (0..).zip(&self.slots).filter_map(|(slot, rule)| Some((slot, &rule.as_ref()?.1)));
+        rules.filter(|(_, rule)| is_meant(rule)).map(|(slot, _)| slot).collect()
     }
 
     /// Returns the rules that a request's match and cookie select, whatever their priority.
-    pub fn covered<'a>(&'a self, request: &FlowMod) -> impl Iterator<Item = &'a Rule> {
-        self.rules.iter().filter(|rule| selects(rule, request, false))
+    pub fn covered(&self, request: &FlowMod) -> Vec<&Rule> {
+        let mut rules = self.rules();
+        rules.retain(|rule| selects(rule, request));
+        rules
     }
 
     /// Removes expired rules, and returns them with the reason. A hard timeout takes precedence over an idle one.
     pub fn expire(&mut self, now: Time) -> Vec<(Rule, Removal)> {
-        if self.timed == 0 {
+        if now < self.unexpired_until {
             return Vec::new();
         }
-        self.remove(|rule| {
-            let (hard, idle) = rule.deadlines();
-            if hard.is_some_and(|at| at <= now) {
-                Some(Removal::Hard)
-            } else {
-                idle.is_some_and(|at| at <= now).then_some(Removal::Idle)
-            }
-        })
+        let gone = self.remove(self.chosen(|rule| rule.expiry().is_some_and(|at| at <= now)));
+        self.unexpired_until = self.next_expiry().unwrap_or(Time::MAX);
+        let why = |rule: &Rule| match rule.deadlines() {
+            (Some(hard), _) if hard <= now => Removal::Hard,
+            _ => Removal::Idle,
+        };
+        gone.into_iter().map(|rule| (why(&rule), rule)).map(|(why, rule)| (rule, why)).collect()
     }
 
     /// Removes the rules that use a group.
-    pub fn remove_group_users(&mut self, group: u32) -> Vec<(Rule, Removal)> {
-        self.remove(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, group).then_some(Removal::GroupDelete))
+    pub fn remove_group_users(&mut self, group: u32) -> Vec<Rule> {
+        self.remove(self.chosen(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, group)))
     }
 
     /// Removes the rules that send packets through a meter.
     pub fn remove_meter_users(&mut self, meter: u32) {
-        self.remove(|rule| super::meters::uses_meter(rule, meter).then_some(()));
+        self.remove(self.chosen(|rule| super::meters::uses_meter(rule, meter)));
     }
 
     /// The time when the next rule expires, if no packet arrives before.
@@ -242,38 +305,32 @@ impl Table {
         if self.timed == 0 {
             return None;
         }
-        self.rules
-            .iter()
-            .flat_map(|rule| {
-                let (hard, idle) = rule.deadlines();
-                hard.into_iter().chain(idle)
-            })
-            .min()
+        self.iter().filter_map(Rule::expiry).min()
     }
 
-    fn remove<R>(&mut self, mut choose: impl FnMut(&Rule) -> Option<R>) -> Vec<(Rule, R)> {
-        let chosen: Vec<(usize, R)> =
-            self.rules.iter().enumerate().filter_map(|(at, rule)| Some((at, choose(rule)?))).collect();
-        let mut gone = Vec::with_capacity(chosen.len());
-        // From the end, so that positions stay valid.
-        for (at, reason) in chosen.into_iter().rev() {
-            let (rule, rank) = (self.rules.remove(at), self.ranks.remove(at));
+    /// Empties slots. Returns their rules, highest priority first.
+    fn remove(&mut self, slots: Vec<u32>) -> Vec<Rule> {
+        let mut gone = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let Some((rank, rule)) = self.slots[slot as usize].take() else { continue };
+            self.free.push(slot);
             self.index.remove(&rule.matching, rank);
-            self.timed -= usize::from(rule.idle_timeout > 0 || rule.hard_timeout > 0);
-            gone.push((rule, reason));
+            self.timed -= usize::from(rule.is_timed());
+            self.unshare(&rule.instructions);
+            gone.push((rank, rule));
         }
-        gone.reverse();
-        gone
+        gone.sort_unstable_by_key(|(rank, _)| *rank);
+        gone.into_iter().map(|(_, rule)| rule).collect()
     }
 
-    /// Returns the position of the rule with this rank.
-    fn place(&self, rank: Rank) -> Option<usize> {
-        self.ranks.binary_search(&rank).ok()
+    fn rule(&self, slot: u32) -> Option<&Rule> {
+        self.slots[slot as usize].as_ref().map(|(_, rule)| rule)
     }
 
-    /// Returns the position of the rule that a strict request selects.
-    fn strictly(&self, request: &FlowMod) -> Option<usize> {
-        self.index.strictly(&request.matching, request.priority).and_then(|rank| self.place(rank))
+    /// Returns the slot of the rule that a strict request selects, whatever its cookie.
+    fn strictly(&self, request: &FlowMod) -> Option<u32> {
+        let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| rule.matching == request.matching);
+        self.index.strictly(&request.matching, request.priority).find(is_meant)
     }
 }
 
@@ -283,21 +340,29 @@ impl Rule {
         self.priority == 0 && self.matching.fields.is_empty()
     }
 
+    fn is_timed(&self) -> bool {
+        self.idle_timeout > 0 || self.hard_timeout > 0
+    }
+
+    /// The time when the rule expires, if no packet arrives before.
+    fn expiry(&self) -> Option<Time> {
+        let (hard, idle) = self.deadlines();
+        hard.into_iter().chain(idle).min()
+    }
+
     fn deadlines(&self) -> (Option<Time>, Option<Time>) {
         let after = |from: Time, seconds: u16| (seconds > 0).then(|| from + u64::from(seconds) * SECOND);
         (after(self.added, self.hard_timeout), after(self.used, self.idle_timeout))
     }
 }
 
-/// Reports whether a flow-mod or statistics request selects a rule: by match and priority if strict, otherwise all
-/// rules that the match covers; and by cookie.
-fn selects(rule: &Rule, request: &FlowMod, strict: bool) -> bool {
-    let by_match = if strict { is_strictly(rule, request) } else { request.matching.covers(&rule.matching) };
-    by_match && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
+/// Reports whether a request that is not strict selects a rule: by match and cookie.
+fn selects(rule: &Rule, request: &FlowMod) -> bool {
+    has_cookie(rule, request) && request.matching.covers(&rule.matching)
 }
 
-fn is_strictly(rule: &Rule, request: &FlowMod) -> bool {
-    rule.priority == request.priority && rule.matching == request.matching
+fn has_cookie(rule: &Rule, request: &FlowMod) -> bool {
+    rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
 }
 
 /// Reports whether the rule has the request's priority, and some packet could fit both matches.

@@ -187,7 +187,7 @@ fn field_text(c: &Constraint) -> String {
 
 fn instructions_text(rule: &Rule) -> String {
     let mut text = String::new();
-    for instruction in &rule.instructions {
+    for instruction in &*rule.instructions {
         match instruction {
             Instruction::ApplyActions(actions) => {
                 for action in actions {
