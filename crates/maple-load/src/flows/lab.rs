@@ -15,13 +15,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use maple_wire::msg::{Frames, PacketIn, PacketInReason, PortReason, PortStatus};
-use maple_wire::{Field, Match, Message, Port, Version};
+use maple_wire::msg::{Frames, PortReason, PortStatus};
+use maple_wire::{Message, Port, Version};
 use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use super::channel::Channel;
-use super::fabric::{Fabric, Far, Node, Place, Seen};
+use super::fabric::{Fabric, Far, Node, Place, Seen, TABLES};
 use super::obey;
 use super::{Counters, frames};
 use crate::error::LoadError;
@@ -38,8 +38,6 @@ const BUFFER: usize = 1 << 20;
 /// The time in nanoseconds after which a host's packet is repeated, and the number of repetitions.
 const AGAIN: u64 = 1_000_000_000;
 const TRIES: u8 = 4;
-/// The number of tables of a switch that speaks 1.3.
-const TABLES: u8 = 254;
 /// The queued bytes for the controller above which a switch drops packets of a port that floods.
 const CONGESTED: usize = 1 << 14;
 
@@ -135,7 +133,7 @@ impl Lab {
         }
         let hosts_by_ip = (0..).zip(&network.hosts).map(|(id, host)| (host.ip.octets(), id)).collect();
         let mut lab = Lab {
-            fabric: Fabric::new(options.version, nodes),
+            fabric: Fabric::new(nodes),
             is_known: vec![false; channels.len()],
             channels,
             identities,
@@ -326,7 +324,7 @@ impl Lab {
         let mut seen = Vec::new();
         self.fabric.receive(from, frames::packet(src, dst, flow), &mut seen);
         seen.iter().any(|seen| matches!(seen, Seen::Egress { at, .. } if *at == to))
-            && !seen.iter().any(|seen| matches!(seen, Seen::Punt { .. }))
+            && !seen.iter().any(|seen| matches!(seen, Seen::Says { message: Message::PacketIn(_), .. }))
     }
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), LoadError> {
@@ -353,33 +351,20 @@ impl Lab {
 
     /// Handles the results of the fabric.
     pub(super) fn look(&mut self) -> Result<(), LoadError> {
-        while let Some(seen) = self.seen.pop() {
-            match seen {
-                Seen::Lost => self.counters.lost += 1,
-                Seen::Punt { at, table, cookie, metadata, reason, frame } => {
-                    self.punt(at, (table, cookie, metadata, reason), frame)?;
+        while !self.seen.is_empty() {
+            for seen in std::mem::take(&mut self.seen) {
+                match seen {
+                    Seen::Lost => self.counters.lost += 1,
+                    Seen::Egress { at, frame } => self.came_out(at, &frame),
+                    Seen::Says { switch, xid, message } => {
+                        self.counters.packet_ins += u64::from(matches!(message, Message::PacketIn(_)));
+                        self.counters.refused += u64::from(matches!(message, Message::Error(_)));
+                        self.channels[switch].say(xid, &message)?;
+                    }
                 }
-                Seen::Egress { at, frame } => self.came_out(at, &frame),
             }
         }
         Ok(())
-    }
-
-    fn punt(
-        &mut self,
-        (switch, port): Place,
-        (table_id, cookie, metadata, reason): (u8, u64, u64, PacketInReason),
-        data: Vec<u8>,
-    ) -> Result<(), LoadError> {
-        self.counters.packet_ins += 1;
-        let mut pipeline = Match::any().exact(Field::InPort, port.into());
-        if metadata != 0 {
-            pipeline = pipeline.exact(Field::Metadata, metadata.into());
-        }
-        let total_len = data.len() as u16;
-        let buffer_id = maple_wire::msg::NO_BUFFER;
-        let message = PacketIn { buffer_id, total_len, reason, table_id, cookie, pipeline, data };
-        self.channels[switch].say(0, &Message::PacketIn(message))
     }
 
     /// Handles a frame that leaves the network.
@@ -561,17 +546,14 @@ fn nodes(options: &LabOptions) -> Vec<Node> {
     let hosts = network.hosts.iter().map(|host| (place(host), Far::Edge));
     let links = network.links.iter().flat_map(|[a, b]| [(*a, Far::Link(*b)), (*b, Far::Link(*a))]);
     let spare = (0..network.switches.len()).flat_map(|s| (1..=options.ports).map(move |n| ((s, n), Far::Edge)));
-    let mut nodes: Vec<Node> = Vec::new();
-    let tables = if options.version == Version::Of10 { 1 } else { TABLES };
-    nodes.resize_with(network.switches.len(), || Node::new(tables, Vec::new()));
+    let mut ports: Vec<Vec<Option<Far>>> = vec![Vec::new(); network.switches.len()];
     // Links come last: a port of a link is never an edge.
     for ((switch, number), far) in spare.chain(hosts).chain(links) {
-        let ports = &mut nodes[switch].ports;
-        let number = number as usize;
+        let (ports, number) = (&mut ports[switch], number as usize);
         if ports.len() <= number {
             ports.resize(number + 1, None);
         }
-        ports[number] = Some(super::fabric::Port { far, is_up: true });
+        ports[number] = Some(far);
     }
-    nodes
+    network.switches.iter().zip(ports).map(|(dpid, ports)| Node::new(*dpid, options.version, ports)).collect()
 }

@@ -7,8 +7,6 @@
 //!
 //! Nothing is assumed about the encoding of routes; what counts is where packets come out.
 
-mod table;
-
 mod fabric;
 
 mod channel;

@@ -1,4 +1,4 @@
-//! The tables against the emulator's, and the network against a controller in a few lines.
+//! The network against a controller in a few lines.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,10 +9,8 @@ use maple_wire::msg::{
 };
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo, Version};
-use proptest::prelude::*;
 
-use super::fabric::{Fabric, Far, Node, Port, Seen};
-use super::table::{Fields, Table};
+use super::fabric::{Fabric, Far, Node, Seen};
 use super::{Lab, LabOptions, Spread, line, pairs};
 use crate::LoadError;
 
@@ -24,92 +22,27 @@ fn rule(priority: u16, matching: Match, port: u32) -> FlowMod {
     FlowMod::new(FlowModCommand::Add, priority, matching, output(port))
 }
 
-/// Generates matches on few values, so that rules overlap and repeat.
-fn matching() -> impl Strategy<Value = Match> {
-    let port = prop::option::of(1u128..3).prop_map(|port| port.map(|port| Constraint::exact(Field::InPort, port)));
-    let mac = |field| {
-        prop::option::of((0u128..4, prop::sample::select(vec![1u128, 2, 0xffff_ffff_ffff])))
-            .prop_map(move |mac| mac.map(|(value, mask)| Constraint::masked(field, value, mask)))
-    };
-    let udp = prop::option::of(1u128..3).prop_map(|port| port.map(|port| Constraint::exact(Field::UdpDst, port)));
-    (port, mac(Field::EthDst), mac(Field::EthSrc), udp).prop_map(|(port, dst, src, udp)| {
-        let prerequisites = [(Field::EthType, 0x0800), (Field::IpProto, 17)].map(|(f, v)| Constraint::exact(f, v));
-        let prerequisites = udp.iter().flat_map(|_| prerequisites);
-        Match::from_constraints([port, dst, src, udp].into_iter().flatten().chain(prerequisites))
-    })
-}
-
-fn request() -> impl Strategy<Value = FlowMod> {
-    let command = prop::sample::select(vec![
-        FlowModCommand::Add,
-        FlowModCommand::Add,
-        FlowModCommand::Add,
-        FlowModCommand::Modify,
-        FlowModCommand::ModifyStrict,
-        FlowModCommand::Delete,
-        FlowModCommand::DeleteStrict,
-    ]);
-    (command, 0u16..4, matching(), 1u32..4, 0u64..2, prop::sample::select(vec![0u64, 1])).prop_map(
-        |(command, priority, matching, port, cookie, cookie_mask)| FlowMod {
-            command,
-            cookie,
-            cookie_mask: if command == FlowModCommand::Add { 0 } else { cookie_mask },
-            // Equal priorities leave the choice open, so each rule has an output of its own.
-            ..rule(priority, matching, port)
-        },
-    )
-}
-
-proptest! {
-    #[test]
-    fn a_table_answers_as_the_emulators_does(
-        requests in prop::collection::vec(request(), 1..40),
-        packets in prop::collection::vec((1u32..3, 0u8..4, 0u8..4, 1u16..3, any::<bool>()), 1..10),
-    ) {
-        let (mut table, mut plain) = (Table::default(), maple_emulator::switch::Table::new(1000));
-        for request in requests {
-            let strict = matches!(request.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
-            match request.command {
-                FlowModCommand::Add => {
-                    prop_assert!(table.add(request.clone()));
-                    plain.add(0, Version::Of13, &request).expect("there is room");
-                }
-                FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
-                    prop_assert_eq!(table.modify(&request, strict), plain.modify(Version::Of13, &request, strict));
-                }
-                _ => prop_assert_eq!(table.delete(&request, strict).len(), plain.delete(&request, strict).len()),
-            }
-            prop_assert_eq!(table.len(), plain.rules().len());
-            prop_assert_eq!(table.rules().count(), table.len());
-        }
-        for (port, dst, src, udp, is_ip) in packets {
-            let frame = Frame::ethernet([0, 0, 0, 0, 0, dst], [0, 0, 0, 0, 0, src]);
-            let frame = if is_ip { frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, udp).build() } else { frame.raw(0x88b5, b"") };
-            let packet = Packet::new(&frame, port);
-            let mut fields = Fields::new();
-            fields.set(Field::InPort, port.into());
-            let found = table.look_up(&mut fields, &packet).map(|rule| (rule.priority, rule.instructions.to_vec()));
-            let Some(expected) = plain.lookup(|field| packet.switch_value(field)) else {
-                prop_assert_eq!(found, None);
-                continue;
-            };
-            let (priority, instructions) = found.expect("the plain table has a rule");
-            prop_assert_eq!(priority, expected.rule.priority);
-            prop_assert!(expected.ambiguous || instructions[..] == expected.rule.instructions[..]);
-        }
-    }
-}
-
-/// Creates two switches, with hosts at port 1 and a link between their ports 2.
+/// Creates two connected switches, with hosts at port 1 and a link between their ports 2.
 fn fabric(version: Version) -> Fabric {
-    let node = |other: usize| {
-        let port = |far| Some(Port { far, is_up: true });
-        Node::new(
-            if version == Version::Of10 { 1 } else { 4 },
-            vec![None, port(Far::Edge), port(Far::Link((other, 2)))],
-        )
-    };
-    Fabric::new(version, vec![node(1), node(0)])
+    let node = |dpid, other: usize| Node::new(dpid, version, vec![None, Some(Far::Edge), Some(Far::Link((other, 2)))]);
+    let mut fabric = Fabric::new(vec![node(1, 1), node(2, 0)]);
+    let hello = Message::Hello(Hello { version: version as u8, elements: vec![] });
+    (0..2).for_each(|switch| assert_eq!(obey(&mut fabric, switch, hello.clone()), []));
+    fabric
+}
+
+/// Lets a switch obey a message.
+fn obey(fabric: &mut Fabric, switch: usize, message: Message) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    let mut bytes = Vec::new();
+    message.encode(fabric.nodes[switch].switch.version(), 7, &mut bytes).expect("its version has it");
+    fabric.obey(switch, 7, message, &bytes, &mut seen);
+    seen
+}
+
+/// Gives a switch a rule.
+fn add(fabric: &mut Fabric, switch: usize, rule: FlowMod) {
+    assert_eq!(obey(fabric, switch, Message::FlowMod(rule)), [], "it is obeyed");
 }
 
 fn sent(fabric: &mut Fabric, frame: &[u8]) -> Vec<Seen> {
@@ -132,11 +65,11 @@ fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
     let pop =
         vec![Instruction::WriteActions(vec![Action::output(PortNo(1)), Action::PopVlan]), Instruction::GotoTable(2)];
     let pop = FlowMod::new(FlowModCommand::Add, 5, Match::any().with(label), pop);
-    fabric.nodes[0].flow_mod(Version::Of13, push).expect("it is obeyed");
-    fabric.nodes[1].flow_mod(Version::Of13, pop).expect("it is obeyed");
+    add(&mut fabric, 0, push);
+    add(&mut fabric, 1, pop);
     assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "table 2 has no rule yet");
     let rest = FlowMod { table_id: 2, ..FlowMod::new(FlowModCommand::Add, 0, Match::any(), vec![]) };
-    fabric.nodes[1].flow_mod(Version::Of13, rest).expect("it is obeyed");
+    add(&mut fabric, 1, rest);
     assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
     assert_eq!(fabric.crossed, [(0, 2)]);
     fabric.set_link([(0, 2), (1, 2)], false);
@@ -147,21 +80,22 @@ fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
 fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
     let mut fabric = fabric(Version::Of10);
     let seen = sent(&mut fabric, &frame());
-    assert!(matches!(&seen[..], [Seen::Punt { at: (0, 1), reason: PacketInReason::NoMatch, .. }]), "{seen:?}");
+    let [Seen::Says { switch: 0, message: Message::PacketIn(asked), .. }] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((asked.reason, asked.in_port()), (PacketInReason::NoMatch, Some(PortNo(1))));
     let tagged = FlowMod::new(
         FlowModCommand::Add,
         5,
         Match::any(),
         vec![Instruction::ApplyActions(vec![Action::SetVlanVid(9), Action::output(PortNo(2))])],
     );
-    fabric.nodes[0].flow_mod(Version::Of10, tagged).expect("it is obeyed");
+    add(&mut fabric, 0, tagged);
     let stripped = FlowMod::new(
         FlowModCommand::Add,
         5,
         Match::any().exact(Field::VlanVid, 0x1009),
         vec![Instruction::ApplyActions(vec![Action::PopVlan, Action::output(PortNo(1))])],
     );
-    fabric.nodes[1].flow_mod(Version::Of10, stripped).expect("it is obeyed");
+    add(&mut fabric, 1, stripped);
     assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
 }
 
@@ -174,18 +108,20 @@ fn a_group_that_goes_takes_its_rules_along() {
         watch_group: u32::MAX,
         actions: vec![Action::output(PortNo(port))],
     };
-    let group = |command, port| GroupMod { command, kind: 2, group: 7, buckets: vec![bucket(port)] };
-    assert!(!fabric.nodes[0].group_mod(group(1, 2)), "there is none to change");
-    assert!(fabric.nodes[0].group_mod(group(0, 2)));
+    let group = |command, ports: &[u32]| {
+        let buckets = ports.iter().map(|port| bucket(*port)).collect();
+        Message::GroupMod(GroupMod { command, kind: 2, group: 7, buckets })
+    };
+    let refused = obey(&mut fabric, 0, group(1, &[2]));
+    assert!(matches!(&refused[..], [Seen::Says { message: Message::Error(_), .. }]), "there is none to change");
+    assert_eq!(obey(&mut fabric, 0, group(0, &[2])), []);
     let to_group = vec![Instruction::ApplyActions(vec![Action::Group(7)])];
-    fabric.nodes[0]
-        .flow_mod(Version::Of13, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group))
-        .expect("it is obeyed");
-    fabric.nodes[1].flow_mod(Version::Of13, rule(1, Match::any(), 1)).expect("it is obeyed");
+    add(&mut fabric, 0, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group));
+    add(&mut fabric, 1, rule(1, Match::any(), 1));
     assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
-    assert!(fabric.nodes[0].group_mod(group(1, 9)));
+    assert_eq!(obey(&mut fabric, 0, group(1, &[9])), []);
     assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "there is no port 9");
-    assert!(fabric.nodes[0].group_mod(group(2, 2)));
+    assert_eq!(obey(&mut fabric, 0, group(2, &[])), []);
     assert_eq!(fabric.nodes[0].rules(), 0);
 }
 

@@ -105,7 +105,7 @@ impl Switch {
     }
 
     /// Obeys a message; `bytes` are its encoded form.
-    pub(super) fn handle(&mut self, now: Time, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+    pub fn handle(&mut self, now: Time, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
         match &mut message {
             Message::PacketOut(_) => self.record.clear(),
