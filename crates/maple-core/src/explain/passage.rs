@@ -3,8 +3,8 @@
 //! A rule that is not ours may do anything, such as send to a group, or forward like a plain switch. Actions that
 //! cannot be followed are an outcome too ([`Outcome::Elsewhere`]), in the words of the rule.
 
-use maple_wire::packet::rewrite::{self, Applied};
-use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Packet, PortNo, Version};
+use maple_wire::packet::flight::{Effect, Flight, Next};
+use maple_wire::{Action, Field, PortNo, Version};
 
 use crate::forwarding::is_to_controller;
 use crate::ids::LeafId;
@@ -67,11 +67,7 @@ pub struct Passage {
 
 /// A packet on its way through the tables.
 struct Passing<'a> {
-    frame: Vec<u8>,
-    in_port: PortNo,
-    metadata: u64,
-    /// The actions that are applied after the last table (1.3 §5.10).
-    set: ActionSet,
+    flight: Flight,
     passage: &'a mut Passage,
 }
 
@@ -81,8 +77,7 @@ impl Passage {
         let version = tables.version();
         let mut passage =
             Passage { version, rules: Vec::new(), missed: None, meters: Vec::new(), outcomes: Vec::new() };
-        let (frame, set) = (frame.to_vec(), ActionSet::default());
-        let mut passing = Passing { frame, in_port, metadata: 0, set, passage: &mut passage };
+        let mut passing = Passing { flight: Flight::new(frame.to_vec(), in_port), passage: &mut passage };
         let mut next = Some(0);
         for _ in 0..MOST_TABLES {
             let Some(table) = next else { break };
@@ -91,7 +86,7 @@ impl Passage {
                 None => return passage,
             }
         }
-        let last = passing.set.in_order();
+        let last = passing.flight.set.in_order();
         passing.act(&last);
         passage
     }
@@ -108,17 +103,13 @@ impl Passing<'_> {
     /// Passes one table. Returns the next one, if there is one. Returns `None` if no further table takes the packet,
     /// and its action set is not applied.
     fn table(&mut self, tables: &dyn TableRules, table: u8) -> Option<Option<u8>> {
-        let packet = Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len());
-        let carried = self.metadata;
-        let value = |field| match field {
-            Field::Metadata => Some(u128::from(carried)),
-            _ => packet.switch_value(field),
-        };
+        let packet = self.flight.packet();
+        let value = |field| self.flight.carried(field).or_else(|| packet.switch_value(field));
         let Some(found) = tables.find(table, &value) else {
             self.passage.missed = Some(table);
             // If no rule matches, 1.0 asks the controller (1.0 §3.4), and 1.3 drops the packet (1.3 §5.4).
             if tables.version() == Version::Of10 {
-                self.passage.outcomes.push(Outcome::Controller(self.frame.clone()));
+                self.passage.outcomes.push(Outcome::Controller(self.flight.frame.clone()));
             }
             return None;
         };
@@ -126,20 +117,16 @@ impl Passing<'_> {
         self.passage.rules.push(found);
         let mut next = None;
         for instruction in instructions.iter() {
-            match instruction {
-                Instruction::ApplyActions(actions) => {
+            match self.flight.execute(instruction) {
+                Next::Apply(actions) => {
                     if !self.act(actions) {
                         return None;
                     }
                 }
-                Instruction::WriteActions(actions) => self.set.write(actions),
-                Instruction::ClearActions => self.set.clear(),
-                Instruction::GotoTable(to) => next = Some(*to).filter(|to| *to > table),
-                Instruction::Meter(meter) => self.passage.meters.push(*meter),
-                Instruction::WriteMetadata { metadata: bits, mask } => {
-                    self.metadata = self.metadata & !mask | bits & mask
-                }
-                other => self.passage.outcomes.push(Outcome::Elsewhere(format!("{other:?}"))),
+                Next::Table(to) => next = Some(to).filter(|to| *to > table),
+                Next::Meter(meter) => self.passage.meters.push(meter),
+                Next::Unknown => self.passage.outcomes.push(Outcome::Elsewhere(format!("{instruction:?}"))),
+                Next::Done => {}
             }
         }
         Some(next)
@@ -147,43 +134,37 @@ impl Passing<'_> {
 
     /// Applies actions in their order. Returns whether the packet goes on after them.
     fn act(&mut self, actions: &[Action]) -> bool {
-        actions.iter().all(|action| self.act_once(action))
+        actions.iter().all(|action| {
+            let outcome = match self.flight.act(action) {
+                Effect::Done => return true,
+                Effect::Output(port, _) => self.output(port, action),
+                Effect::Expired => Some(Outcome::Expired),
+                Effect::Group(_) | Effect::Unknown => Some(Outcome::Elsewhere(format!("{action:?}"))),
+            };
+            let goes_on = outcome != Some(Outcome::Expired);
+            self.passage.outcomes.extend(outcome);
+            goes_on
+        })
     }
 
-    fn act_once(&mut self, action: &Action) -> bool {
-        match action {
-            Action::Output { port: PortNo::CONTROLLER, .. } => {
-                self.passage.outcomes.push(Outcome::Controller(self.frame.clone()));
-            }
+    /// Returns the fate of the copy that an action sends to a port.
+    fn output(&self, port: PortNo, action: &Action) -> Option<Outcome> {
+        let frame = || self.flight.frame.clone();
+        match port {
+            PortNo::CONTROLLER => Some(Outcome::Controller(frame())),
             // A packet never goes back out of its port by the port's number (1.3 §7.2.5).
-            Action::Output { port, .. } | Action::Enqueue { port, .. } if *port == self.in_port => {}
-            Action::Output { port: PortNo::IN_PORT, .. } | Action::Enqueue { port: PortNo::IN_PORT, .. } => {
-                self.passage.outcomes.push(Outcome::Port(self.in_port, self.frame.clone()));
-            }
-            Action::Output { port, .. } | Action::Enqueue { port, .. }
-                if port.is_physical() || *port == PortNo::LOCAL =>
-            {
-                self.passage.outcomes.push(Outcome::Port(*port, self.frame.clone()));
-            }
-            Action::SetQueue(_) => {}
-            Action::SetField(Constraint { field: Field::Metadata, value, .. }) => self.metadata = *value as u64,
-            other => match rewrite::apply(other, &mut self.frame) {
-                Applied::Done => {}
-                Applied::Expired => {
-                    self.passage.outcomes.push(Outcome::Expired);
-                    return false;
-                }
-                Applied::NoRewrite => self.passage.outcomes.push(Outcome::Elsewhere(format!("{other:?}"))),
-            },
+            port if port == self.flight.in_port => None,
+            PortNo::IN_PORT => Some(Outcome::Port(self.flight.in_port, frame())),
+            port if port.is_physical() || port == PortNo::LOCAL => Some(Outcome::Port(port, frame())),
+            _ => Some(Outcome::Elsewhere(format!("{action:?}"))),
         }
-        true
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::Match;
     use maple_wire::packet::Frame;
+    use maple_wire::{Instruction, Match};
 
     use super::*;
 
