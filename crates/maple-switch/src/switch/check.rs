@@ -155,7 +155,16 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
                 return Err(Refusal::GotoTable);
             }
             Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}
-            Instruction::WriteActions(list) => actions(abilities, Place::Written(matching), list)?,
+            Instruction::WriteActions(written) => {
+                // They meet the packet after the actions that are applied at once.
+                let place = Place::Written(matching);
+                let mut promised = Promised::at(abilities.version, place);
+                list.iter()
+                    .filter(|one| one.rank() < instruction.rank())
+                    .flat_map(Instruction::actions)
+                    .for_each(|action| promised.after(action));
+                actions_from(abilities, place, promised, written)?;
+            }
             Instruction::ApplyActions(list) => actions(abilities, Place::Applied(matching), list)?,
             Instruction::Meter(meter) if abilities.meters.contains_key(meter) => {}
             Instruction::Meter(_) => return Err(Refusal::InvalidMeter),
@@ -179,7 +188,15 @@ pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
 /// # Errors
 /// [`Refusal`] for the first action that can't be applied.
 pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Result<(), Refusal> {
-    let mut promised = Promised::at(abilities.version, place);
+    actions_from(abilities, place, Promised::at(abilities.version, place), list)
+}
+
+fn actions_from(
+    abilities: &Abilities,
+    place: Place<'_>,
+    mut promised: Promised,
+    list: &[Action],
+) -> Result<(), Refusal> {
     for action in list {
         let consistent = match action {
             Action::Output { port, .. } => {

@@ -51,7 +51,7 @@ pub struct SwitchOptions {
     /// Maximum number of rules of each table.
     pub table_size: usize,
     /// Whether it claims to be an Open vSwitch, and follows it where that violates the specification: it accepts masks
-    /// on transport ports, and no port above 0xfeff.
+    /// on transport ports, and no port above 0xfeff, and applies the action set of a packet that is dropped on its way.
     pub open_vswitch: bool,
     /// Whether it has bundles, in 1.3.
     pub bundles: bool,

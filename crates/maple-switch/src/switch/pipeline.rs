@@ -34,6 +34,16 @@ pub(super) struct Passing {
     depth: u8,
 }
 
+/// The passage of a packet through one table.
+enum Passed {
+    /// It goes on to this table, or to the end.
+    To(Option<u8>),
+    /// No rule took it, or its time to live ran out.
+    Ended,
+    /// It is gone.
+    Dropped,
+}
+
 /// The acting rule, as packet-ins report it.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
@@ -97,32 +107,37 @@ impl Switch {
     pub(super) fn tables_from(&mut self, now: Time, table: u8, mut passing: Passing, out: &mut Vec<Outgoing>) {
         let mut next = Some(table);
         while let Some(table) = next {
-            let Some(instructions) = self.look_up(now, table, &mut passing) else {
-                self.miss(passing, table, out);
-                return;
+            next = match self.table(now, table, &mut passing, out) {
+                Passed::To(next) => next,
+                // Open vSwitch applies the action set all the same.
+                Passed::Ended if self.options.open_vswitch => None,
+                Passed::Ended | Passed::Dropped => return,
             };
-            next = None;
-            for instruction in &*instructions {
-                let is_alive = match passing.flight.execute(instruction) {
-                    Next::Apply(actions) => self.apply(now, &mut passing, actions, out),
-                    Next::Meter(meter) => self.meter(now, meter, passing.flight.frame.len()),
-                    Next::Table(table) => {
-                        next = Some(table);
-                        true
-                    }
-                    // The checks keep unknown instructions out of tables.
-                    Next::Done | Next::Unknown => true,
-                };
-                if !is_alive {
-                    return;
-                }
-            }
         }
         if let Some(first) = passing.first {
             passing.origin = first;
         }
         let set = passing.flight.set.in_order();
         self.apply(now, &mut passing, &set, out);
+    }
+
+    /// Sends a packet through one table.
+    fn table(&mut self, now: Time, table: u8, passing: &mut Passing, out: &mut Vec<Outgoing>) -> Passed {
+        let Some(instructions) = self.look_up(now, table, passing) else {
+            self.miss(passing, table, out);
+            return Passed::Ended;
+        };
+        let mut next = None;
+        for instruction in &*instructions {
+            match passing.flight.execute(instruction) {
+                Next::Apply(actions) if !self.apply(now, passing, actions, out) => return Passed::Ended,
+                Next::Meter(meter) if !self.meter(now, meter, passing.flight.frame.len()) => return Passed::Dropped,
+                Next::Table(table) => next = Some(table),
+                // The checks keep unknown instructions out of tables.
+                Next::Apply(_) | Next::Meter(_) | Next::Done | Next::Unknown => {}
+            }
+        }
+        Passed::To(next)
     }
 
     /// Returns the instructions of the rule that takes the packet.
@@ -152,11 +167,11 @@ impl Switch {
     }
 
     /// Handles a table miss: 1.0 sends the packet to the controller, 1.3 drops it.
-    fn miss(&mut self, mut passing: Passing, table: u8, out: &mut Vec<Outgoing>) {
+    fn miss(&mut self, passing: &mut Passing, table: u8, out: &mut Vec<Outgoing>) {
         match self.version {
             Version::Of10 => {
                 passing.origin = Origin { table, cookie: u64::MAX, reason: PacketInReason::NoMatch };
-                self.packet_in(&passing, out);
+                self.packet_in(passing, out);
             }
             Version::Of13 => self.record.lost.push(Lost::NoRule),
         }

@@ -25,6 +25,31 @@ fn a_tie_goes_to_the_older_rule_and_is_reported_only_where_it_matters() {
 }
 
 #[test]
+fn a_miss_in_a_later_table_drops_the_action_set_but_in_open_vswitch() {
+    for (open_vswitch, places) in [(false, vec![]), (true, vec!["2"])] {
+        let mut bench = Bench::with(Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
+        assert!(bench.run("add 1 -> write:2 goto:1").is_empty());
+        assert_eq!(bench.send(1, &tcp(22)), places, "{open_vswitch}");
+        assert_eq!(bench.switch.record().lost, [Lost::NoRule]);
+    }
+}
+
+#[test]
+fn written_actions_meet_the_packet_after_those_that_are_applied() {
+    let mut bench = Bench::new(Version::Of13);
+    let set = Action::SetField(Constraint::exact(Field::TcpDst, 80));
+    let rule = |applied| {
+        let matching = Match::any().exact(Field::EthType, 0x0800).exact(Field::IpProto, 6);
+        let instructions = vec![Instruction::ApplyActions(applied), Instruction::WriteActions(vec![set.clone()])];
+        Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, matching, instructions))
+    };
+    assert_eq!(bench.say(rule(vec![Action::output(PortNo(1))])), []);
+    let refused = bench.say(rule(vec![Action::PushMpls(0x8847)]));
+    let [Outgoing::Message { message: Message::Error(error), .. }] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!((error.kind, error.code), (2, 10), "under a label there is no TCP");
+}
+
+#[test]
 fn a_miss_goes_to_the_controller_in_1_0_and_nowhere_in_1_3() {
     let frame = [tcp(22), vec![0; 200]].concat();
     let mut bench = Bench::new(Version::Of13);
