@@ -1,0 +1,214 @@
+//! An Open vSwitch of the test's own, in user space and without privileges: its database, its daemons, and a bridge
+//! whose ports are Unix sockets. It meets no other Open vSwitch of the machine.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use maple_wire::msg::{Header, Hello};
+use maple_wire::{Message, Version};
+
+use crate::skip::missing;
+
+/// The time that an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The scheme of the database.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// The number of ports of a bridge.
+pub const PORTS: u32 = 4;
+
+/// The daemons, which end when this is dropped.
+pub struct Daemons {
+    folder: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Drop for Daemons {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Daemons {
+    /// Starts the daemons. Without an Open vSwitch on this machine, prints that and returns `None`.
+    pub fn start() -> Option<Daemons> {
+        let folder = std::env::temp_dir().join(format!("maple-switch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let mut daemons = Daemons { folder, children: Vec::new() };
+        let database = daemons.path("conf.db");
+        if !Path::new(SCHEMA).exists() || daemons.run("ovsdb-tool", &["create", &database, SCHEMA]).is_none() {
+            missing("Open vSwitch, to compare with");
+            return None;
+        }
+        let remote = format!("--remote=punix:{}", daemons.path("db.sock"));
+        daemons.spawn("ovsdb-server", &[&database, &remote, "--unixctl", &daemons.path("db.ctl")], "db.sock");
+        let socket = format!("unix:{}", daemons.path("db.sock"));
+        daemons.vsctl(&["--no-wait", "init"]);
+        let dummy = ["--enable-dummy=override", "--disable-system", "--unixctl", &daemons.path("vs.ctl"), &socket];
+        daemons.spawn("ovs-vswitchd", &dummy, "vs.ctl");
+        Some(daemons)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_string_lossy().into_owned()
+    }
+
+    /// Returns what the switch's daemon has said.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("ovs-vswitchd.log")).unwrap_or_default()
+    }
+
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        for folder in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(folder, &self.folder);
+        }
+        command
+    }
+
+    /// Returns the output of a program, if it succeeds.
+    fn run(&self, program: &str, arguments: &[&str]) -> Option<String> {
+        let output = self.command(program, arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Starts a daemon, and waits until its socket is there.
+    fn spawn(&mut self, program: &str, arguments: &[&str], socket: &str) {
+        let log = std::fs::File::create(self.folder.join(format!("{program}.log"))).expect("a log");
+        let child = self.command(program, arguments).stdout(Stdio::null()).stderr(log).spawn().expect("a daemon");
+        self.children.push(child);
+        let deadline = Instant::now() + PATIENCE;
+        while !self.folder.join(socket).exists() {
+            assert!(Instant::now() < deadline, "{program} does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn vsctl(&self, arguments: &[&str]) {
+        let database = format!("--db=unix:{}", self.path("db.sock"));
+        let all: Vec<&str> = ["--timeout=30", &database].into_iter().chain(arguments.iter().copied()).collect();
+        self.run("ovs-vsctl", &all).unwrap_or_else(|| panic!("ovs-vsctl {arguments:?}"));
+    }
+
+    /// Makes a bridge with ports from 1 to [`PORTS`], and connects to it as a controller of this version.
+    pub fn bridge(&self, name: &str, version: Version) -> Bridge<'_> {
+        let protocol = if version == Version::Of10 { "protocols=OpenFlow10" } else { "protocols=OpenFlow13" };
+        let bridge = ["add-br", name, "--", "set", "bridge", name, "datapath_type=dummy", "fail_mode=secure", protocol];
+        self.vsctl(&bridge);
+        let socket = |number| self.path(&format!("{name}-{number}.sock"));
+        for number in 1..=PORTS {
+            let port = format!("{name}-{number}");
+            let (request, options) =
+                (format!("ofport_request={number}"), format!("options:pstream=punix:{}", socket(number)));
+            let set = ["--", "set", "interface", &port, "type=dummy", &request, &options];
+            self.vsctl(&[&["add-port", name, &port], &set[..]].concat());
+        }
+        let connect = |path: String| {
+            let stream = UnixStream::connect(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream
+        };
+        let ports = (1..=PORTS).map(|number| connect(socket(number))).collect();
+        let connection = connect(self.path(&format!("{name}.mgmt")));
+        let control = connect(self.path("vs.ctl"));
+        let mut bridge = Bridge { daemons: self, control, connection, ports, version, xid: 0, received: Vec::new() };
+        bridge.send(&Message::Hello(Hello::offering(version as u8, &[version as u8])));
+        bridge
+    }
+}
+
+/// A bridge.
+pub struct Bridge<'a> {
+    daemons: &'a Daemons,
+    /// The daemon's control socket.
+    control: UnixStream,
+    connection: UnixStream,
+    ports: Vec<UnixStream>,
+    version: Version,
+    xid: u32,
+    received: Vec<u8>,
+}
+
+impl Bridge<'_> {
+    /// Sends a message. Returns its transaction id.
+    pub fn send(&mut self, message: &Message) -> u32 {
+        self.xid += 1;
+        let mut bytes = Vec::new();
+        message.encode(self.version, self.xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
+        self.connection.write_all(&bytes).expect("the bridge reads");
+        self.xid
+    }
+
+    /// Waits for the next message.
+    pub fn receive(&mut self) -> (Header, Message) {
+        loop {
+            if let Ok(Some(header)) = Header::peek(&self.received)
+                && self.received.len() >= usize::from(header.length)
+            {
+                let rest = self.received.split_off(usize::from(header.length));
+                let bytes = std::mem::replace(&mut self.received, rest);
+                return Message::decode(&bytes).expect("what the switch sends is read");
+            }
+            let mut buffer = [0; 1 << 16];
+            let count = self.connection.read(&mut buffer).expect("an answer");
+            assert_ne!(count, 0, "the bridge hung up");
+            self.received.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    /// Waits until the messages before are obeyed. Returns the type and code of the last error, if there was one.
+    pub fn error(&mut self) -> Option<(u16, u16)> {
+        let barrier = self.send(&Message::BarrierRequest);
+        let mut last = None;
+        loop {
+            match self.receive() {
+                (header, Message::BarrierReply) if header.xid == barrier => return last,
+                (_, Message::Error(error)) => last = Some((error.kind, error.code)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends frames into a port, at once.
+    pub fn transmit(&mut self, port: u32, frames: &[&[u8]]) {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            bytes.extend((frame.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(frame);
+        }
+        self.ports[port as usize - 1].write_all(&bytes).expect("the port reads");
+    }
+
+    /// Waits for the next frame that leaves by a port.
+    pub fn arrival(&mut self, port: u32) -> Vec<u8> {
+        let stream = &mut self.ports[port as usize - 1];
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).expect("a frame");
+        let mut frame = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut frame).expect("a frame");
+        frame
+    }
+
+    /// Lets the datapath forget how it has treated frames. Open vSwitch 3.1 does not remember all frames apart that it
+    /// treats differently: for example, it takes a frame for one with another label or another priority in its tag.
+    pub fn forget(&mut self) {
+        let request = br#"{"id":0,"method":"dpctl/del-flows","params":["dummy@ovs-dummy"]}"#;
+        self.control.write_all(request).expect("the daemon reads");
+        let mut answer = Vec::new();
+        while answer.last() != Some(&b'}') {
+            let mut buffer = [0; 256];
+            let count = self.control.read(&mut buffer).expect("an answer");
+            assert_ne!(count, 0, "Open vSwitch has ended: {}", self.daemons.log());
+            answer.extend_from_slice(&buffer[..count]);
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.contains(r#""error":null"#), "{answer}");
+    }
+}
