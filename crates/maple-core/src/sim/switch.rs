@@ -10,8 +10,8 @@ use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, 
 use maple_wire::msg::{
     Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
 };
-use maple_wire::packet::rewrite::{self, Applied};
-use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
+use maple_wire::packet::flight::{Effect, Flight, Next};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, PortNo, Version};
 
 use super::bundles::Bundle;
 use crate::engine::{InstalledFlow, Time};
@@ -242,35 +242,39 @@ impl SimSwitch {
     /// Processes a frame that came in by a port. Returns what leaves the switch.
     pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
         let mut out = Vec::new();
-        let mut frame = frame.to_vec();
-        let (mut table, mut carried) = (0, 0);
+        let mut flight = Flight::new(frame.to_vec(), in_port);
+        let mut table = 0;
         loop {
-            let Some(flow) = self.look_up(table, &frame, in_port, carried).cloned() else {
+            let Some(flow) = self.look_up(table, &flight).cloned() else {
                 // If no rule matches, 1.0 asks the controller, and 1.3 drops the packet.
                 if self.version == Version::Of10 {
-                    out.push(self.packet_in(&frame, in_port, table, u64::MAX));
+                    out.push(self.packet_in(&flight, table, u64::MAX));
                 }
                 return out;
             };
             let (packets, bytes) = self.packets.entry(place(&flow)).or_default();
-            (*packets, *bytes) = (*packets + 1, *bytes + frame.len() as u64);
+            (*packets, *bytes) = (*packets + 1, *bytes + flight.frame.len() as u64);
             let mut next = None;
             for instruction in &flow.instructions {
-                match instruction {
-                    Instruction::ApplyActions(actions) => {
-                        self.act(actions, &mut frame, in_port, table, flow.cookie, &mut out);
+                match flight.execute(instruction) {
+                    Next::Apply(actions) => {
+                        if !self.act(actions, &mut flight, table, flow.cookie, &mut out) {
+                            return out;
+                        }
                     }
-                    Instruction::GotoTable(to) => next = Some(*to),
-                    Instruction::Meter(_) => {}
-                    Instruction::WriteMetadata { metadata, mask: u64::MAX } => carried = *metadata,
-                    other => panic!("the engine uses no {other:?}"),
+                    Next::Table(to) => next = Some(to),
+                    Next::Meter(_) | Next::Done => {}
+                    Next::Unknown => panic!("the engine uses no {instruction:?}"),
                 }
             }
             match next {
                 Some(next) => table = next,
-                None => return out,
+                None => break,
             }
         }
+        let set = flight.set.in_order();
+        self.act(&set, &mut flight, table, u64::MAX, &mut out);
+        out
     }
 
     /// Returns the counters that the switch reports.
@@ -335,64 +339,49 @@ impl SimSwitch {
     /// Processes a packet-out. Returns what leaves the switch.
     pub fn packet_out(&mut self, request: &PacketOut) -> Vec<Out> {
         let mut out = Vec::new();
-        let mut frame = match request.buffer_id {
+        let frame = match request.buffer_id {
             NO_BUFFER => request.data.clone(),
             id => match self.kept.remove(&id) {
                 Some(frame) => frame,
                 None => return out,
             },
         };
-        self.act(&request.actions, &mut frame, request.in_port, 0, u64::MAX, &mut out);
+        self.act(&request.actions, &mut Flight::new(frame, request.in_port), 0, u64::MAX, &mut out);
         out
     }
 
-    fn look_up(&self, table: u8, frame: &[u8], in_port: PortNo, metadata: u64) -> Option<&InstalledFlow> {
-        let packet = Packet::new(frame, in_port.0);
-        let value = |field| match field {
-            Field::Metadata => Some(u128::from(metadata)),
-            _ => packet.switch_value(field),
-        };
+    fn look_up(&self, table: u8, flight: &Flight) -> Option<&InstalledFlow> {
+        let packet = flight.packet();
+        let value = |field| flight.carried(field).or_else(|| packet.switch_value(field));
         let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
         // Among rules of equal priority the choice must not matter to the engine, so this takes the older one.
         self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
     }
 
-    fn act(
-        &mut self,
-        actions: &[Action],
-        frame: &mut Vec<u8>,
-        in_port: PortNo,
-        table: u8,
-        cookie: u64,
-        out: &mut Vec<Out>,
-    ) {
+    /// Applies actions in their order. Returns whether the packet goes on after them.
+    fn act(&mut self, actions: &[Action], flight: &mut Flight, table: u8, cookie: u64, out: &mut Vec<Out>) -> bool {
         for action in actions {
-            match action {
-                Action::Output { port: PortNo::CONTROLLER, .. } => {
-                    out.push(self.packet_in(frame, in_port, table, cookie));
-                }
-                Action::Output { port, .. } | Action::Enqueue { port, .. } if *port == in_port => {}
-                Action::Output { port, .. } | Action::Enqueue { port, .. } => {
-                    let port = if *port == PortNo::IN_PORT { in_port } else { *port };
-                    out.push(Out::Port(port, frame.clone()));
-                }
-                Action::SetQueue(_) => {}
-                action => match rewrite::apply(action, frame) {
-                    Applied::Done => {}
-                    Applied::Expired => return,
-                    Applied::NoRewrite => panic!("the engine uses no {action:?}"),
-                },
+            match flight.act(action) {
+                Effect::Output(PortNo::CONTROLLER, _) => out.push(self.packet_in(flight, table, cookie)),
+                Effect::Output(port, _) if port == flight.in_port => {}
+                Effect::Output(PortNo::IN_PORT, _) => out.push(Out::Port(flight.in_port, flight.frame.clone())),
+                Effect::Output(port, _) => out.push(Out::Port(port, flight.frame.clone())),
+                Effect::Done => {}
+                Effect::Expired => return false,
+                Effect::Group(_) | Effect::Unknown => panic!("the engine uses no {action:?}"),
             }
         }
+        true
     }
 
-    fn packet_in(&mut self, frame: &[u8], in_port: PortNo, table_id: u8, cookie: u64) -> Out {
+    fn packet_in(&mut self, flight: &Flight, table_id: u8, cookie: u64) -> Out {
+        let frame = &flight.frame;
         let captured = frame.len().min(self.send_len);
         let mut buffer_id = NO_BUFFER;
         if captured < frame.len() && self.buffers {
             self.last_kept += 1;
             buffer_id = self.last_kept;
-            self.kept.insert(buffer_id, frame.to_vec());
+            self.kept.insert(buffer_id, frame.clone());
         }
         Out::Controller(Box::new(PacketIn {
             buffer_id,
@@ -400,7 +389,7 @@ impl SimSwitch {
             reason: PacketInReason::NoMatch,
             table_id,
             cookie,
-            pipeline: Match::any().exact(Field::InPort, u128::from(in_port.0)),
+            pipeline: Match::any().exact(Field::InPort, u128::from(flight.in_port.0)),
             data: frame[..captured].to_vec(),
         }))
     }
