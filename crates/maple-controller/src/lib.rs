@@ -15,6 +15,7 @@
 //! * [`handler`]: programs for one switch, besides policies, that use OpenFlow directly.
 //! * [`listen`]: events of the network, for programs besides a policy.
 //! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
+//! * `memory`: the state file, take-over, recordings and their replays: what outlives this process.
 //! * `shard`: the event loops, which own all sockets.
 //! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
 //! * [`metrics`]: all counts, for Prometheus.
@@ -37,7 +38,6 @@ pub mod kept_files;
 pub mod counters;
 pub mod framing;
 mod gauge;
-mod state_json;
 pub mod status;
 
 pub mod tls;
@@ -50,17 +50,8 @@ pub mod snoop;
 pub mod notice;
 
 pub mod handler;
-mod late;
-mod persistence;
-mod remember;
-mod restart;
 
-pub mod offline;
-
-pub mod record;
-pub mod replay;
-
-pub mod takeover;
+mod memory;
 
 mod shard;
 
@@ -75,8 +66,8 @@ pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
 pub use gauge::Gauge;
 pub use handler::{Handler, HandlerFactory, Replies};
+pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
-pub use persistence::{PersistenceError, last_policy};
 pub use session::{CloseReason, Deadlines};
 #[cfg(feature = "simulation")]
 pub use shard::simulation;

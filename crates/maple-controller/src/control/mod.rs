@@ -44,12 +44,11 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listen::SendError;
 use crate::log::Entry;
+use crate::memory::record::Recording;
+use crate::memory::{Archive, PendingWrites};
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
-use crate::persistence::PendingWrites;
 use crate::policy_record::PolicyRecord;
-use crate::record::Recording;
-use crate::remember::Archive;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 

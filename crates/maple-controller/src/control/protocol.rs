@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::plan;
-use crate::remember;
+use crate::memory::{FORMAT, STATE_FORMAT};
 
 /// The version of this program's requests and answers.
 pub const PROTOCOL: Protocol = Protocol { major: 1, minor: 0 };
@@ -51,8 +51,8 @@ pub(super) fn versions() -> Value {
     json!({
         "maple": env!("CARGO_PKG_VERSION"),
         "protocol": PROTOCOL.to_string(),
-        "state": remember::STATE_FORMAT,
-        "leaves": remember::FORMAT,
+        "state": STATE_FORMAT,
+        "leaves": FORMAT,
         "plan": plan::FORMAT.to_string(),
     })
 }

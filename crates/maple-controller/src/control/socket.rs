@@ -29,7 +29,7 @@ pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, live, state};
 use crate::kept_files::KeptFile;
-use crate::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
+use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
 /// Maximum number of clients at a time.
 const MAX_CLIENTS: usize = 16;

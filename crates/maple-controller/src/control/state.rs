@@ -1,6 +1,6 @@
 //! `maple state`: other programs read, write and watch tracked state.
 //!
-//! Values are JSON as in [`crate::state_json`]. `{"word": "…"}` is a word of a command line. It takes the type that the
+//! Values are JSON as in `memory/state_json.rs`. `{"word": "…"}` is a word of a command line. It takes the type that the
 //! place was declared with; without a declared type it is JSON if it parses, and otherwise text.
 
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
-use crate::state_json::to_json;
+use crate::memory::to_json;
 
 /// How long a request with `settled` waits for the switches.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -14,12 +14,10 @@ use rustc_hash::FxHashMap;
 
 use super::start::{Basics, Memory, Starting, listeners};
 use super::{Controller, ControllerOptions, StartError};
-use crate::persistence::{Persistence, PersistenceError, Release};
+use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
+use crate::memory::{Departed, LeafJournal, Persistence, PersistenceError, Release, Restart, departed, next_epoch};
 use crate::priority;
-use crate::remember::{LeafJournal, departed, next_epoch};
-use crate::restart::{Departed, Restart};
 use crate::shard::mailbox::{Released, ShardMessage};
-use crate::takeover::{CopiedSwitch, Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
 use crate::time::Clock;
 
 /// How long a shard may take to stop before its connections are handed over.

@@ -1,4 +1,4 @@
-//! Switches whose connections another process will hand over (`takeover/`).
+//! Switches whose connections another process will hand over (`memory/takeover/`).
 //!
 //! The engine has such a switch before its connection comes, as the switch has described itself to the other process,
 //! and restores it (`returns.rs`). When the connection is there, the switch is asked again. If its answer is unchanged,
@@ -14,8 +14,8 @@ use super::Shard;
 use super::registry::ConnectionId;
 use super::returns::attachment;
 use super::session_output::DepartedSwitch;
+use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
-use crate::takeover::CopiedSwitch;
 
 /// Maximum number of packets that wait for a switch to be up.
 const MOST_PACKETS: usize = 1024;

@@ -26,9 +26,9 @@ use super::socket::Socket;
 use super::sockets::ListeningSocket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
+use crate::memory::takeover::{CopiedSwitch, HandedConnection};
 use crate::session::TableSize;
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
-use crate::takeover::{CopiedSwitch, HandedConnection};
 
 /// Maximum number of batches in a mailbox.
 const MAILBOX_CAPACITY: usize = 1024;

@@ -11,9 +11,9 @@ use super::mailbox::{ShardMessage, ShardQuery};
 use super::registry::{ConnectionId, Registry};
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
+use crate::memory::takeover::CopiedSwitch;
 use crate::session::{CloseReason, SwitchInfo, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
-use crate::takeover::CopiedSwitch;
 use crate::time::until;
 
 /// How long a shard that has stopped reading decides the packets that it has read. The rest are handed over.

@@ -1,4 +1,4 @@
-//! Switches that come back: after a restart of the controller, or after they disconnected (`restart.rs`).
+//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/restart.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
 //! engine has done so, the shard tells all shards, after the mail of that turn. Each shard has its engine restore the
@@ -19,8 +19,7 @@ use super::Shard;
 use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::Attachment;
-use crate::remember::LeafJournal;
-use crate::restart::{Arrival, Restart};
+use crate::memory::{Arrival, LeafJournal, Restart};
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]

@@ -29,8 +29,8 @@ use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
 use crate::listen::{Subscription, Subscriptions};
+use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
 use crate::notice::{Notice, Notices};
-use crate::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
 use crate::session::Deadlines;
 use crate::time::{Clock, after};
 

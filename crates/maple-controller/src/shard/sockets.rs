@@ -18,8 +18,8 @@ use super::mailbox::{Released, ShardMessage};
 use super::socket::Socket;
 use super::tls_socket::TlsSocket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
+use crate::memory::takeover::HandedConnection;
 use crate::session::{CloseReason, MAX_EARLY, Session};
-use crate::takeover::HandedConnection;
 use crate::time::{after, until};
 use crate::tls::Tls;
 

@@ -16,9 +16,9 @@ use maple_wire::Dpid;
 use super::Shard;
 use super::announced::port_changes;
 use super::session_output::DepartedSwitch;
+use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 use crate::status::{SwitchPort, SwitchStatus};
-use crate::takeover::CopiedSwitch;
 use crate::time::{after, until};
 
 /// How long a switch without a connection is kept by default.

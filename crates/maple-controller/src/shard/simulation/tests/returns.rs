@@ -6,8 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::remember::LeafJournal;
-use crate::restart::{Departed, Restart};
+use crate::memory::{Departed, LeafJournal, Restart};
 use crate::shard::returns::Returns;
 
 /// The switches, each with a host and a leaf.

@@ -6,7 +6,7 @@
 //! engine's uses of the store lay between those of other shards ([`Engine::take_notes`](maple_core::engine::Engine)),
 //! what others wrote to the store, the options, the state at the start, and the files of each policy. It has a checksum
 //! of each message that was sent, so that a replay can compare its own messages. Packets that are answered as hits
-//! change nothing, and are only counted. `crate::replay` repeats the run.
+//! change nothing, and are only counted. [`replay`](super::replay) repeats the run.
 //!
 //! # Where
 //!

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::error::PersistenceError;
 use super::place::{Place, Unfinished};
-use crate::late::Failed;
-use crate::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY};
-use crate::state_json::{from_json, to_json};
+use crate::memory::late::Failed;
+use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY};
+use crate::memory::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
 const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");

@@ -9,8 +9,8 @@ use maple_core::ids::LeafId;
 use maple_core::remembered::{Surroundings, Witness};
 
 use super::rows::to_json;
+use crate::memory::restart::Departed;
 use crate::policy_record::PolicyRecord;
-use crate::restart::Departed;
 
 /// The time between two writes. A crash loses the changes of at most this time.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);

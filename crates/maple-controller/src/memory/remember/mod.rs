@@ -55,8 +55,8 @@ mod tests {
     use super::journal::MAX_PENDING;
     use super::rows::location;
     use super::*;
-    use crate::late::LateDatabase;
-    use crate::restart::{Departed, Restart};
+    use crate::memory::late::LateDatabase;
+    use crate::memory::restart::{Departed, Restart};
 
     fn witness(switch: u64) -> Witness {
         let widest = Constraint { field: Field::Ipv6Src, value: u128::MAX - 1, mask: u128::MAX - 1 };

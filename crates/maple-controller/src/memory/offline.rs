@@ -14,9 +14,9 @@ use maple_wire::{Dpid, Version};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use crate::persistence::{PersistenceError, read_copy};
+use crate::memory::persistence::{PersistenceError, read_copy};
+use crate::memory::restart::Departed;
 use crate::random::random;
-use crate::restart::Departed;
 
 /// The surroundings of a network, and the packets that it had decided about.
 #[derive(Debug)]

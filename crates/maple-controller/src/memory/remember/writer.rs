@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 
 use super::file::{Written, write};
 use super::journal::{LeafJournal, PERIOD, Rows};
-use crate::late::LateDatabase;
+use crate::memory::late::LateDatabase;
+use crate::memory::restart::Restart;
 use crate::priority::lower_for_good;
-use crate::restart::Restart;
 
 /// The thread that writes leaves and surroundings. Dropping this ends it.
 pub(crate) struct Remembering {

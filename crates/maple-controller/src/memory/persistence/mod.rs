@@ -22,7 +22,7 @@
 //!
 //! # The file
 //!
-//! There is one row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the
+//! There is one row for each cell: the cell and its value, as JSON ([`crate::memory::state_json`]). A second table has the
 //! persistent names, because a table that was emptied must stay empty. The format is in a row of `remember/file.rs`. A
 //! new file is created under a temporary name and then linked.
 
@@ -47,11 +47,11 @@ use maple_wire::Dpid;
 use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::late::{Failed, LateDatabase};
+use crate::memory::late::{Failed, LateDatabase};
+use crate::memory::remember::{self, Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
+use crate::memory::restart::{Departed, Restart};
 use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
-use crate::remember::{self, Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
-use crate::restart::{Departed, Restart};
 pub use error::PersistenceError;
 use file::{Contents, convert_to_types, hold};
 use keeper::{Keeper, Pace};

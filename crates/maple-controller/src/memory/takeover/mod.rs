@@ -57,7 +57,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
-use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
+use crate::memory::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
 pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow};
 

@@ -353,16 +353,16 @@ impl Codec for IpAddr {
 /// Encodes a struct as its fields in this order.
 macro_rules! codec_struct {
     ($type:ident { $($field:ident),* $(,)? }) => {
-        impl $crate::record::codec::Codec for $type {
+        impl $crate::memory::record::codec::Codec for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 let $type { $($field),* } = self;
                 $($field.put(out);)*
             }
 
             fn take(
-                from: &mut $crate::record::codec::Reader<'_>,
-            ) -> Result<Self, $crate::record::codec::Damaged> {
-                $(let $field = $crate::record::codec::Codec::take(from)?;)*
+                from: &mut $crate::memory::record::codec::Reader<'_>,
+            ) -> Result<Self, $crate::memory::record::codec::Damaged> {
+                $(let $field = $crate::memory::record::codec::Codec::take(from)?;)*
                 Ok($type { $($field),* })
             }
         }
@@ -372,7 +372,7 @@ macro_rules! codec_struct {
 /// Encodes an enum as the number of the variant, and its fields.
 macro_rules! codec_enum {
     ($type:ident { $($tag:literal => $variant:ident $({ $($field:ident),* })? $(( $($item:ident),* ))?),* $(,)? }) => {
-        impl $crate::record::codec::Codec for $type {
+        impl $crate::memory::record::codec::Codec for $type {
             fn put(&self, out: &mut Vec<u8>) {
                 match self {
                     $($type::$variant $({ $($field),* })? $(( $($item),* ))? => {
@@ -384,19 +384,19 @@ macro_rules! codec_enum {
             }
 
             fn take(
-                from: &mut $crate::record::codec::Reader<'_>,
-            ) -> Result<Self, $crate::record::codec::Damaged> {
+                from: &mut $crate::memory::record::codec::Reader<'_>,
+            ) -> Result<Self, $crate::memory::record::codec::Damaged> {
                 let tag = from.byte()?;
                 from.nested(|from| {
                     // A variant without fields reads nothing.
                     let _ = &from;
                     Ok(match tag {
                         $($tag => {
-                            $($(let $field = $crate::record::codec::Codec::take(from)?;)*)?
-                            $($(let $item = $crate::record::codec::Codec::take(from)?;)*)?
+                            $($(let $field = $crate::memory::record::codec::Codec::take(from)?;)*)?
+                            $($(let $item = $crate::memory::record::codec::Codec::take(from)?;)*)?
                             $type::$variant $({ $($field),* })? $(( $($item),* ))?
                         })*
-                        _ => return Err($crate::record::codec::Damaged(
+                        _ => return Err($crate::memory::record::codec::Damaged(
                             concat!("there is no such variant of ", stringify!($type)),
                         )),
                     })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use maple_core::state::{Cell, Mismatch};
 
-use crate::remember::STATE_FORMAT;
+use crate::memory::remember::STATE_FORMAT;
 
 /// The reason why state cannot be persistent.
 #[derive(Debug, thiserror::Error)]

@@ -8,9 +8,9 @@ use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
 use super::journal::Rows;
 use super::rows::{SurroundingsRow, WitnessRow, to_json};
-use crate::late::Failed;
+use crate::memory::late::Failed;
+use crate::memory::restart::{Departed, Restart, by_switch};
 use crate::policy_record::PolicyRecord;
-use crate::restart::{Departed, Restart, by_switch};
 
 pub(super) const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");

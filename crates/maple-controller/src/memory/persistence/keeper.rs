@@ -19,8 +19,8 @@ use super::file::{self, Contents, hold, put};
 use super::pending::{PendingWrites, Work};
 use super::place::{Estranged, Place};
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::late::{LateDatabase, Opened, guarded};
-use crate::remember::begin_known;
+use crate::memory::late::{LateDatabase, Opened, guarded};
+use crate::memory::remember::begin_known;
 
 /// The pauses of the thread.
 #[derive(Clone, Copy, Debug)]

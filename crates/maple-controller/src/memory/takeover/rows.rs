@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{HandedConnection, invalid};
-use crate::remember::{SurroundingsRow, WitnessRow, hex, unhex};
+use crate::memory::remember::{SurroundingsRow, WitnessRow, hex, unhex};
+use crate::memory::state_json::{from_json, to_json};
 use crate::session::{SwitchInfo, installed};
-use crate::state_json::{from_json, to_json};
 
 /// The first answer: a copy of the knowledge of the controller that runs.
 #[derive(Serialize, Deserialize)]

@@ -22,8 +22,8 @@ use maple_core::policy::Policy;
 use maple_core::state::{Store, Write};
 use maple_wire::Dpid;
 
-use crate::record::segment::kind;
-use crate::record::{RecordingError, read_outside};
+use crate::memory::record::segment::kind;
+use crate::memory::record::{RecordingError, read_outside};
 use gate::Gate;
 pub use recorded::Recorded;
 use shard::ShardReplay;

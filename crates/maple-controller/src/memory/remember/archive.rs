@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::file::raw_leaves;
 use super::journal::{COPY, LeafJournal};
 use super::rows::SurroundingsRow;
-use crate::late::LateDatabase;
-use crate::restart::Restart;
+use crate::memory::late::LateDatabase;
+use crate::memory::restart::Restart;
 
 /// The sources of leaves and surroundings for a process that takes over.
 pub(crate) struct Archive {

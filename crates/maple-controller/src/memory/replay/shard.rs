@@ -14,9 +14,9 @@ use maple_wire::{Dpid, print};
 
 use super::recorded::Blocks;
 use super::{Common, FirstDifference};
-use crate::record::codec::Reader;
-use crate::record::events::{Events, Named};
-use crate::record::{RecordingError, Turn, checksum, sent};
+use crate::memory::record::codec::Reader;
+use crate::memory::record::events::{Events, Named};
+use crate::memory::record::{RecordingError, Turn, checksum, sent};
 
 /// Runs the turns of a shard.
 pub(super) struct ShardReplay<'a> {

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use maple_core::engine::Time;
 
-use crate::record::codec::{Codec, Damaged, Reader};
-use crate::record::segment::{self, Block, BlockReader, kind};
-use crate::record::{
+use crate::memory::record::codec::{Codec, Damaged, Reader};
+use crate::memory::record::segment::{self, Block, BlockReader, kind};
+use crate::memory::record::{
     Header, RecordedSource, RecordingError, SourceRecord, Start, hash_of, is_inside, read_sources, runs, timestamp_of,
 };
 

@@ -1,0 +1,33 @@
+//! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
+//! recordings.
+//!
+//! * [`state_json`]: values of tracked state as JSON.
+//! * [`late`]: a file that is not open yet, or has failed.
+//! * [`restart`]: the switches of an earlier run, until they are back.
+//! * [`remember`]: writes what the next run is to know of leaves and surroundings.
+//! * [`persistence`]: keeps tables and variables in the state file.
+//! * [`offline`]: a network as a state file remembers it.
+//! * [`takeover`]: what another process goes on with.
+//! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
+
+mod state_json;
+
+mod late;
+mod restart;
+
+mod remember;
+
+mod persistence;
+
+pub mod offline;
+
+pub mod takeover;
+
+pub mod record;
+pub mod replay;
+
+pub(crate) use persistence::{PendingWrites, Persistence, Release};
+pub use persistence::{PersistenceError, last_policy};
+pub(crate) use remember::{Archive, FORMAT, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch};
+pub(crate) use restart::{Arrival, Departed, Restart};
+pub(crate) use state_json::{from_json, parse_dpid, to_json};
