@@ -6,6 +6,7 @@
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
+use serde::{Deserialize, Serialize};
 
 /// The matches that a switch accepts, the number of its tables, and whether it has bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub struct Capabilities {
 }
 
 /// The abilities of a switch, as far as rules depend on them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
     /// The OpenFlow version of the session with the switch.
     pub version: Version,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The name of a table, a variable or a link attribute.
 pub type Name = Arc<str>;
 
@@ -19,7 +21,7 @@ impl std::ops::Add<Duration> for Time {
 }
 
 /// A shard, numbered from 0. Its number is the upper 8 bits of its leaves' ids.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct ShardId(pub u8);
 
 impl ShardId {
@@ -30,5 +32,5 @@ impl ShardId {
 }
 
 /// The permanent id of a leaf: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafId(pub u64);

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, PortNo};
+use serde::{Deserialize, Serialize};
 
 pub use crate::capabilities::Model;
 use crate::labels::{LabelIds, LabelKey};
@@ -16,7 +17,7 @@ use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Store};
 
 /// The remembered part of a leaf: the packet that f decided, and the leaf's specialisation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Witness {
     /// The port by which the packet came in.
     pub at: Location,
@@ -29,7 +30,7 @@ pub struct Witness {
 }
 
 /// The places of links, edge ports and hosts, the meanings of labels, and the models of switches.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
     /// The links, each once.
     pub links: Vec<(Location, Location)>,
@@ -44,7 +45,7 @@ pub struct Surroundings {
 }
 
 /// A label in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RememberedLabel {
     /// The switch at which its packets arrive.
     pub switch: Dpid,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::{Dpid, counted};
+use serde::{Deserialize, Serialize};
 
 use crate::network::{Location, Mac};
 use crate::plan::Absence;
 
 /// The counters of a switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Counted {
     /// The packets and bytes of its ports.
     Ports,

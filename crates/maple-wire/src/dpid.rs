@@ -1,5 +1,7 @@
 //! Datapath ids.
 
+use serde::{Deserialize, Serialize};
+
 /// A datapath id: the 64-bit name of a switch. Printed as 16 hex digits.
 ///
 /// ```
@@ -9,7 +11,7 @@
 /// assert_eq!(switch, Dpid(42));
 /// assert_eq!(switch.to_string(), "000000000000002a");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Dpid(pub u64);
 
 impl std::fmt::Display for Dpid {

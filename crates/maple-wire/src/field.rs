@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Passes all fields to a macro, in the order of their OXM numbers.
 ///
 /// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; whether 1.3
@@ -141,7 +143,7 @@ macro_rules! fields {
         /// // A packet has it if it is TCP over IPv4 or IPv6.
         /// assert_eq!(port.prerequisites().len(), 2);
         /// ```
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum Field {
             $(#[doc = $doc] $field),*

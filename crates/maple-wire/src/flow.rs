@@ -6,6 +6,7 @@
 mod action_set;
 
 pub use action_set::ActionSet;
+use serde::{Deserialize, Serialize};
 
 use crate::field::Field;
 use crate::port::PortNo;
@@ -18,7 +19,7 @@ use crate::port::PortNo;
 /// let subnet = Constraint::masked(Field::Ipv4Src, 0x0a000000, 0xff000000); // 10.0.0.0/8
 /// assert!(subnet.holds(0x0a010203) && !subnet.holds(0x0b000001));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Constraint {
     /// The field.
     pub field: Field,
@@ -54,7 +55,7 @@ impl Constraint {
 }
 
 /// One entry of a match, as a message carries it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchField {
     /// A field of OXM class 0x8000 that this crate knows.
     Known(Constraint),
@@ -78,7 +79,7 @@ pub enum MatchField {
 /// assert_eq!(print::matching(Version::Of13, &ssh), "tcp,tp_dst=22");
 /// assert_eq!(ssh.get(Field::TcpDst), Some(&Constraint::exact(Field::TcpDst, 22)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Match {
     /// The entries.
     pub fields: Vec<MatchField>,

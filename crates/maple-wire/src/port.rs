@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::field::parse_number;
 
 /// A port number of a switch, 32 bits wide, with OpenFlow 1.3's reserved values.
@@ -14,7 +16,7 @@ use crate::field::parse_number;
 /// assert!(PortNo(1).is_physical() && !PortNo::FLOOD.is_physical());
 /// assert_eq!(PortNo::from_of10(0xfffd), PortNo::CONTROLLER);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PortNo(pub u32);
 
 impl PortNo {
@@ -123,7 +125,7 @@ impl fmt::Debug for PortNo {
 /// assert!(port.is_up());
 /// assert_eq!(port.name(), "s1-eth1");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     /// The port's number on this switch.
     pub number: PortNo,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A version of OpenFlow that this codec speaks.
 ///
 /// ```
@@ -10,7 +12,7 @@ use std::fmt;
 /// assert_eq!(Version::from_wire(4), Some(Version::Of13));
 /// assert_eq!(Version::from_wire(3), None);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Version {
     /// OpenFlow 1.0.

@@ -1,6 +1,7 @@
 //! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
 //! recordings.
 //!
+//! * [`format`]: the one format of what has no other, and [`messages`] in it.
 //! * [`state_json`]: values of tracked state as JSON.
 //! * [`late`]: a file that is not open yet, or has failed.
 //! * [`restart`]: the switches of an earlier run, until they are back.
@@ -10,6 +11,8 @@
 //! * [`takeover`]: what another process goes on with.
 //! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
 
+mod format;
+mod messages;
 mod state_json;
 
 mod late;

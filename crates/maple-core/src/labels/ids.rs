@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::LabelKey;
 use crate::ids::Time;
 
 /// The VLAN ids that labels may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RangeInclusive<u16>", into = "RangeInclusive<u16>")]
 pub struct LabelRange {
     first: u16,
     last: u16,
@@ -22,6 +24,20 @@ pub struct LabelRange {
 pub struct LabelRangeError {
     first: u16,
     last: u16,
+}
+
+impl TryFrom<RangeInclusive<u16>> for LabelRange {
+    type Error = LabelRangeError;
+
+    fn try_from(ids: RangeInclusive<u16>) -> Result<LabelRange, LabelRangeError> {
+        LabelRange::new(ids)
+    }
+}
+
+impl From<LabelRange> for RangeInclusive<u16> {
+    fn from(range: LabelRange) -> RangeInclusive<u16> {
+        range.ids()
+    }
 }
 
 impl LabelRange {

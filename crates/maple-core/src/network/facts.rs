@@ -5,11 +5,12 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use maple_wire::{Dpid, PortNo};
+use serde::{Deserialize, Serialize};
 
 use super::{Location, Mac};
 
 /// Numbers of ports, as ranges: a range of many ports takes no more memory than one port.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortSet(pub Vec<RangeInclusive<u32>>);
 
 impl PortSet {
@@ -53,7 +54,7 @@ pub enum PortRole {
 }
 
 /// The declarations about a switch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchFacts {
     /// The ports that are used; `None` for all.
     pub ports: Option<PortSet>,
@@ -66,7 +67,7 @@ pub struct SwitchFacts {
 }
 
 /// The declarations about a host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFacts {
     /// The only place where the host may be; `None` for anywhere.
     pub at: Option<Location>,
@@ -75,11 +76,26 @@ pub struct HostFacts {
 }
 
 /// All declarations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Declared")]
 pub struct Facts {
     switches: BTreeMap<Dpid, SwitchFacts>,
     hosts: BTreeMap<Mac, HostFacts>,
+    #[serde(skip)]
     owners: BTreeMap<IpAddr, Mac>,
+}
+
+/// All declarations as they are read: the owners follow from them.
+#[derive(Deserialize)]
+struct Declared {
+    switches: BTreeMap<Dpid, SwitchFacts>,
+    hosts: BTreeMap<Mac, HostFacts>,
+}
+
+impl From<Declared> for Facts {
+    fn from(Declared { switches, hosts }: Declared) -> Facts {
+        Facts::new(switches, hosts)
+    }
 }
 
 impl Facts {

@@ -13,6 +13,7 @@ use maple_wire::packet::ethernet;
 pub use maple_wire::packet::ethernet::RESERVED;
 use maple_wire::packet::text::parse_mac;
 use maple_wire::{Dpid, PortNo};
+use serde::{Deserialize, Serialize};
 
 mod facts;
 pub mod graph;
@@ -25,7 +26,7 @@ pub(crate) use scope::Reduced;
 pub use scope::Scope;
 
 /// A hardware address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
@@ -81,7 +82,7 @@ impl std::str::FromStr for Mac {
 }
 
 /// A frame of f's own, and the edge port that it leaves by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OwnFrame {
     /// The port.
     pub at: Location,
@@ -90,7 +91,7 @@ pub struct OwnFrame {
 }
 
 /// A port of a switch. Hosts are located at one, links join two.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Location {
     /// The switch.
     pub switch: Dpid,
@@ -143,7 +144,7 @@ impl fmt::Debug for Location {
 }
 
 /// The far side of a port.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum PortKind {
     /// The kind is not known yet: discovery has not had time to find out. Nothing is learned at the port, and nothing
     /// is sent out of it.
@@ -167,7 +168,7 @@ pub enum PortKind {
 }
 
 /// One port, as the state holds it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PortInfo {
     /// Whether packets can pass the port.
     pub up: bool,
@@ -176,7 +177,7 @@ pub struct PortInfo {
 }
 
 /// One host, as the state holds it.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct HostInfo {
     /// The location of the host.
     pub location: Location,
@@ -237,7 +238,7 @@ impl fmt::Debug for Hop {
 }
 
 /// The link, or links, that a cost applies to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LinkName {
     /// The link that leaves by this port, in this direction.
     Port(Location),

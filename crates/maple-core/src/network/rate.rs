@@ -3,10 +3,12 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Location, Mac};
 
 /// Something whose rate is measured, in bit/s.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Gauge {
     /// The traffic that a port sends.
     Sent(Location),

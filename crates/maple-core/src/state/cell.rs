@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
+use serde::{Deserialize, Serialize, Serializer, ser};
 
 use super::query::{Answer, Question};
 use super::snapshot::first_and_last;
@@ -13,7 +14,10 @@ use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, Scope
 use crate::plan::{Plan, Resolved, RouteError};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+///
+/// Only cells that users write can be serialized: [`Cell::Table`] and [`Cell::Var`].
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(from = "UserCell")]
 pub enum Cell {
     /// The value at a key of a table.
     Table(Name, Value),
@@ -86,6 +90,32 @@ pub enum Cell {
     Route(Plan),
     /// The answer to a query.
     Query(Question),
+}
+
+/// A cell that users write, in files.
+#[derive(Serialize, Deserialize)]
+enum UserCell {
+    Table(Name, Value),
+    Var(Name),
+}
+
+impl From<UserCell> for Cell {
+    fn from(cell: UserCell) -> Cell {
+        match cell {
+            UserCell::Table(table, key) => Cell::Table(table, key),
+            UserCell::Var(name) => Cell::Var(name),
+        }
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Cell::Table(table, key) => UserCell::Table(table.clone(), key.clone()).serialize(to),
+            Cell::Var(name) => UserCell::Var(name.clone()).serialize(to),
+            _ => Err(ser::Error::custom("only a key of a table and a variable have a form in files")),
+        }
+    }
 }
 
 /// The value of a cell in one snapshot.

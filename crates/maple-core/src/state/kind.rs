@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::names::outside_of_slices;
+use super::nested::nested;
 use super::{Float, Name, Value, Write};
 
 /// A type of values.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {
     /// All values.
     Any,
@@ -42,15 +45,15 @@ pub enum Kind {
     /// Values by key, of any type.
     Map,
     /// A fixed number of values, each of its own type.
-    Tuple(Arc<[Kind]>),
+    Tuple(#[serde(deserialize_with = "nested")] Arc<[Kind]>),
     /// Any number of values of a type.
-    List(Arc<Kind>),
+    List(#[serde(deserialize_with = "nested")] Arc<Kind>),
     /// Values of a type, or nothing.
-    Optional(Arc<Kind>),
+    Optional(#[serde(deserialize_with = "nested")] Arc<Kind>),
 }
 
 /// The types of a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Types {
     /// The type of its keys.
     pub key: Kind,

@@ -44,6 +44,7 @@ mod cell;
 mod derived;
 mod history;
 mod kind;
+mod nested;
 mod query;
 mod rows;
 mod selection;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use maple_wire::{Dpid, PortNo};
+use serde::{Deserialize, Serialize};
 
 use super::store::{Restoring, StoreState};
 use super::written::{Author, Written};
@@ -41,7 +42,7 @@ pub(crate) struct Seen {
 }
 
 /// A label of a rehearsal, whose id is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLabel {
     /// The switch that it arrives at.
     pub switch: Dpid,

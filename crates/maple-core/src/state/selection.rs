@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use maple_wire::Constraint;
+use serde::{Deserialize, Serialize};
 
 use super::Cell;
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 
 /// The leaves to withdraw (the paper's `invalidate`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {
     /// All leaves.
     All,

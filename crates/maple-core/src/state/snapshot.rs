@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
+use serde::{Deserialize, Serialize};
 
 use super::derived::{Changed, Derived};
 use super::kind::{Declarations, Kind, Mismatch, Types};
@@ -47,7 +48,7 @@ pub struct Snapshot {
 }
 
 /// One switch, as the state holds it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchInfo {
     /// The shard that serves it.
     pub shard: ShardId,
@@ -56,7 +57,7 @@ pub struct SwitchInfo {
 }
 
 /// One change of tracked state.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Write {
     /// Puts a value at a table's key, or removes it.
     Table {

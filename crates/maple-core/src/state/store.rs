@@ -8,6 +8,7 @@ use std::task::Waker;
 
 use arc_swap::{ArcSwap, Guard};
 use maple_wire::Dpid;
+use serde::{Deserialize, Serialize};
 
 use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
@@ -109,7 +110,7 @@ impl fmt::Debug for Observer {
 /// The effects of a commit on leaves and switches.
 ///
 /// It must be given to an engine of the store as [`crate::Event::Committed`]; otherwise rules stay that should go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The leaves of all shards that must be withdrawn, because a cell that they read has another value now. Their
     /// subscriptions have ended.

@@ -6,14 +6,16 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use maple_wire::Dpid;
+use serde::{Deserialize, Serialize};
 
+use super::nested::nested;
 use crate::network::{Location, Mac};
 
 /// A value in a table or variable, and a key of a table: ordered, hashable, and equal only to itself.
 ///
 /// Two values of different variants are never equal (`Int(1)` is not `Bool(true)` nor `Float(1.0)`). A binding whose
 /// language says otherwise must convert them to one form before it passes them here.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Value {
     /// Nothing.
     #[default]
@@ -39,13 +41,14 @@ pub enum Value {
     /// A port of a switch.
     Location(Location),
     /// Values in order.
-    Tuple(Arc<[Value]>),
+    Tuple(#[serde(deserialize_with = "nested")] Arc<[Value]>),
     /// Values by key.
-    Map(Arc<BTreeMap<Value, Value>>),
+    Map(#[serde(deserialize_with = "nested")] Arc<BTreeMap<Value, Value>>),
 }
 
 /// A 64-bit floating-point number that is equal to itself bit by bit and ordered as `f64::total_cmp` says.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "f64", into = "f64")]
 pub struct Float(u64);
 
 impl Float {
@@ -58,6 +61,18 @@ impl Float {
     /// The number.
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
+    }
+}
+
+impl From<f64> for Float {
+    fn from(number: f64) -> Float {
+        Float::new(number)
+    }
+}
+
+impl From<Float> for f64 {
+    fn from(number: Float) -> f64 {
+        number.get()
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Field, Packet};
+use serde::{Deserialize, Serialize};
 
 use crate::capabilities::prefix_length;
 
@@ -60,7 +61,7 @@ impl Fields for Packet<'_> {
 }
 
 /// A condition that a field lies between two values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Range {
     /// The field.
     pub field: Field,
@@ -78,7 +79,7 @@ impl Range {
 }
 
 /// A conjunction: all constraints and all ranges hold. A packet that lacks one of their fields does not fit.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Cond {
     /// At most one constraint for each field, in OXM order.
     pub all: Vec<Constraint>,

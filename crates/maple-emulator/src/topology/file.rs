@@ -30,9 +30,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use maple_wire::packet::text::parse_mac;
 use maple_switch::QueueRates;
 use maple_switch::time::MICROSECOND;
+use maple_wire::packet::text::parse_mac;
 use maple_wire::{Dpid, PortNo};
 use serde::Deserialize;
 

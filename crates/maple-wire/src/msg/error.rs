@@ -1,17 +1,20 @@
 //! Error: the report that a request could not be done (1.0 §5.4.4, 1.3 §7.4.4).
 
+use serde::{Deserialize, Serialize};
+
 use super::Header;
 use super::wire::{Bytes, layout};
 
 layout! {
     /// Reports that a request could not be done. The form is equal in all versions.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     pub struct ErrorMsg {
         /// The class of the error, `OFPET_*` in the version's own numbering.
         pub kind: u16,
         /// The error within its class.
         pub code: u16,
         /// At least the first 64 bytes of the request; for `OFPET_HELLO_FAILED` a text.
+        #[serde(with = "serde_bytes")]
         pub data: Vec<u8> as Bytes,
     }
 }

@@ -1,5 +1,7 @@
 //! Features-reply: a switch's properties and abilities (1.0 §5.3.1, 1.3 §7.3.1).
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader, only_of13, unsupported};
 use super::wire::Wire;
@@ -8,7 +10,7 @@ use crate::error::Result;
 use crate::port::Port;
 
 /// A switch's report about itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
     /// The datapath id.
     pub dpid: Dpid,

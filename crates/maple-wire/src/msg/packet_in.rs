@@ -1,5 +1,7 @@
 //! Packet-in: a packet that a switch sends to its controller (1.0 §5.4.1, 1.3 §7.4.1).
 
+use serde::{Deserialize, Serialize};
+
 use super::Version;
 use super::bytes::{Put, Reader, at_least, u16_at, u32_at, u64_at, unsupported};
 use super::matching;
@@ -32,7 +34,7 @@ mod offset13 {
 const PAD13: usize = 2;
 
 /// The reason why a switch sent a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PacketInReason {
     /// No rule matched (`OFPR_NO_MATCH`).
     NoMatch,
@@ -45,7 +47,7 @@ pub enum PacketInReason {
 }
 
 /// A packet that a switch sends to its controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketIn {
     /// The id of the packet in the switch's buffer, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
@@ -60,6 +62,7 @@ pub struct PacketIn {
     /// The port that the packet came in by, and other pipeline fields. In OpenFlow 1.0 only `in_port`.
     pub pipeline: Match,
     /// The frame, or its first bytes.
+    #[serde(with = "serde_bytes")]
     pub data: Vec<u8>,
 }
 

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::bytes::Put;
 use crate::error::{Error, Result};
 
 /// The text of a fixed-size field: its bytes without the NULs at the end.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Text(pub Vec<u8>);
 
 impl Text {

@@ -1,24 +1,26 @@
-//! The encoding of engines' events in a recording.
+//! Engines' events in a recording.
 //!
-//! OpenFlow messages are written as a switch sends them. Of mails from other shards, and of policies, only the names
-//! are written: a replay makes them itself.
+//! Messages with actions or matches of rules are written as a switch sends them. Of mails from other shards, and of
+//! policies, only the names are written: a replay makes them itself.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, LiveFilter, Mail};
 use maple_core::ids::ShardId;
+use maple_core::network::{Facts, Location, Mac, OwnFrame};
 use maple_core::policy::Policy;
+use maple_core::remembered::{Surroundings, Witness};
 use maple_core::rule::Rule;
-use maple_wire::msg::stats::{Desc, StatsReply};
-use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, Message, PacketIn, PacketInReason, PortStatus};
-use maple_wire::{Constraint, Dpid, Field, Match, MatchField, Version};
+use maple_core::state::{Commit, Selection, Write};
+use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{ErrorMsg, Features, Message, PacketIn};
+use maple_wire::{Constraint, Dpid, Port, Version};
+use serde::{Deserialize, Serialize};
 
-use super::codec::{Codec, Damaged, Reader, codec_enum, codec_struct, put_sized};
-
-codec_struct!(Desc { manufacturer, hardware, software, serial, datapath });
-codec_struct!(LiveFilter { at, from, fields });
-codec_enum!(Counted { 0 => Ports, 1 => Rules });
+use crate::memory::format::{Damaged, Reader, put};
+use crate::memory::messages::{OTHER, flows, message, put_flows};
 
 /// The reason why an event can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,47 +41,67 @@ pub(crate) trait Named {
 pub(crate) struct Events {
     /// The versions of OpenFlow that switches speak.
     versions: BTreeMap<Dpid, Version>,
-    scratch: Vec<u8>,
+    /// The messages of the event that is being written.
+    messages: Vec<u8>,
 }
 
-/// The numbers of events. 0 is left out.
-mod tag {
-    pub const SWITCH_UP: u8 = 1;
-    pub const SWITCH_DOWN: u8 = 2;
-    pub const PACKET_IN: u8 = 3;
-    pub const PORT_STATUS: u8 = 4;
-    pub const PRESUME: u8 = 5;
-    pub const RESTORE: u8 = 6;
-    pub const FLOW_REMOVED: u8 = 7;
-    pub const SWITCH_ERROR: u8 = 8;
-    pub const BARRIER_REPLY: u8 = 9;
-    pub const FLOWS_READ: u8 = 10;
-    pub const FLOW_STATS: u8 = 11;
-    pub const UNSENT: u8 = 12;
-    pub const WATCH: u8 = 13;
-    pub const LINK_UP: u8 = 14;
-    pub const LINK_DOWN: u8 = 15;
-    pub const SEGMENT: u8 = 16;
-    pub const SEGMENT_LEFT: u8 = 17;
-    pub const PORT_IS_EDGE: u8 = 18;
-    pub const PORT_IS_NEW: u8 = 19;
-    pub const MAIL: u8 = 20;
-    pub const SEND: u8 = 21;
-    pub const INVALIDATE: u8 = 22;
-    pub const WRITE: u8 = 23;
-    pub const COMMITTED: u8 = 24;
-    pub const TRY: u8 = 25;
-    pub const ADOPT: u8 = 26;
-    pub const ABANDON: u8 = 27;
-    pub const AWAIT_BARRIERS: u8 = 28;
-    pub const TICK: u8 = 29;
-    pub const COUNT_RULE: u8 = 30;
-    pub const LIVE_BEGIN: u8 = 31;
-    pub const LIVE_GO_ON: u8 = 32;
-    pub const LIVE_END: u8 = 33;
-    pub const DECLARE: u8 = 34;
-    pub const SWITCH_UNREACHABLE: u8 = 35;
-    pub const SWITCH_REACHABLE: u8 = 36;
+/// An event as it is written.
+#[derive(Serialize, Deserialize)]
+enum Written<'a> {
+    PacketIn(Dpid, Cow<'a, PacketIn>),
+    OfSwitch(Dpid, #[serde(borrow)] OfSwitch<'a>),
+    Presume(Arc<Surroundings>, Cow<'a, BTreeSet<Dpid>>),
+    LinkUp(Location, Location),
+    LinkDown(Location, Location),
+    Segment(Cow<'a, BTreeSet<Location>>),
+    SegmentLeft(Location),
+    PortIsEdge(Location),
+    PortIsNew(Location),
+    Mail(ShardId, u64),
+    Send(Cow<'a, OwnFrame>),
+    Invalidate(Cow<'a, Selection>),
+    Write(Cow<'a, [Write]>),
+    Committed(Cow<'a, Commit>),
+    Try(u64),
+    Adopt(u64),
+    Abandon(u64),
+    AwaitBarriers(u64),
+    Tick,
+    LiveBegin(u64, Location, Mac, Cow<'a, [Constraint]>),
+    LiveGoOn(u64),
+    LiveEnd(u64),
+    Declare(u64, Arc<Facts>),
+}
+
+/// An event that a switch causes, other than a packet, as it is written.
+#[derive(Serialize, Deserialize)]
+enum OfSwitch<'a> {
+    Up {
+        version: Version,
+        features: Cow<'a, Features>,
+        description: Cow<'a, Desc>,
+        ports: Cow<'a, [Port]>,
+        has_bundles: bool,
+    },
+    Down,
+    Unreachable,
+    Reachable,
+    PortStatus(#[serde(with = "serde_bytes")] &'a [u8]),
+    Restore {
+        has_flows: bool,
+        #[serde(with = "serde_bytes")]
+        flows: &'a [u8],
+        witnesses: Cow<'a, [Witness]>,
+        earlier: Arc<Surroundings>,
+    },
+    FlowRemoved(#[serde(with = "serde_bytes")] &'a [u8]),
+    Error(u32, Cow<'a, ErrorMsg>),
+    BarrierReply(u32),
+    FlowsRead(#[serde(with = "serde_bytes")] &'a [u8]),
+    FlowStats(u32, #[serde(with = "serde_bytes")] &'a [u8]),
+    Unsent(u32),
+    Watch(Counted),
+    CountRule(u64, #[serde(with = "serde_bytes")] &'a [u8]),
 }
 
 impl Events {
@@ -101,259 +123,147 @@ impl Events {
     /// [`Unrecordable`] if a message of the event can't be encoded in the switch's version.
     pub fn put(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
         self.follow(event);
-        match event {
-            Event::PacketIn { dpid, packet_in } => {
-                (tag::PACKET_IN, *dpid).put(out);
-                put_packet_in(packet_in, out);
-            }
-            Event::Presume { earlier, switches } => {
-                out.push(tag::PRESUME);
-                (**earlier).put(out);
-                switches.put(out);
-            }
-            Event::LinkUp { a, b } => (tag::LINK_UP, *a, *b).put(out),
-            Event::LinkDown { a, b } => (tag::LINK_DOWN, *a, *b).put(out),
-            Event::Segment { ports } => (tag::SEGMENT, ports.clone()).put(out),
-            Event::SegmentLeft { port } => (tag::SEGMENT_LEFT, *port).put(out),
-            Event::PortIsEdge { port } => (tag::PORT_IS_EDGE, *port).put(out),
-            Event::PortIsNew { port } => (tag::PORT_IS_NEW, *port).put(out),
-            Event::Mail(mail) => {
-                let (from, number) = mail.name();
-                (tag::MAIL, from, number).put(out);
-            }
-            Event::Send(own) => (tag::SEND, own.clone()).put(out),
-            Event::Invalidate(selection) => (tag::INVALIDATE, selection.clone()).put(out),
-            Event::Write(writes) => (tag::WRITE, writes.clone()).put(out),
-            Event::Committed(commit) => (tag::COMMITTED, commit.clone()).put(out),
-            Event::Try(candidate) => (tag::TRY, candidate.number).put(out),
-            Event::Adopt(candidate) => (tag::ADOPT, candidate.number).put(out),
-            Event::Abandon(number) => (tag::ABANDON, *number).put(out),
-            Event::AwaitBarriers(token) => (tag::AWAIT_BARRIERS, *token).put(out),
-            Event::Tick => out.push(tag::TICK),
-            Event::LiveBegin { token, filter } => {
-                (tag::LIVE_BEGIN, *token).put(out);
-                filter.put(out);
-            }
-            Event::LiveGoOn(token) => (tag::LIVE_GO_ON, *token).put(out),
-            Event::LiveEnd(token) => (tag::LIVE_END, *token).put(out),
-            Event::Declare { number, facts } => (tag::DECLARE, *number, Arc::clone(facts)).put(out),
-            Event::SwitchUp { .. }
-            | Event::SwitchDown { .. }
-            | Event::SwitchUnreachable { .. }
-            | Event::SwitchReachable { .. }
-            | Event::PortStatus { .. }
-            | Event::Restore { .. }
-            | Event::FlowRemoved { .. }
-            | Event::SwitchError { .. }
-            | Event::BarrierReply { .. }
-            | Event::FlowsRead { .. }
-            | Event::FlowStats { .. }
-            | Event::Unsent { .. }
-            | Event::Watch { .. }
-            | Event::CountRule { .. } => self.put_of_switch(event, out)?,
-        }
-        Ok(())
-    }
-
-    /// Writes an event that a switch causes, other than a packet.
-    fn put_of_switch(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
-        match event {
-            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
-                (tag::SWITCH_UP, *dpid, *version).put(out);
-                self.put_message(*dpid, &Message::FeaturesReply(features.clone()), out)?;
-                description.put(out);
-                (ports.clone(), *has_bundles).put(out);
-            }
-            Event::SwitchDown { dpid } => (tag::SWITCH_DOWN, *dpid).put(out),
-            Event::SwitchUnreachable { dpid } => (tag::SWITCH_UNREACHABLE, *dpid).put(out),
-            Event::SwitchReachable { dpid } => (tag::SWITCH_REACHABLE, *dpid).put(out),
-            Event::PortStatus { dpid, status } => {
-                (tag::PORT_STATUS, *dpid).put(out);
-                self.put_message(*dpid, &Message::PortStatus(status.clone()), out)?;
-            }
-            Event::Restore { dpid, flows, witnesses, earlier } => {
-                (tag::RESTORE, *dpid).put(out);
-                flows.is_some().put(out);
-                self.put_flows(*dpid, flows.as_deref().unwrap_or_default(), out)?;
-                witnesses.put(out);
-                (**earlier).put(out);
-            }
-            Event::FlowRemoved { dpid, removed } => {
-                (tag::FLOW_REMOVED, *dpid).put(out);
-                self.put_message(*dpid, &Message::FlowRemoved(removed.clone()), out)?;
-            }
-            Event::SwitchError { dpid, xid, error: ErrorMsg { kind, code, data } } => {
-                (tag::SWITCH_ERROR, *dpid, *xid).put(out);
-                (*kind, *code).put(out);
-                put_sized(data, out);
-            }
-            Event::BarrierReply { dpid, xid } => (tag::BARRIER_REPLY, *dpid, *xid).put(out),
-            Event::FlowsRead { dpid, flows } => {
-                (tag::FLOWS_READ, *dpid).put(out);
-                self.put_flows(*dpid, flows, out)?;
-            }
-            Event::FlowStats { dpid, xid, reply } => {
-                (tag::FLOW_STATS, *dpid, *xid).put(out);
-                self.put_message(*dpid, &Message::StatsReply(reply.clone()), out)?;
-            }
-            Event::Unsent { dpid, xid } => (tag::UNSENT, *dpid, *xid).put(out),
-            Event::Watch { dpid, what } => {
-                (tag::WATCH, *dpid).put(out);
-                what.put(out);
-            }
-            Event::CountRule { dpid, token, table, rule } => {
-                (tag::COUNT_RULE, *dpid, *token).put(out);
-                let Rule { priority, matching, instructions, cookie } = rule.clone();
-                let (table_id, instructions) = (*table, instructions.to_vec());
-                let flow = InstalledFlow { table_id, priority, cookie, matching, instructions };
-                self.put_flows(*dpid, &[flow], out)?;
-            }
-            other => return Err(Unrecordable(format!("{other:?}"))),
-        }
+        let mut messages = std::mem::take(&mut self.messages);
+        messages.clear();
+        let written = self.written(event, &mut messages)?;
+        put(&written, out).map_err(|error| Unrecordable(format!("{event:?}: {error}")))?;
+        self.messages = messages;
         Ok(())
     }
 
     /// Reads an event.
     pub fn take(&mut self, from: &mut Reader<'_>, named: &mut impl Named) -> Result<Event, Damaged> {
-        let event = self.take_one(from, named)?;
+        let event = from.take::<Written<'_>>()?.event(named)?;
         self.follow(&event);
         Ok(event)
     }
 
-    fn take_one(&mut self, from: &mut Reader<'_>, named: &mut impl Named) -> Result<Event, Damaged> {
-        let tag = from.byte()?;
-        Ok(match tag {
-            tag::LINK_UP => Event::LinkUp { a: Codec::take(from)?, b: Codec::take(from)? },
-            tag::LINK_DOWN => Event::LinkDown { a: Codec::take(from)?, b: Codec::take(from)? },
-            tag::SEGMENT => Event::Segment { ports: Codec::take(from)? },
-            tag::SEGMENT_LEFT => Event::SegmentLeft { port: Codec::take(from)? },
-            tag::PORT_IS_EDGE => Event::PortIsEdge { port: Codec::take(from)? },
-            tag::PORT_IS_NEW => Event::PortIsNew { port: Codec::take(from)? },
-            tag::MAIL => {
-                let (of, number) = Codec::take(from)?;
+    fn written<'a>(&self, event: &'a Event, messages: &'a mut Vec<u8>) -> Result<Written<'a>, Unrecordable> {
+        use Cow::Borrowed;
+        Ok(match event {
+            Event::PacketIn { dpid, packet_in } => Written::PacketIn(*dpid, Borrowed(packet_in)),
+            Event::Presume { earlier, switches } => Written::Presume(Arc::clone(earlier), Borrowed(switches)),
+            Event::LinkUp { a, b } => Written::LinkUp(*a, *b),
+            Event::LinkDown { a, b } => Written::LinkDown(*a, *b),
+            Event::Segment { ports } => Written::Segment(Borrowed(ports)),
+            Event::SegmentLeft { port } => Written::SegmentLeft(*port),
+            Event::PortIsEdge { port } => Written::PortIsEdge(*port),
+            Event::PortIsNew { port } => Written::PortIsNew(*port),
+            Event::Mail(mail) => {
+                let (from, number) = mail.name();
+                Written::Mail(from, number)
+            }
+            Event::Send(own) => Written::Send(Borrowed(own)),
+            Event::Invalidate(selection) => Written::Invalidate(Borrowed(selection)),
+            Event::Write(writes) => Written::Write(Borrowed(writes)),
+            Event::Committed(commit) => Written::Committed(Borrowed(commit)),
+            Event::Try(candidate) => Written::Try(candidate.number),
+            Event::Adopt(candidate) => Written::Adopt(candidate.number),
+            Event::Abandon(number) => Written::Abandon(*number),
+            Event::AwaitBarriers(token) => Written::AwaitBarriers(*token),
+            Event::Tick => Written::Tick,
+            Event::LiveBegin { token, filter: LiveFilter { at, from, fields } } => {
+                Written::LiveBegin(*token, *at, *from, Borrowed(fields))
+            }
+            Event::LiveGoOn(token) => Written::LiveGoOn(*token),
+            Event::LiveEnd(token) => Written::LiveEnd(*token),
+            Event::Declare { number, facts } => Written::Declare(*number, Arc::clone(facts)),
+            _ => {
+                let (dpid, event) = self.of_switch(event, messages)?;
+                Written::OfSwitch(dpid, event)
+            }
+        })
+    }
+
+    fn of_switch<'a>(&self, event: &'a Event, messages: &'a mut Vec<u8>) -> Result<(Dpid, OfSwitch<'a>), Unrecordable> {
+        use Cow::Borrowed;
+        Ok(match event {
+            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
+                let (features, description, ports) = (Borrowed(features), Borrowed(description), Borrowed(&ports[..]));
+                (*dpid, OfSwitch::Up { version: *version, features, description, ports, has_bundles: *has_bundles })
+            }
+            Event::SwitchDown { dpid } => (*dpid, OfSwitch::Down),
+            Event::SwitchUnreachable { dpid } => (*dpid, OfSwitch::Unreachable),
+            Event::SwitchReachable { dpid } => (*dpid, OfSwitch::Reachable),
+            Event::PortStatus { dpid, status } => {
+                let message = Message::PortStatus(status.clone());
+                (*dpid, OfSwitch::PortStatus(self.encoded(*dpid, &message, messages)?))
+            }
+            Event::Restore { dpid, flows, witnesses, earlier } => {
+                let (has_flows, flows) = (flows.is_some(), flows.as_deref().unwrap_or_default());
+                let (flows, witnesses) = (self.rules(*dpid, flows, messages)?, Borrowed(&witnesses[..]));
+                (*dpid, OfSwitch::Restore { has_flows, flows, witnesses, earlier: Arc::clone(earlier) })
+            }
+            Event::FlowRemoved { dpid, removed } => {
+                let message = Message::FlowRemoved(removed.clone());
+                (*dpid, OfSwitch::FlowRemoved(self.encoded(*dpid, &message, messages)?))
+            }
+            Event::SwitchError { dpid, xid, error } => (*dpid, OfSwitch::Error(*xid, Borrowed(error))),
+            Event::BarrierReply { dpid, xid } => (*dpid, OfSwitch::BarrierReply(*xid)),
+            Event::FlowsRead { dpid, flows } => (*dpid, OfSwitch::FlowsRead(self.rules(*dpid, flows, messages)?)),
+            Event::FlowStats { dpid, xid, reply } => {
+                let message = Message::StatsReply(reply.clone());
+                (*dpid, OfSwitch::FlowStats(*xid, self.encoded(*dpid, &message, messages)?))
+            }
+            Event::Unsent { dpid, xid } => (*dpid, OfSwitch::Unsent(*xid)),
+            Event::Watch { dpid, what } => (*dpid, OfSwitch::Watch(*what)),
+            Event::CountRule { dpid, token, table, rule } => {
+                let Rule { priority, matching, instructions, cookie } = rule.clone();
+                let (table_id, instructions) = (*table, instructions.to_vec());
+                let flow = InstalledFlow { table_id, priority, cookie, matching, instructions };
+                (*dpid, OfSwitch::CountRule(*token, self.rules(*dpid, &[flow], messages)?))
+            }
+            other => return Err(Unrecordable(format!("{other:?}"))),
+        })
+    }
+
+    /// Encodes a message in the version of its switch.
+    fn encoded<'a>(&self, dpid: Dpid, message: &Message, out: &'a mut Vec<u8>) -> Result<&'a [u8], Unrecordable> {
+        let done = message.encode(self.version(dpid), 0, out);
+        done.map_err(|error| Unrecordable(format!("a message of switch {dpid}: {error}")))?;
+        Ok(out)
+    }
+
+    /// Encodes the rules of a switch.
+    fn rules<'a>(&self, dpid: Dpid, rules: &[InstalledFlow], out: &'a mut Vec<u8>) -> Result<&'a [u8], Unrecordable> {
+        let done = put_flows(self.version(dpid), rules, out);
+        done.map_err(|error| Unrecordable(format!("a rule of switch {dpid}: {error}")))?;
+        Ok(out)
+    }
+}
+
+impl Written<'_> {
+    fn event(self, named: &mut impl Named) -> Result<Event, Damaged> {
+        Ok(match self {
+            Written::PacketIn(dpid, packet_in) => Event::PacketIn { dpid, packet_in: packet_in.into_owned() },
+            Written::OfSwitch(dpid, event) => event.event(dpid)?,
+            Written::Presume(earlier, switches) => Event::Presume { earlier, switches: switches.into_owned() },
+            Written::LinkUp(a, b) => Event::LinkUp { a, b },
+            Written::LinkDown(a, b) => Event::LinkDown { a, b },
+            Written::Segment(ports) => Event::Segment { ports: ports.into_owned() },
+            Written::SegmentLeft(port) => Event::SegmentLeft { port },
+            Written::PortIsEdge(port) => Event::PortIsEdge { port },
+            Written::PortIsNew(port) => Event::PortIsNew { port },
+            Written::Mail(of, number) => {
                 Event::Mail(named.mail(of, number).ok_or(Damaged("it names a message that no shard has sent"))?)
             }
-            tag::SEND => Event::Send(Codec::take(from)?),
-            tag::INVALIDATE => Event::Invalidate(Codec::take(from)?),
-            tag::WRITE => Event::Write(Codec::take(from)?),
-            tag::COMMITTED => Event::Committed(Codec::take(from)?),
-            tag::TRY => Event::Try(candidate(Codec::take(from)?, named)?),
-            tag::ADOPT => Event::Adopt(candidate(Codec::take(from)?, named)?),
-            tag::ABANDON => Event::Abandon(Codec::take(from)?),
-            tag::AWAIT_BARRIERS => Event::AwaitBarriers(Codec::take(from)?),
-            tag::TICK => Event::Tick,
-            tag::LIVE_BEGIN => Event::LiveBegin { token: Codec::take(from)?, filter: Codec::take(from)? },
-            tag::LIVE_GO_ON => Event::LiveGoOn(Codec::take(from)?),
-            tag::LIVE_END => Event::LiveEnd(Codec::take(from)?),
-            tag::DECLARE => Event::Declare { number: Codec::take(from)?, facts: Codec::take(from)? },
-            tag::PRESUME => Event::Presume { earlier: Arc::new(Codec::take(from)?), switches: Codec::take(from)? },
-            _ => {
-                let dpid = Codec::take(from)?;
-                self.take_of_switch(tag, dpid, from)?
+            Written::Send(own) => Event::Send(own.into_owned()),
+            Written::Invalidate(selection) => Event::Invalidate(selection.into_owned()),
+            Written::Write(writes) => Event::Write(writes.into_owned()),
+            Written::Committed(commit) => Event::Committed(commit.into_owned()),
+            Written::Try(number) => Event::Try(candidate(number, named)?),
+            Written::Adopt(number) => Event::Adopt(candidate(number, named)?),
+            Written::Abandon(number) => Event::Abandon(number),
+            Written::AwaitBarriers(token) => Event::AwaitBarriers(token),
+            Written::Tick => Event::Tick,
+            Written::LiveBegin(token, at, from, fields) => {
+                Event::LiveBegin { token, filter: LiveFilter { at, from, fields: fields.into_owned() } }
             }
+            Written::LiveGoOn(token) => Event::LiveGoOn(token),
+            Written::LiveEnd(token) => Event::LiveEnd(token),
+            Written::Declare(number, facts) => Event::Declare { number, facts },
         })
     }
-
-    fn take_of_switch(&mut self, tag: u8, dpid: Dpid, from: &mut Reader<'_>) -> Result<Event, Damaged> {
-        Ok(match tag {
-            tag::SWITCH_UP => {
-                let version = Version::take(from)?;
-                self.versions.insert(dpid, version);
-                let Message::FeaturesReply(features) = message(from)? else { return Err(OTHER) };
-                let description = Desc::take(from)?;
-                let (ports, has_bundles) = Codec::take(from)?;
-                Event::SwitchUp { dpid, version, features, description, ports, has_bundles }
-            }
-            tag::SWITCH_DOWN => Event::SwitchDown { dpid },
-            tag::SWITCH_UNREACHABLE => Event::SwitchUnreachable { dpid },
-            tag::SWITCH_REACHABLE => Event::SwitchReachable { dpid },
-            tag::PACKET_IN => Event::PacketIn { dpid, packet_in: take_packet_in(from)? },
-            tag::PORT_STATUS => Event::PortStatus { dpid, status: port_status(from)? },
-            tag::RESTORE => Event::Restore {
-                dpid,
-                flows: told_flows(from)?,
-                witnesses: Codec::take(from)?,
-                earlier: Arc::new(Codec::take(from)?),
-            },
-            tag::FLOW_REMOVED => {
-                let Message::FlowRemoved(removed) = message(from)? else { return Err(OTHER) };
-                Event::FlowRemoved { dpid, removed }
-            }
-            tag::SWITCH_ERROR => {
-                let (xid, (kind, code)) = Codec::take(from)?;
-                Event::SwitchError { dpid, xid, error: ErrorMsg { kind, code, data: from.sized()?.to_vec() } }
-            }
-            tag::BARRIER_REPLY => Event::BarrierReply { dpid, xid: Codec::take(from)? },
-            tag::FLOWS_READ => Event::FlowsRead { dpid, flows: flows(from)? },
-            tag::FLOW_STATS => Event::FlowStats { dpid, xid: Codec::take(from)?, reply: stats(from)? },
-            tag::COUNT_RULE => count_rule(dpid, from)?,
-            tag::UNSENT => Event::Unsent { dpid, xid: Codec::take(from)? },
-            tag::WATCH => Event::Watch { dpid, what: Codec::take(from)? },
-            _ => return Err(Damaged("there is no such event")),
-        })
-    }
-
-    /// Writes a message with its length.
-    fn put_message(&mut self, dpid: Dpid, message: &Message, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
-        let version = self.version(dpid);
-        self.scratch.clear();
-        let done = message.encode(version, 0, &mut self.scratch);
-        done.map_err(|error| Unrecordable(format!("a message of switch {dpid}: {error}")))?;
-        put_sized(&self.scratch, out);
-        Ok(())
-    }
-
-    /// Writes the rules of a switch, each as a message that would add it.
-    fn put_flows(&mut self, dpid: Dpid, flows: &[InstalledFlow], out: &mut Vec<u8>) -> Result<(), Unrecordable> {
-        flows.len().put(out);
-        for flow in flows {
-            let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow.clone();
-            let added = FlowMod::new(FlowModCommand::Add, priority, matching, instructions);
-            self.put_message(dpid, &Message::FlowMod(FlowMod { table_id, cookie, ..added }), out)?;
-        }
-        Ok(())
-    }
-}
-
-const OTHER: Damaged = Damaged("a message is of another type than its event");
-
-fn message(from: &mut Reader<'_>) -> Result<Message, Damaged> {
-    let decoded = Message::decode(from.sized()?);
-    Ok(decoded.map_err(|_| Damaged("an OpenFlow message can't be read"))?.1)
-}
-
-fn port_status(from: &mut Reader<'_>) -> Result<PortStatus, Damaged> {
-    let Message::PortStatus(status) = message(from)? else { return Err(OTHER) };
-    Ok(status)
-}
-
-fn stats(from: &mut Reader<'_>) -> Result<StatsReply, Damaged> {
-    let Message::StatsReply(reply) = message(from)? else { return Err(OTHER) };
-    Ok(reply)
-}
-
-fn flows(from: &mut Reader<'_>) -> Result<Vec<InstalledFlow>, Damaged> {
-    let mut all = Vec::new();
-    for _ in 0..from.length()? {
-        let Message::FlowMod(flow) = message(from)? else { return Err(OTHER) };
-        let FlowMod { table_id, priority, cookie, matching, instructions, .. } = flow;
-        all.push(InstalledFlow { table_id, priority, cookie, matching, instructions });
-    }
-    Ok(all)
-}
-
-/// Reads the rules that another controller has reported, if it has.
-fn told_flows(from: &mut Reader<'_>) -> Result<Option<Vec<InstalledFlow>>, Damaged> {
-    let (is_told, flows) = (bool::take(from)?, flows(from)?);
-    Ok(is_told.then_some(flows))
-}
-
-fn count_rule(dpid: Dpid, from: &mut Reader<'_>) -> Result<Event, Damaged> {
-    let token = Codec::take(from)?;
-    let flow = flows(from)?.pop().ok_or(Damaged("a rule is missing"))?;
-    let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
-    let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
-    Ok(Event::CountRule { dpid, token, table: table_id, rule })
 }
 
 fn candidate(number: u64, named: &mut impl Named) -> Result<Candidate, Damaged> {
@@ -361,77 +271,53 @@ fn candidate(number: u64, named: &mut impl Named) -> Result<Candidate, Damaged> 
     Ok(Candidate { number, policy })
 }
 
-/// Writes a packet-in, the most frequent event.
-fn put_packet_in(packet_in: &PacketIn, out: &mut Vec<u8>) {
-    let PacketIn { buffer_id, total_len, reason, table_id, cookie, pipeline, data } = packet_in;
-    out.extend_from_slice(&buffer_id.to_be_bytes());
-    out.extend_from_slice(&total_len.to_be_bytes());
-    out.extend_from_slice(&[reason_number(*reason), *table_id]);
-    out.extend_from_slice(&cookie.to_be_bytes());
-    pipeline.fields.len().put(out);
-    for field in &pipeline.fields {
-        match field {
-            // Mostly this is the port, unmasked.
-            MatchField::Known(Constraint { field, value, mask }) if *mask == field.full_mask() => {
-                out.extend_from_slice(&[0, field.oxm()]);
-                value.put(out);
+impl OfSwitch<'_> {
+    fn event(self, dpid: Dpid) -> Result<Event, Damaged> {
+        Ok(match self {
+            OfSwitch::Up { version, features, description, ports, has_bundles } => {
+                let (features, description) = (features.into_owned(), description.into_owned());
+                Event::SwitchUp { dpid, version, features, description, ports: ports.into_owned(), has_bundles }
             }
-            MatchField::Known(constraint) => {
-                out.push(1);
-                constraint.put(out);
+            OfSwitch::Down => Event::SwitchDown { dpid },
+            OfSwitch::Unreachable => Event::SwitchUnreachable { dpid },
+            OfSwitch::Reachable => Event::SwitchReachable { dpid },
+            OfSwitch::PortStatus(bytes) => {
+                let Message::PortStatus(status) = message(bytes)? else { return Err(OTHER) };
+                Event::PortStatus { dpid, status }
             }
-            MatchField::Unknown { header, body } => {
-                out.push(2);
-                header.put(out);
-                put_sized(body, out);
+            OfSwitch::Restore { has_flows, flows: bytes, witnesses, earlier } => {
+                let flows = flows(bytes)?;
+                let (flows, witnesses) = (has_flows.then_some(flows), witnesses.into_owned());
+                Event::Restore { dpid, flows, witnesses, earlier }
             }
-        }
-    }
-    put_sized(data, out);
-}
-
-fn take_packet_in(from: &mut Reader<'_>) -> Result<PacketIn, Damaged> {
-    let buffer_id = u32::from_be_bytes(Codec::take(from)?);
-    let total_len = u16::from_be_bytes(Codec::take(from)?);
-    let (reason, table_id) = (reason(from.byte()?), from.byte()?);
-    let cookie = u64::from_be_bytes(Codec::take(from)?);
-    let mut fields = Vec::new();
-    for _ in 0..from.length()? {
-        fields.push(match from.byte()? {
-            0 => MatchField::Known(Constraint::exact(Field::take(from)?, Codec::take(from)?)),
-            1 => MatchField::Known(Codec::take(from)?),
-            2 => MatchField::Unknown { header: Codec::take(from)?, body: from.sized()?.to_vec() },
-            _ => return Err(Damaged("there is no such match")),
-        });
-    }
-    let (pipeline, data) = (Match { fields }, from.sized()?.to_vec());
-    Ok(PacketIn { buffer_id, total_len, reason, table_id, cookie, pipeline, data })
-}
-
-fn reason_number(reason: PacketInReason) -> u8 {
-    match reason {
-        PacketInReason::NoMatch => 0,
-        PacketInReason::Action => 1,
-        PacketInReason::InvalidTtl => 2,
-        PacketInReason::Other(number) => number,
-    }
-}
-
-fn reason(number: u8) -> PacketInReason {
-    match number {
-        0 => PacketInReason::NoMatch,
-        1 => PacketInReason::Action,
-        2 => PacketInReason::InvalidTtl,
-        number => PacketInReason::Other(number),
+            OfSwitch::FlowRemoved(bytes) => {
+                let Message::FlowRemoved(removed) = message(bytes)? else { return Err(OTHER) };
+                Event::FlowRemoved { dpid, removed }
+            }
+            OfSwitch::Error(xid, error) => Event::SwitchError { dpid, xid, error: error.into_owned() },
+            OfSwitch::BarrierReply(xid) => Event::BarrierReply { dpid, xid },
+            OfSwitch::FlowsRead(bytes) => Event::FlowsRead { dpid, flows: flows(bytes)? },
+            OfSwitch::FlowStats(xid, bytes) => {
+                let Message::StatsReply(reply) = message(bytes)? else { return Err(OTHER) };
+                Event::FlowStats { dpid, xid, reply }
+            }
+            OfSwitch::Unsent(xid) => Event::Unsent { dpid, xid },
+            OfSwitch::Watch(what) => Event::Watch { dpid, what },
+            OfSwitch::CountRule(token, bytes) => {
+                let flow = flows(bytes)?.pop().ok_or(Damaged("a rule is missing"))?;
+                let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+                let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
+                Event::CountRule { dpid, token, table: table_id, rule }
+            }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use maple_core::network::{Facts, HostFacts, Location, Mac};
-    use maple_core::state::Write;
-    use maple_wire::msg::{Features, NO_BUFFER};
-    use maple_wire::{Instruction, PortNo};
+    use maple_core::network::HostFacts;
+    use maple_wire::msg::{NO_BUFFER, PacketInReason};
+    use maple_wire::{Field, Instruction, Match, PortNo};
 
     use super::*;
 
@@ -522,7 +408,8 @@ mod tests {
 
     #[test]
     fn an_event_that_names_a_policy_without_a_source_is_refused() {
-        let bytes = [tag::ADOPT, 7];
+        let mut bytes = Vec::new();
+        put(&Written::Adopt(7), &mut bytes).expect("it can be written");
         let read = Events::default().take(&mut Reader::new(&bytes), &mut Nothing);
         assert_eq!(read.map(drop), Err(Damaged("it names a policy that it does not have")));
     }

@@ -11,7 +11,7 @@ use maple_core::state::Write;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::codec::codec_struct;
+use super::options::OptionsForm;
 use super::segment::{self, FORMAT, append, begin, kind, size_of};
 use super::source::MAX_BYTES;
 use super::{PolicySource, RecordedSource, RecordingError};
@@ -47,16 +47,15 @@ pub(crate) struct Header {
 }
 
 /// The options and the state with which engines began.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
+    #[serde(with = "OptionsForm")]
     pub options: Options,
     /// The number of times that the store had moved.
     pub from: u64,
     /// The writes that made the state.
     pub writes: Vec<Write>,
 }
-
-codec_struct!(Start { options, from, writes });
 
 /// The files of a run that are being written.
 pub(crate) struct Files {
@@ -519,8 +518,12 @@ mod tests {
         };
         let error = write(&Header { maple: "0.0.9".into(), ..header() });
         assert!(error.contains("recorded by Maple 0.0.9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
+        let error = write(&Header { format: 2, ..header() });
+        let path = folder.join(HEADER);
+        let told = format!("{} has format 2, and this version of Maple reads format 3", path.display());
+        assert_eq!(error, told, "the one before");
         let error = write(&Header { format: 9, ..header() });
-        assert!(error.contains("has format 9, and this version of Maple reads format 2"), "{error}");
+        assert!(error.contains("has format 9, and this version of Maple reads format 3"), "{error}");
         assert!(Header::read(&all.0).expect_err("no run").to_string().contains("has no recording"));
     }
 

@@ -29,13 +29,12 @@
 //! Keys, certificates and passwords are neither events nor options of engines, so no recording has them. It has the
 //! state and the policies, and what these hold. So only its owner can read it.
 
-pub(crate) mod codec;
 pub(crate) mod events;
 mod files;
+mod options;
 mod outside;
 mod shard;
 mod source;
-mod values;
 
 pub(crate) mod segment;
 
@@ -52,17 +51,18 @@ use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
 use maple_core::state::Store;
 use maple_wire::Dpid;
+use serde::Serialize;
 
 use crate::kept_files::{KeptFile, KeptFiles};
+use crate::memory::format::put;
 use crate::time::Clock;
-use codec::Codec;
 use files::{Files, Full};
 pub(crate) use files::{Header, Start, hash_of, runs};
+pub(crate) use outside::Outside;
 use outside::OutsideWitness;
-pub(crate) use outside::read_all as read_outside;
 pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
-pub(crate) use source::{SourceRecord, is_inside, read_all as read_sources};
+pub(crate) use source::{SourceRecord, is_inside};
 
 /// The time between two writes of the buffers.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -256,8 +256,11 @@ impl Shared {
         self.append_to(buffer, |out| out.extend_from_slice(record));
     }
 
-    fn append_outside(&self, put: impl FnOnce(&mut Vec<u8>)) {
-        self.append_to(&self.outside, put);
+    fn append_outside(&self, what: &impl Serialize) {
+        self.append_to(&self.outside, |out| {
+            let done = put(what, out);
+            debug_assert!(done.is_ok(), "each change has a form");
+        });
     }
 
     fn append_to(&self, buffer: &Mutex<Vec<u8>>, put: impl FnOnce(&mut Vec<u8>)) {
@@ -394,7 +397,8 @@ impl Recording {
         let (state, from) = store.attend(Arc::new(OutsideWitness(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
-        Start { options: engine.clone(), from, writes: state.of_users() }.put(&mut start);
+        let values = Start { options: engine.clone(), from, writes: state.of_users() };
+        put(&values, &mut start).map_err(|error| RecordingError::io(&shared.folder, io::Error::other(error)))?;
         let recording = Recording(Arc::clone(&shared));
         recording.name_policy(policy, &options.policy)?;
         let path = shared.folder.clone();
@@ -468,7 +472,7 @@ impl Recording {
     pub(crate) fn note_candidate(&self, candidate: u64, policy: &Arc<dyn Policy>) {
         let mut sources = lock(&self.0.sources);
         match sources.number_of(policy) {
-            Some(number) => SourceRecord::Candidate { candidate, number }.put(&mut sources.pending),
+            Some(number) => sources.note(&SourceRecord::Candidate { candidate, number }),
             None => {
                 drop(sources);
                 self.0.fail("another policy is to run, and it is not known which files it comes from");
@@ -482,7 +486,12 @@ impl Sources {
         self.known.retain(|(known, _)| known.strong_count() > 0);
         self.known.push((Arc::downgrade(policy), number));
         self.next = number + 1;
-        SourceRecord::Source { number, source }.put(&mut self.pending);
+        self.note(&SourceRecord::Source { number, source });
+    }
+
+    fn note(&mut self, record: &SourceRecord) {
+        let done = put(record, &mut self.pending);
+        debug_assert!(done.is_ok(), "each record has a form");
     }
 
     fn number_of(&self, policy: &Arc<dyn Policy>) -> Option<u64> {

@@ -4,20 +4,18 @@ use std::sync::Arc;
 
 use maple_core::state::{KeptLabel, Store, Witness, Write};
 
+use serde::{Deserialize, Serialize};
+
 use super::Shared;
-use super::codec::{Codec, Damaged, Reader, codec_enum, codec_struct};
 
 /// A change of the store from outside of the engines.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outside {
     /// Another thread published writes.
     Wrote { writes: Vec<Write> },
     /// Label ids were kept as a rehearsal gave them.
     Rehearsed { labels: Vec<KeptLabel> },
 }
-
-codec_struct!(KeptLabel { switch, port, id, meaning, serial });
-codec_enum!(Outside { 0 => Wrote { writes }, 1 => Rehearsed { labels } });
 
 impl Outside {
     /// Makes the change again.
@@ -34,10 +32,7 @@ pub(crate) struct OutsideWitness(pub Arc<Shared>);
 
 impl OutsideWitness {
     fn note(&self, at: u64, what: &Outside) {
-        self.0.append_outside(|out| {
-            at.put(out);
-            what.put(out);
-        });
+        self.0.append_outside(&(at, what));
     }
 }
 
@@ -60,13 +55,4 @@ impl Witness for OutsideWitness {
              for; a replay can't repeat that",
         );
     }
-}
-
-/// Reads all changes that a block holds.
-pub(crate) fn read_all(bytes: &[u8]) -> Result<Vec<(u64, Outside)>, Damaged> {
-    let (mut from, mut all) = (Reader::new(bytes), Vec::new());
-    while !from.is_empty() {
-        all.push(Codec::take(&mut from)?);
-    }
-    Ok(all)
 }

@@ -12,12 +12,11 @@ use maple_core::ids::ShardId;
 use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
-use super::Shared;
-use super::codec::{Codec, Damaged, Reader, put_number};
-use super::events::Events;
+use serde::{Deserialize, Serialize};
 
-/// The number of bytes of the length of a turn's events.
-const LENGTH: usize = 4;
+use super::Shared;
+use super::events::Events;
+use crate::memory::format::{Damaged, Reader, put};
 
 /// Records the turns of one shard.
 pub(crate) struct ShardRecorder {
@@ -30,13 +29,35 @@ pub(crate) struct ShardRecorder {
     hits: BTreeMap<Dpid, u64>,
     /// The record that is being made.
     turn: Vec<u8>,
+    /// Its events, and then its checksums.
+    part: Vec<u8>,
     scratch: Vec<u8>,
+}
+
+/// The first part of a record.
+#[derive(Serialize, Deserialize)]
+struct Begin<'a> {
+    /// The time since the last turn began, in nanoseconds.
+    since: u64,
+    hits: BTreeMap<Dpid, u64>,
+    #[serde(with = "serde_bytes")]
+    events: &'a [u8],
+}
+
+/// The second part of a record. It is missing if the engine did not end the turn.
+#[derive(Deserialize)]
+struct End<'a> {
+    /// How the engine used the store.
+    notes: &'a [u8],
+    /// Four bytes for each message.
+    checksums: &'a [u8],
 }
 
 impl ShardRecorder {
     pub fn new(shared: Arc<Shared>, shard: ShardId) -> ShardRecorder {
-        let (turn, scratch, hits) = (Vec::new(), Vec::new(), BTreeMap::new());
-        ShardRecorder { shared, shard, events: Events::default(), last: Time(0), hits, turn, scratch }
+        let (events, hits) = (Events::default(), BTreeMap::new());
+        let [turn, part, scratch] = [const { Vec::new() }; 3];
+        ShardRecorder { shared, shard, events, last: Time(0), hits, turn, part, scratch }
     }
 
     /// Returns the number of times that the store had moved when the recording began.
@@ -55,22 +76,16 @@ impl ShardRecorder {
             return;
         }
         self.turn.clear();
-        let since = now.0.saturating_sub(self.last.0);
-        self.last = now;
-        put_number(since.into(), &mut self.turn);
-        self.hits.put(&mut self.turn);
-        self.hits.clear();
-        let start = self.turn.len();
-        self.turn.extend_from_slice(&[0; LENGTH]);
+        self.part.clear();
         for event in events {
-            if let Err(error) = self.events.put(event, &mut self.turn) {
+            if let Err(error) = self.events.put(event, &mut self.part) {
                 return self.shared.fail(&error.to_string());
             }
         }
-        let length = self.turn.len() - start - LENGTH;
-        // A turn whose length does not fit is too large for a buffer too.
-        let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-        self.turn[start..start + LENGTH].copy_from_slice(&length);
+        let (since, hits) = (now.0.saturating_sub(self.last.0), std::mem::take(&mut self.hits));
+        self.last = now;
+        let done = put(&Begin { since, hits, events: &self.part }, &mut self.turn);
+        debug_assert!(done.is_ok(), "each value has a form");
     }
 
     /// Completes the record of a turn, which had these effects. Returns whether the recording goes on.
@@ -79,13 +94,15 @@ impl ShardRecorder {
             self.turn.clear();
             return false;
         }
+        // These are bytes with their length, as all bytes of the format.
         engine.take_notes(&mut self.turn);
-        let sent = || effects.iter().filter_map(sent);
-        sent().count().put(&mut self.turn);
-        for (dpid, xid, message) in sent() {
+        self.part.clear();
+        for (dpid, xid, message) in effects.iter().filter_map(sent) {
             let checksum = checksum(&self.events, (dpid, xid, message), &mut self.scratch);
-            self.turn.extend_from_slice(&checksum.to_be_bytes());
+            self.part.extend_from_slice(&checksum.to_be_bytes());
         }
+        let done = put(serde_bytes::Bytes::new(&self.part), &mut self.turn);
+        debug_assert!(done.is_ok(), "bytes have a form");
         self.shared.append(self.shard, &self.turn);
         self.turn.clear();
         true
@@ -124,7 +141,7 @@ pub(crate) fn checksum(events: &Events, (dpid, xid, message): (Dpid, u32, &Messa
 #[derive(Clone, Debug)]
 pub(crate) struct Turn<'a> {
     pub at: Time,
-    pub hits: Vec<(Dpid, u64)>,
+    pub hits: BTreeMap<Dpid, u64>,
     pub events: &'a [u8],
     /// The notes of how the engine used the store, and the checksums of its messages. `None` if the engine did not end
     /// the turn.
@@ -134,17 +151,13 @@ pub(crate) struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// Reads a turn that came after one at `last`.
     pub fn take(from: &mut Reader<'a>, last: Time) -> Result<Turn<'a>, Damaged> {
-        let since = u64::take(from)?;
+        let Begin { since, hits, events } = from.take()?;
         let at = Time(last.0.checked_add(since).ok_or(Damaged("a time is too large"))?);
-        let hits = Codec::take(from)?;
-        let length = u32::from_be_bytes(Codec::take(from)?);
-        let events = from.bytes(length as usize)?;
         if from.is_empty() {
             return Ok(Turn { at, hits, events, end: None });
         }
-        let notes = from.sized()?;
-        let count = from.length()?;
-        let checksums = from.bytes(count.checked_mul(4).ok_or(Damaged("a length is beyond the end"))?)?;
-        Ok(Turn { at, hits, events, end: Some((notes, checksums.as_chunks().0)) })
+        let End { notes, checksums } = from.take()?;
+        let (checksums, []) = checksums.as_chunks() else { return Err(Damaged("it ends within a checksum")) };
+        Ok(Turn { at, hits, events, end: Some((notes, checksums)) })
     }
 }

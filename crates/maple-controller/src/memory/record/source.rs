@@ -3,8 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use maple_wire::Dpid;
-
-use super::codec::{Codec, Damaged, Reader, codec_enum};
+use serde::{Deserialize, Serialize};
 
 /// The maximum number of bytes of all files of a policy.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
@@ -26,7 +25,7 @@ pub enum PolicySource {
 }
 
 /// The source of a policy, as a recording holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RecordedSource {
     /// A policy that the command has, by its name.
     Builtin {
@@ -55,15 +54,8 @@ pub enum RecordedSource {
     },
 }
 
-codec_enum!(RecordedSource {
-    0 => Builtin { name },
-    1 => Files { folder, name, hash },
-    2 => Program,
-    3 => Canary { old, new, switches },
-});
-
 /// A record about policies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SourceRecord {
     /// The policy with this number has this source. Numbers begin at 0, the policy that ran first.
     Source { number: u64, source: RecordedSource },
@@ -71,19 +63,8 @@ pub(crate) enum SourceRecord {
     Candidate { candidate: u64, number: u64 },
 }
 
-codec_enum!(SourceRecord { 0 => Source { number, source }, 1 => Candidate { candidate, number } });
-
 /// Reports whether a path of a recording names something directly in its folder.
 pub(crate) fn is_inside(path: &Path) -> bool {
     let mut parts = path.components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
-}
-
-/// Reads all records of a block.
-pub(crate) fn read_all(bytes: &[u8]) -> Result<Vec<SourceRecord>, Damaged> {
-    let (mut from, mut all) = (Reader::new(bytes), Vec::new());
-    while !from.is_empty() {
-        all.push(SourceRecord::take(&mut from)?);
-    }
-    Ok(all)
 }

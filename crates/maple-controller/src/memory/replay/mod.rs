@@ -22,8 +22,9 @@ use maple_core::policy::Policy;
 use maple_core::state::{Store, Write};
 use maple_wire::Dpid;
 
+use crate::memory::format::read_all;
 use crate::memory::record::segment::kind;
-use crate::memory::record::{RecordingError, read_outside};
+use crate::memory::record::{Outside, RecordingError};
 use gate::Gate;
 pub use recorded::Recorded;
 use shard::ShardReplay;
@@ -261,7 +262,8 @@ fn run_shard(
 fn repeat_outside(recorded: &Recorded, common: &Common, store: &Store, party: usize) -> Result<(), RecordingError> {
     let mut blocks = recorded.blocks(kind::OUTSIDE);
     while let Some(bytes) = blocks.next()? {
-        let all = read_outside(&bytes).map_err(|why| RecordingError::damaged(recorded.folder(), 0, why))?;
+        let all =
+            read_all::<(u64, Outside)>(&bytes).map_err(|why| RecordingError::damaged(recorded.folder(), 0, why))?;
         for (at, what) in all {
             let due = Due { at, moves: true };
             if !common.gate.await_use(party, due) {

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 
 use maple_core::engine::Time;
 
-use crate::memory::record::codec::{Codec, Damaged, Reader};
+use crate::memory::format::{Damaged, Reader, read_all};
 use crate::memory::record::segment::{self, Block, BlockReader, kind};
 use crate::memory::record::{
-    Header, RecordedSource, RecordingError, SourceRecord, Start, hash_of, is_inside, read_sources, runs, timestamp_of,
+    Header, RecordedSource, RecordingError, SourceRecord, Start, hash_of, is_inside, runs, timestamp_of,
 };
 
 /// A recording of a run.
@@ -43,11 +43,11 @@ impl Recorded {
             match block.kind {
                 kind::START => {
                     let bytes = reader.read(block)?;
-                    start = Some(Start::take(&mut Reader::new(&bytes)).map_err(damaged)?);
+                    start = Some(Reader::new(&bytes).take::<Start>().map_err(damaged)?);
                 }
                 kind::END => end = Some(String::from_utf8_lossy(&reader.read(block)?).into_owned()),
                 kind::SOURCES => {
-                    for record in read_sources(&reader.read(block)?).map_err(damaged)? {
+                    for record in read_all(&reader.read(block)?).map_err(damaged)? {
                         match record {
                             SourceRecord::Source { number, source } => drop(sources.insert(number, source)),
                             SourceRecord::Candidate { candidate, number } => drop(candidates.insert(candidate, number)),

@@ -14,7 +14,7 @@ use maple_wire::{Dpid, print};
 
 use super::recorded::Blocks;
 use super::{Common, FirstDifference};
-use crate::memory::record::codec::Reader;
+use crate::memory::format::Reader;
 use crate::memory::record::events::{Events, Named};
 use crate::memory::record::{RecordingError, Turn, checksum, sent};
 

@@ -1,11 +1,13 @@
 //! Description of a switch (1.0 §5.3.5, 1.3 §7.3.5.1).
 
+use serde::{Deserialize, Serialize};
+
 use crate::msg::Text;
 use crate::msg::wire::{Chars, layout};
 
 layout! {
     /// Vendor and model of a switch. The form is equal in both versions.
-    #[derive(Clone, Debug, PartialEq, Eq, Default)]
+    #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
     pub struct Desc {
         /// The switch's manufacturer.
         pub manufacturer: Text as Chars<256>,

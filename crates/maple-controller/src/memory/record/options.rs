@@ -1,0 +1,56 @@
+//! The options of engines in a recording.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use maple_core::compile::{Table, Target};
+use maple_core::engine::{LabelRange, Options};
+use maple_core::network::{Facts, Location};
+use maple_core::trace::Cond;
+use serde::{Deserialize, Serialize};
+
+/// The fields of [`Options`], all but the compiler: the header has its name.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Options")]
+pub(super) struct OptionsForm {
+    track_hosts: bool,
+    labels: LabelRange,
+    #[serde(skip, default = "compiler")]
+    new_table: fn(Target) -> Table,
+    epoch: u16,
+    wall_clock: SystemTime,
+    remember: bool,
+    first_xid: u32,
+    held_packets: usize,
+    parked_packets: usize,
+    held_bytes: usize,
+    reroute_timeout: Duration,
+    hold: Duration,
+    new_port_hold: Duration,
+    quarantine: Duration,
+    lost_quarantine: Duration,
+    facts: Arc<Facts>,
+    middleboxes: BTreeSet<Location>,
+    probe_timeout: Duration,
+    silence: Duration,
+    max_hosts_per_port: usize,
+    max_hosts: usize,
+    host_timeout: Duration,
+    max_rules: Option<usize>,
+    max_traces: Option<usize>,
+    eviction_period: Duration,
+    poll: Duration,
+    audit: Duration,
+    flow_mod_rate: Option<NonZeroU32>,
+    max_reruns: u32,
+    listener_filters: Arc<[Cond]>,
+    max_reconsidered: usize,
+    check_rate: u32,
+}
+
+/// Returns the compiler of engines that nobody has given another.
+fn compiler() -> fn(Target) -> Table {
+    Options::default().new_table
+}
