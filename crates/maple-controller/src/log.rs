@@ -321,7 +321,7 @@ mod tests {
         for (module, area) in [
             ("maple_controller::shard::sockets", "session"),
             ("maple_controller::control::socket", "control"),
-            ("maple_controller::persistence", "state"),
+            ("maple_controller::memory::persistence", "state"),
             ("maple_cli::run::history", "run"),
         ] {
             assert_eq!(area_of_module(module), area);

@@ -171,24 +171,57 @@ fn a_file_of_another_format_is_refused_and_left_as_it_is() {
     start(&file.0).expect("the file can be made").stop();
     start(&file.0).expect("its format is known").stop();
     let run: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple run");
-    let write = |format: Option<&str>| {
+    let write = |format: &str| {
         let database = redb::Database::open(&file.0).expect("nobody else has it");
         let transaction = database.begin_write().expect("a transaction");
         let mut table = transaction.open_table(run).expect("the table is there");
-        match format {
-            Some(format) => drop(table.insert("rows", format).expect("it can be written")),
-            None => drop(table.remove("rows").expect("it can be written")),
-        }
+        table.insert("rows", format).expect("it can be written");
         drop(table);
         transaction.commit().expect("it is written");
     };
-    write(Some("2"));
+    write("3");
     let error = start(&file.0).err().expect("the format is unknown").to_string();
-    let told = "has format 2, and this version of Maple reads format 1; it was not changed";
+    let told = "has format 3, and this version of Maple reads format 2; it was not changed";
     assert_eq!(error, format!("the state file {} {told}", file.0.display()));
-    // The first versions did not write which it is.
-    write(None);
-    start(&file.0).expect("its format is the first").stop();
+    write("2");
+    start(&file.0).expect("its format is known").stop();
+}
+
+#[test]
+fn a_file_of_the_format_before_is_rewritten_once_it_fits_the_declared_types() {
+    let file = File::new("format-1");
+    let rows: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple state");
+    let names: redb::TableDefinition<'_, &str, ()> = redb::TableDefinition::new("maple names");
+    let run: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple run");
+    let database = redb::Database::create(&file.0).expect("a file");
+    let transaction = database.begin_write().expect("a transaction");
+    for (key, value) in [(r#"["storm",1]"#, "1"), (r#"["storm",2]"#, "4"), (r#"["mode"]"#, r#""night""#)] {
+        transaction.open_table(rows).expect("a table").insert(key, value).expect("a row");
+    }
+    transaction.open_table(names).expect("a table").insert("storm", ()).expect("a row");
+    transaction.open_table(run).expect("a table").insert("rows", "1").expect("a row");
+    transaction.commit().expect("it is written");
+    drop(database);
+    let typed = start_with(Some(&file.0), |store| {
+        store.keep("storm");
+        store.declare_types("storm", Table::<String, i64>::types()).expect("nothing is there");
+    });
+    let error = typed.err().expect("the keys are numbers").to_string();
+    assert!(error.ends_with("; it was not changed"), "{error}");
+    let database = redb::Database::open(&file.0).expect("nobody else has it");
+    database.begin_read().expect("a transaction").open_table(rows).expect("it is as it was");
+    drop(database);
+    for round in 0..2 {
+        let controller = start(&file.0).expect("the file can be used");
+        let view = controller.handle().store().view();
+        assert_eq!(storm_table().entries(&view), [(1, 1), (2, 4)], "{round}");
+        assert_eq!(Var::new("mode", "day".to_owned()).get(&view), "night");
+        drop(view);
+        controller.stop();
+    }
+    let database = redb::Database::open(&file.0).expect("nobody else has it");
+    let run = database.begin_read().expect("a transaction").open_table(run).expect("a table");
+    assert_eq!(run.get("rows").expect("it can be read").expect("it is there").value(), "2");
 }
 
 #[test]

@@ -14,8 +14,10 @@ use rustc_hash::FxHashMap;
 
 use super::start::{Basics, Memory, Starting, listeners};
 use super::{Controller, ControllerOptions, StartError};
-use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
-use crate::memory::{Departed, LeafJournal, Persistence, PersistenceError, Release, Restart, departed, next_epoch};
+use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Successor, Takeover, names_of, place};
+use crate::memory::{
+    Archived, Departed, LeafJournal, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
+};
 use crate::priority;
 use crate::shard::mailbox::{Released, ShardMessage};
 use crate::time::Clock;
@@ -104,7 +106,7 @@ impl Controller {
         handed.state = store.snapshot().changes_since(&successor.base);
         if let Some(archive) = &self.handle.shared().archive {
             handed.leaves = archive.journal.end_copy().unwrap_or_default();
-            handed.surroundings = Some(archive.restart.surroundings());
+            handed.surroundings = Some(archive.surroundings());
         }
         let connections = handed.connections.len();
         let sent = successor.send(&handed);
@@ -148,7 +150,7 @@ impl Preparing {
             }
         };
         let known = memory.known.clone();
-        let starting = Starting::new(basics, copy.listening.clone(), clock, memory, copy.probe_key)?;
+        let starting = Starting::new(basics, copy.listening.clone(), clock, memory, Some(copy.probe_key))?;
         let surroundings = copy.remembered.as_ref().map(|all| all.surroundings.clone()).unwrap_or_default();
         let preparing = Preparing { starting, known, release, surroundings, announced: FxHashMap::default() };
         Ok((preparing, copy.switches.clone()))
@@ -244,7 +246,7 @@ fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
 }
 
 /// Collects the switches of the other controller, which wait for each other.
-fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Remembered, copy: &Copy) -> Restart {
+fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Archived, copy: &Copy) -> Restart {
     let switches = departed(remembered.leaves.iter().cloned(), remembered.surroundings.clone());
     let connected = copy.switches.iter().map(|switch| switch.info.features.dpid).collect();
     Restart::of(clock.now(), Arc::clone(&options.store), switches, connected)

@@ -14,6 +14,7 @@ use maple_core::network::Location;
 use maple_wire::packet::build::Frame;
 use maple_wire::packet::lldp::{self, Tlv};
 use maple_wire::{Dpid, Packet, PortNo};
+use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 
 use crate::random::random;
@@ -44,7 +45,7 @@ pub enum ProbeForm {
 }
 
 /// The key of the authentication code. All shards of a controller share it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Key(pub [u8; 16]);
 
 impl Key {

@@ -63,6 +63,23 @@ pub(crate) fn put(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) -> postc
     postcard::to_extend(value, Append(out)).map(drop)
 }
 
+/// Encodes a value.
+///
+/// # Errors
+/// Postcard's error, as for [`put`].
+pub(crate) fn bytes(value: &(impl Serialize + ?Sized)) -> postcard::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    put(value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads the only value.
+pub(crate) fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Damaged> {
+    let mut from = Reader::new(bytes);
+    let value = from.take()?;
+    if from.is_empty() { Ok(value) } else { Err(Damaged("something follows the value")) }
+}
+
 /// Reads values until the end.
 pub(crate) fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<Vec<T>, Damaged> {
     let (mut from, mut all) = (Reader::new(bytes), Vec::new());

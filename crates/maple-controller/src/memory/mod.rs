@@ -1,8 +1,8 @@
 //! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
 //! recordings.
 //!
-//! * [`format`]: the one format of what has no other, and [`messages`] in it.
-//! * [`state_json`]: values of tracked state as JSON.
+//! * [`mod@format`]: the one format of what has no other, and [`messages`] in it.
+//! * [`state_json`]: values of tracked state as JSON, for the control socket.
 //! * [`late`]: a file that is not open yet, or has failed.
 //! * [`restart`]: the switches of an earlier run, until they are back.
 //! * [`remember`]: writes what the next run is to know of leaves and surroundings.
@@ -31,6 +31,6 @@ pub mod replay;
 
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};
-pub(crate) use remember::{Archive, FORMAT, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch};
+pub(crate) use remember::{Archive, Archived, FORMAT, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch};
 pub(crate) use restart::{Arrival, Departed, Restart};
 pub(crate) use state_json::{from_json, parse_dpid, to_json};

@@ -1,4 +1,4 @@
-//! Values of tracked state as JSON, for the control socket and the state file.
+//! Values of tracked state as JSON, for the control socket and for state files of format 1.
 //!
 //! `null`, booleans, numbers, strings and arrays are JSON's own. Other values are objects with one member:
 //! `{"mac": "00:…"}`, `{"ip": "10.0.0.1"}`, `{"switch": "1"}`, `{"location": ["1", 3]}`, `{"bytes": "00ff"}`,
@@ -22,7 +22,7 @@ pub(crate) fn to_json(value: &Stored) -> Value {
         Stored::Float(number) => serde_json::Number::from_f64(number.get())
             .map_or_else(|| json!({ "float": number.get().to_string() }), Value::Number),
         Stored::Str(text) => Value::from(&**text),
-        Stored::Bytes(bytes) => json!({ "bytes": bytes.iter().map(|b| format!("{b:02x}")).collect::<String>() }),
+        Stored::Bytes(bytes) => json!({ "bytes": hex::encode(bytes) }),
         Stored::Mac(mac) => json!({ "mac": mac.to_string() }),
         Stored::Ipv4(ip) => json!({ "ip": ip }),
         Stored::Ipv6(ip) => json!({ "ip": ip }),
@@ -79,7 +79,7 @@ fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
             }
             _ => return None,
         },
-        "bytes" => Stored::Bytes(bytes(text?)?),
+        "bytes" => Stored::Bytes(hex::decode(text?).ok()?.into()),
         "map" => {
             let pair = |pair: &Value| match pair.as_array()?.as_slice() {
                 [key, value] => Some((from_json(key).ok()?, from_json(value).ok()?)),
@@ -89,14 +89,6 @@ fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
         }
         _ => return None,
     })
-}
-
-/// Decodes hexadecimal digits.
-fn bytes(text: &str) -> Option<Arc<[u8]>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
 /// Parses a datapath id.

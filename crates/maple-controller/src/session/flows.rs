@@ -130,7 +130,7 @@ impl Session {
 }
 
 /// Converts a reported rule to the engine's form.
-pub(crate) fn installed(flow: FlowStats) -> InstalledFlow {
+fn installed(flow: FlowStats) -> InstalledFlow {
     InstalledFlow {
         table_id: flow.table_id,
         priority: flow.priority,

@@ -41,7 +41,6 @@ use crate::time::after;
 use describe::Describe;
 pub use describe::apply_port_status;
 use flows::FlowReading;
-pub(crate) use flows::installed;
 use keepalive::Keepalive;
 pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};

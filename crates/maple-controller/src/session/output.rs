@@ -7,6 +7,7 @@ use maple_core::engine::InstalledFlow;
 use maple_wire::msg::Features;
 use maple_wire::msg::stats::Desc;
 use maple_wire::{Dpid, Error, Message, Port, Version};
+use serde::{Deserialize, Serialize};
 
 use super::negotiate::Incompatible;
 use super::table_sizes::TableSize;
@@ -58,7 +59,7 @@ pub enum Output {
 }
 
 /// The results of the handshake.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchInfo {
     /// The negotiated OpenFlow version.
     pub version: Version,

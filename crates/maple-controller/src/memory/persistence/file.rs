@@ -8,17 +8,20 @@ use std::path::Path;
 
 use maple_core::state::{Cell, Name, Snapshot, Store, Value, Write};
 use redb::backends::InMemoryBackend;
-use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
-use serde_json::json;
+use redb::{
+    Database, ReadTransaction, ReadableTable, StorageError, Table, TableDefinition, TableError, TableHandle,
+    WriteTransaction,
+};
 
 use super::error::PersistenceError;
+use super::format_1;
 use super::place::{Place, Unfinished};
+use crate::memory::format::{bytes, read};
 use crate::memory::late::Failed;
-use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY};
-use crate::memory::state_json::{from_json, to_json};
+use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY, put_formats};
 
-const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
-const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
+const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("maple state");
+pub(super) const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
 
 /// The contents of the file.
 #[derive(Default)]
@@ -27,6 +30,18 @@ pub(super) struct Contents {
     pub names: Vec<Name>,
     /// The values, as writes.
     pub writes: Vec<Write>,
+    /// Whether the file has the format before, and is to be rewritten.
+    pub is_old: bool,
+}
+
+/// The reason why a file can't be used that is a whole database.
+enum Refusal {
+    /// It is another program's.
+    NotOurs,
+    /// It has another format.
+    Format(String),
+    /// This row is none.
+    Row(String),
 }
 
 /// Opens the file, or creates it if there is none.
@@ -83,10 +98,7 @@ fn checked(
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let mut database = open()?;
         database.check_integrity()?;
-        let contents = match format(&database)? {
-            Some(other) if other != STATE_FORMAT => Err(other),
-            _ => Ok(contents(&database)?),
-        };
+        let contents = contents(&database)?;
         Ok::<_, Failed>((database, contents))
     }));
     let damaged = |what: String| PersistenceError::Damaged { path: path.to_owned(), what };
@@ -99,16 +111,16 @@ fn checked(
             redb::Error::Corrupted(what) => damaged(what),
             error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
         })?;
-    let contents = contents.map_err(|format| PersistenceError::Format { path: path.to_owned(), format })?;
-    let Some((names, rows)) = contents else { return Err(PersistenceError::NotOurs(path.to_owned())) };
-    let writes = rows
-        .into_iter()
-        .map(|(row, value)| write(&row, &value).ok_or_else(|| PersistenceError::Row { path: path.to_owned(), row }));
-    Ok((database, Contents { names, writes: writes.collect::<Result<_, _>>()? }))
+    let contents = contents.map_err(|refusal| match refusal {
+        Refusal::NotOurs => PersistenceError::NotOurs(path.to_owned()),
+        Refusal::Format(format) => PersistenceError::Format { path: path.to_owned(), format },
+        Refusal::Row(row) => PersistenceError::Row { path: path.to_owned(), row },
+    })?;
+    Ok((database, contents))
 }
 
 /// Converts the contents to the declared types, which may have changed since the file was written. Also rewrites the
-/// file, so that a key whose spelling has changed does not occur twice.
+/// file, so that a key whose spelling has changed does not occur twice, and one of the format before as a whole.
 ///
 /// # Errors
 /// [`PersistenceError`] if a value does not have the declared type, two keys become one, or the file can't be written.
@@ -126,7 +138,7 @@ pub(super) fn convert_to_types(
             changed.push((std::mem::replace(write, normal.clone()), normal));
         }
     }
-    if changed.is_empty() {
+    if changed.is_empty() && !contents.is_old {
         return Ok(());
     }
     let mut places = BTreeSet::new();
@@ -136,19 +148,18 @@ pub(super) fn convert_to_types(
         }
     }
     let rewrite = || -> Result<(), Failed> {
+        if contents.is_old {
+            return format_1::rewrite(database, contents);
+        }
         let transaction = database.begin_write()?;
         {
             let mut rows = transaction.open_table(ROWS)?;
             let row_of = |write: &Write| cell(write).and_then(|(cell, _)| row(&cell).map(|(_, row)| row));
             for old in changed.iter().filter_map(|(old, _)| row_of(old)) {
-                rows.remove(old.as_str())?;
-            }
-            for (place, value) in changed.iter().filter_map(|(_, new)| cell(new)) {
-                if let (Some((_, row)), Some(value)) = (row(&place), value) {
-                    rows.insert(row.as_str(), to_json(&value).to_string().as_str())?;
-                }
+                rows.remove(old.as_slice())?;
             }
         }
+        put_rows(&transaction, changed.iter().map(|(_, new)| new))?;
         transaction.commit()?;
         Ok(())
     };
@@ -173,6 +184,7 @@ pub(super) fn empty(place: &Place) -> Result<(Database, Unfinished), Failed> {
     let transaction = database.begin_write()?;
     transaction.open_table(ROWS)?;
     transaction.open_table(NAMES)?;
+    put_formats(&transaction)?;
     transaction.commit()?;
     Ok((database, unfinished))
 }
@@ -186,23 +198,37 @@ fn format(database: &Database) -> Result<Option<String>, Failed> {
     }
 }
 
-/// The persistent names, and the rows.
-type Rows = (Vec<Name>, Vec<(String, String)>);
-
-/// Reads the file; `None` if it is another program's.
-fn contents(database: &Database) -> Result<Option<Rows>, Failed> {
+/// Reads the file.
+fn contents(database: &Database) -> Result<Result<Contents, Refusal>, Failed> {
+    let is_old = match format(database)? {
+        Some(other) if other != STATE_FORMAT && other != format_1::FORMAT => return Ok(Err(Refusal::Format(other))),
+        format => format.is_none_or(|format| format == format_1::FORMAT),
+    };
     let transaction = database.begin_read()?;
     if !transaction.list_tables()?.any(|table| table.name() == ROWS.name()) {
-        return Ok(None);
+        return Ok(Err(Refusal::NotOurs));
     }
-    let mut rows = Vec::new();
-    for row in transaction.open_table(ROWS)?.iter()? {
-        let (key, value) = row?;
-        rows.push((key.value().to_owned(), value.value().to_owned()));
-    }
+    let read = if is_old { format_1::writes } else { writes };
+    let writes = match read(&transaction)? {
+        Ok(writes) => writes,
+        Err(row) => return Ok(Err(Refusal::Row(row))),
+    };
     let names = transaction.open_table(NAMES)?;
     let names = names.iter()?.map(|name| Ok(name?.0.value().into())).collect::<Result<_, StorageError>>()?;
-    Ok(Some((names, rows)))
+    Ok(Ok(Contents { names, writes, is_old }))
+}
+
+/// Reads the tables and variables. The error is a row that is none.
+fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, Failed> {
+    let mut writes = Vec::new();
+    for row in transaction.open_table(ROWS)?.iter()? {
+        let (key, value) = row?;
+        match write(key.value(), value.value()) {
+            Some(write) => writes.push(write),
+            None => return Ok(Err(hex::encode(key.value()))),
+        }
+    }
+    Ok(Ok(writes))
 }
 
 /// Returns the cell and the value of a write; `None` if it is not of a table or variable.
@@ -215,27 +241,46 @@ pub(super) fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
 }
 
 /// Returns the key of a cell's row, and the name of its table or variable.
-fn row(cell: &Cell) -> Option<(&Name, String)> {
-    match cell {
-        Cell::Table(table, key) => Some((table, json!([&**table, to_json(key)]).to_string())),
-        Cell::Var(name) => Some((name, json!([&**name]).to_string())),
+fn row(cell: &Cell) -> Option<(&Name, Vec<u8>)> {
+    let (Cell::Table(name, _) | Cell::Var(name)) = cell else { return None };
+    Some((name, bytes(cell).ok()?))
+}
+
+/// Decodes a row of the file.
+fn write(row: &[u8], value: &[u8]) -> Option<Write> {
+    let value = Some(read(value).ok()?);
+    match read(row).ok()? {
+        Cell::Table(table, key) => Some(Write::Table { table, key, value }),
+        Cell::Var(name) => Some(Write::Var { name, value }),
         _ => None,
     }
 }
 
-/// Decodes a row of the file.
-fn write(row: &str, value: &str) -> Option<Write> {
-    let place: serde_json::Value = serde_json::from_str(row).ok()?;
-    let value = Some(from_json(&serde_json::from_str(value).ok()?).ok()?);
-    match place.as_array()?.as_slice() {
-        [name] => Some(Write::Var { name: name.as_str()?.into(), value }),
-        [table, key] => Some(Write::Table { table: table.as_str()?.into(), key: from_json(key).ok()?, value }),
-        _ => None,
+/// Puts the rows of these writes, none of which deletes.
+pub(super) fn put_rows<'a>(
+    transaction: &WriteTransaction,
+    writes: impl IntoIterator<Item = &'a Write>,
+) -> Result<(), Failed> {
+    let mut rows = transaction.open_table(ROWS)?;
+    for (cell, value) in writes.into_iter().filter_map(cell) {
+        if let (Some((_, row)), Some(value)) = (row(&cell), value) {
+            insert(&mut rows, &row, &value)?;
+        }
     }
+    Ok(())
+}
+
+fn insert(rows: &mut Table<'_, &[u8], &[u8]>, row: &[u8], value: &Value) -> Result<(), Failed> {
+    let value = bytes(value).map_err(std::io::Error::other).map_err(redb::Error::Io)?;
+    rows.insert(row, value.as_slice())?;
+    Ok(())
 }
 
 /// Brings the file from its contents `there` to what the store keeps. Mostly they are equal.
 pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), Failed> {
+    if there.is_old {
+        format_1::rewrite(database, &there)?;
+    }
     let (names, kept) = store.kept_contents();
     let there: BTreeMap<Cell, Option<Value>> = there.writes.iter().filter_map(cell).collect();
     let wanted: BTreeMap<Cell, Option<Value>> = kept.iter().filter_map(cell).collect();
@@ -248,12 +293,12 @@ pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Resul
         }
         for gone in there.keys().filter(|cell| !wanted.contains_key(cell)) {
             if let Some((_, row)) = row(gone) {
-                rows.remove(row.as_str())?;
+                rows.remove(row.as_slice())?;
             }
         }
         for (cell, value) in wanted.iter().filter(|(cell, value)| there.get(cell) != Some(value)) {
             if let (Some((_, row)), Some(value)) = (row(cell), value) {
-                rows.insert(row.as_str(), to_json(value).to_string().as_str())?;
+                insert(&mut rows, &row, value)?;
             }
         }
     }
@@ -270,8 +315,8 @@ pub(super) fn put(database: &Database, cells: &BTreeMap<Cell, Option<Value>>) ->
         for (cell, value) in cells {
             let Some((name, row)) = row(cell) else { continue };
             match value {
-                Some(value) => drop(rows.insert(row.as_str(), to_json(value).to_string().as_str())?),
-                None => drop(rows.remove(row.as_str())?),
+                Some(value) => insert(&mut rows, &row, value)?,
+                None => drop(rows.remove(row.as_slice())?),
             }
             names.insert(&**name, ())?;
         }

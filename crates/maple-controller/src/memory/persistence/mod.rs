@@ -22,12 +22,14 @@
 //!
 //! # The file
 //!
-//! There is one row for each cell: the cell and its value, as JSON ([`crate::memory::state_json`]). A second table has the
-//! persistent names, because a table that was emptied must stay empty. The format is in a row of `remember/file.rs`. A
-//! new file is created under a temporary name and then linked.
+//! There is one row for each cell: the cell and its value ([`format`](mod@super::format)). A second table has the persistent
+//! names, because a table that was emptied must stay empty. The number of the format is in a row of `remember/file.rs`.
+//! A file of the format before (`format_1.rs`) is read once and written again. A new file is created under a temporary
+//! name and then linked.
 
 mod error;
 mod file;
+mod format_1;
 mod keeper;
 mod pending;
 mod place;

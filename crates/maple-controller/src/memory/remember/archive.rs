@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::file::raw_leaves;
+use maple_core::remembered::{Surroundings, Witness};
+use serde::{Deserialize, Serialize};
+
+use super::file::{leaves, once};
 use super::journal::{COPY, LeafJournal};
-use super::rows::SurroundingsRow;
 use crate::memory::late::LateDatabase;
 use crate::memory::restart::Restart;
 
@@ -15,12 +17,14 @@ pub(crate) struct Archive {
     pub database: Arc<LateDatabase>,
 }
 
-/// A copy of all rows of leaves as they are in the file, and of the surroundings.
-pub(crate) struct Copied {
+/// A copy of the leaves in the file and of the surroundings.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Archived {
     /// The epoch of the run.
     pub epoch: u16,
-    pub leaves: Vec<(u64, String)>,
-    pub surroundings: SurroundingsRow,
+    /// Leaves by their rows in the file.
+    pub leaves: Vec<(u64, Witness)>,
+    pub surroundings: Surroundings,
 }
 
 impl Archive {
@@ -28,7 +32,7 @@ impl Archive {
     ///
     /// # Errors
     /// A text if the file is not open, is slow, or can't be read.
-    pub fn copy(&self) -> Result<Copied, String> {
+    pub fn copy(&self) -> Result<Archived, String> {
         let opened = self.database.wait_for(COPY).ok_or_else(|| {
             let why = self.database.failure().map(|why| format!(": {why}")).unwrap_or_default();
             format!("its state file is not open{why}")
@@ -36,12 +40,12 @@ impl Archive {
         if !self.journal.begin_copy() {
             return Err("its state file is slow".into());
         }
-        let leaves = opened.work(raw_leaves).map_err(|why| format!("its state file: {why}"))?;
-        Ok(Copied { epoch: self.journal.epoch(), leaves, surroundings: self.surroundings() })
+        let leaves = opened.work(leaves).map_err(|why| format!("its state file: {why}"))?;
+        Ok(Archived { epoch: self.journal.epoch(), leaves, surroundings: self.surroundings() })
     }
 
     /// Returns where things are.
-    pub fn surroundings(&self) -> SurroundingsRow {
-        SurroundingsRow::of(self.restart.surroundings())
+    pub fn surroundings(&self) -> Surroundings {
+        once(self.restart.surroundings())
     }
 }

@@ -1,28 +1,32 @@
 //! The rows of the state file about leaves, surroundings and the run: how a run begins, reads and writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::remembered::{Surroundings, Witness};
 use maple_wire::Dpid;
-use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
+use redb::{Database, ReadableTable, TableDefinition, TableError, WriteTransaction};
+use serde::Serialize;
 
 use super::journal::Rows;
-use super::rows::{SurroundingsRow, WitnessRow, to_json};
+use crate::memory::format::{bytes, read};
 use crate::memory::late::Failed;
 use crate::memory::restart::{Departed, Restart, by_switch};
 use crate::policy_record::PolicyRecord;
 
-pub(super) const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
+pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("maple leaves");
+/// The surroundings, in one row.
+const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition::new("maple surroundings");
+/// What each version reads, as text: the formats, the epoch, and the policy as JSON.
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The format of leaves and surroundings.
-pub(crate) const FORMAT: &str = "1";
-/// The format of tables and variables (`persistence/`). A file of another format is refused, because they can't be made
+pub(crate) const FORMAT: &str = "2";
+/// The format of tables and variables (`persistence/`). A file of a later format is refused, because they can't be made
 /// anew.
-pub(crate) const STATE_FORMAT: &str = "1";
+pub(crate) const STATE_FORMAT: &str = "2";
 /// The key of the row about the policy that runs.
 const POLICY: &str = "policy";
-/// The key of the row with [`STATE_FORMAT`]. A file without that row has format 1.
+/// The key of the row with [`STATE_FORMAT`]. A file without that row has format 1, as `persistence/format_1.rs` says.
 pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 
 /// The rows that an earlier run has left in the file.
@@ -39,7 +43,7 @@ pub(crate) struct Remembered {
 /// The rows besides leaves, as they were written last.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct Written {
-    surroundings: String,
+    surroundings: Vec<u8>,
     pub(super) policy: Option<String>,
 }
 
@@ -51,7 +55,7 @@ pub(super) fn write(
     written: &mut Written,
     restart: &Restart,
 ) -> Result<(), Failed> {
-    let new = Written { surroundings: to_json(&SurroundingsRow::of(restart.surroundings())), policy };
+    let new = Written { surroundings: form(&once(restart.surroundings()))?, policy };
     if rows.is_empty() && *written == new {
         return Ok(());
     }
@@ -60,15 +64,12 @@ pub(super) fn write(
         let mut leaves = transaction.open_table(LEAVES)?;
         for (row, witness) in rows {
             match witness {
-                Some(witness) => {
-                    let text = to_json(&WitnessRow::of(witness));
-                    leaves.insert(*row, text.as_str())?;
-                }
+                Some(witness) => drop(leaves.insert(*row, form(witness)?.as_slice())?),
                 None => drop(leaves.remove(*row)?),
             }
         }
+        transaction.open_table(SURROUNDINGS)?.insert((), new.surroundings.as_slice())?;
         let mut run = transaction.open_table(RUN)?;
-        run.insert("surroundings", new.surroundings.as_str())?;
         if let Some(policy) = &new.policy {
             run.insert(POLICY, policy.as_str())?;
         }
@@ -96,14 +97,12 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
         if format.as_deref().is_some_and(|format| format != FORMAT) {
             tracing::warn!("the state file was last used by another version of Maple: rules are made anew");
             leaves.retain(|_, _| false)?;
-        } else if let Some(text) = get(&run, "surroundings")? {
-            remembered.switches = read(&leaves, &text)?;
+        } else if let Some(row) = transaction.open_table(SURROUNDINGS)?.get(())? {
+            remembered.switches = switches(&leaves, row.value())?;
         }
-        let state = (STATE_FORMAT_KEY, STATE_FORMAT);
-        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT), state] {
-            run.insert(key, value)?;
-        }
+        run.insert("epoch", remembered.epoch.to_string().as_str())?;
     }
+    put_formats(&transaction)?;
     transaction.commit()?;
     Ok(remembered)
 }
@@ -126,16 +125,46 @@ pub(crate) fn next_epoch(last: u16) -> u16 {
 /// Writes the epoch and the formats into a file whose other rows are known.
 pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed> {
     let transaction = database.begin_write()?;
-    {
-        let mut run = transaction.open_table(RUN)?;
-        transaction.open_table(LEAVES)?;
-        let state = (STATE_FORMAT_KEY, STATE_FORMAT);
-        for (key, value) in [("epoch", epoch.to_string().as_str()), ("format", FORMAT), state] {
-            run.insert(key, value)?;
-        }
-    }
+    transaction.open_table(LEAVES)?;
+    transaction.open_table(RUN)?.insert("epoch", epoch.to_string().as_str())?;
+    put_formats(&transaction)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Writes the formats.
+pub(crate) fn put_formats(transaction: &WriteTransaction) -> Result<(), Failed> {
+    let mut run = transaction.open_table(RUN)?;
+    for (key, format) in [("format", FORMAT), (STATE_FORMAT_KEY, STATE_FORMAT)] {
+        run.insert(key, format)?;
+    }
+    Ok(())
+}
+
+/// Writes these leaves by their rows, and the surroundings.
+pub(crate) fn put_all(
+    transaction: &WriteTransaction,
+    leaves: &[(u64, Witness)],
+    surroundings: Surroundings,
+) -> Result<(), Failed> {
+    let mut table = transaction.open_table(LEAVES)?;
+    for (row, witness) in leaves {
+        table.insert(*row, form(witness)?.as_slice())?;
+    }
+    transaction.open_table(SURROUNDINGS)?.insert((), form(&once(surroundings))?.as_slice())?;
+    Ok(())
+}
+
+fn form(row: &impl Serialize) -> Result<Vec<u8>, Failed> {
+    Ok(bytes(row).map_err(std::io::Error::other).map_err(redb::Error::Io)?)
+}
+
+/// Keeps what two switches report of one link, or one switch reports of itself, once, in order.
+pub(super) fn once(mut all: Surroundings) -> Surroundings {
+    let links: BTreeSet<_> = all.links.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+    all.links = links.into_iter().collect();
+    all.models = all.models.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
+    all
 }
 
 /// Groups the leaves and surroundings of an earlier run by switch.
@@ -155,34 +184,37 @@ pub(crate) fn departed(
 }
 
 /// Reads the switches of an earlier run. Damaged rows are left out, and the log says how many.
-fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTreeMap<Dpid, Departed>, Failed> {
-    let mut damaged = 0;
-    let all = serde_json::from_str::<SurroundingsRow>(surroundings).map(SurroundingsRow::surroundings);
-    damaged += u64::from(all.is_err());
-    let mut rows = Vec::new();
-    for row in leaves.iter()? {
-        let (key, value) = row?;
-        match WitnessRow::parse(value.value()) {
-            Some(witness) => rows.push((key.value(), witness)),
-            None => damaged += 1,
-        }
-    }
+fn switches(
+    leaves: &impl ReadableTable<u64, &'static [u8]>,
+    surroundings: &[u8],
+) -> Result<BTreeMap<Dpid, Departed>, Failed> {
+    let all = read::<Surroundings>(surroundings);
+    let (rows, damaged) = rows(leaves)?;
+    let damaged = damaged + u64::from(all.is_err());
     if damaged > 0 {
         tracing::warn!("the state file: {damaged} rows about rules are damaged; these rules are made anew");
     }
     Ok(departed(rows, all.unwrap_or_default()))
 }
 
-/// Returns all rows of leaves, as they are in the file.
-pub(super) fn raw_leaves(database: &Database) -> Result<Vec<(u64, String)>, Failed> {
-    let table = match database.begin_read()?.open_table(LEAVES) {
-        Ok(table) => table,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let text = |row: Result<(AccessGuard<'_, u64>, AccessGuard<'_, &str>), redb::StorageError>| {
+/// Returns the leaves in the file by their rows, and the number of rows that are damaged.
+fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Witness)>, u64), Failed> {
+    let (mut rows, mut damaged) = (Vec::new(), 0);
+    for row in leaves.iter()? {
         let (key, value) = row?;
-        Ok((key.value(), value.value().to_owned()))
-    };
-    table.iter()?.map(text).collect()
+        match read(value.value()) {
+            Ok(witness) => rows.push((key.value(), witness)),
+            Err(_) => damaged += 1,
+        }
+    }
+    Ok((rows, damaged))
+}
+
+/// Returns the leaves in the file by their rows.
+pub(super) fn leaves(database: &Database) -> Result<Vec<(u64, Witness)>, Failed> {
+    match database.begin_read()?.open_table(LEAVES) {
+        Ok(table) => Ok(rows(&table)?.0),
+        Err(TableError::TableDoesNotExist(_)) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use maple_core::ids::LeafId;
 use maple_core::remembered::{Surroundings, Witness};
 
-use super::rows::to_json;
 use crate::memory::restart::Departed;
 use crate::policy_record::PolicyRecord;
 
@@ -79,7 +78,8 @@ impl LeafJournal {
 
     /// Notes that this policy runs.
     pub fn note_policy(&self, policy: &PolicyRecord) {
-        self.lock().policy = Some(to_json(policy));
+        // A record has only numbers and text.
+        self.lock().policy = Some(serde_json::to_string(policy).unwrap_or_default());
     }
 
     /// Notes the leaves of a switch that has disconnected. They stay in the file.

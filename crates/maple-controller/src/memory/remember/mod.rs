@@ -18,22 +18,20 @@
 //! # The file
 //!
 //! There is a row for each leaf: its key is the epoch of the run in the upper 16 bits and the leaf's id, its value the
-//! leaf as JSON. The surroundings, the policy that runs, the epoch and the format have one row each. Rows of leaves
+//! leaf ([`format`](mod@super::format)). The surroundings, the policy that runs, the epoch and the format have one row each. Rows of leaves
 //! that were restored are deleted some time later ([`journal::KEEP`]), when their leaves of this run have rows.
-
-mod rows;
 
 mod archive;
 mod file;
 mod journal;
 mod writer;
 
-pub(crate) use archive::Archive;
+pub(crate) use archive::{Archive, Archived};
 pub(crate) use file::{
     FORMAT, RUN, Remembered, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
+    put_all, put_formats,
 };
 pub(crate) use journal::{LeafJournal, Rows};
-pub(crate) use rows::{SurroundingsRow, WitnessRow, hex, unhex};
 pub(crate) use writer::Remembering;
 
 #[cfg(test)]
@@ -45,7 +43,7 @@ mod tests {
 
     use maple_core::engine::Time;
     use maple_core::ids::LeafId;
-    use maple_core::network::{HostInfo, Mac};
+    use maple_core::network::{HostInfo, Location, Mac};
     use maple_core::remembered::{Model, RememberedLabel, Surroundings, Witness};
     use maple_core::state::Store;
     use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
@@ -53,10 +51,14 @@ mod tests {
 
     use super::file::{LEAVES, Written, write};
     use super::journal::MAX_PENDING;
-    use super::rows::location;
     use super::*;
+    use crate::memory::format::bytes;
     use crate::memory::late::LateDatabase;
     use crate::memory::restart::{Departed, Restart};
+
+    fn location((switch, port): (u64, u32)) -> Location {
+        Location::new(Dpid(switch), PortNo(port))
+    }
 
     fn witness(switch: u64) -> Witness {
         let widest = Constraint { field: Field::Ipv6Src, value: u128::MAX - 1, mask: u128::MAX - 1 };
@@ -124,19 +126,20 @@ mod tests {
     fn damaged_rows_and_other_formats_are_left_out() {
         let (database, path) = file();
         run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(2)))]);
-        let spoil = |table: TableDefinition<'_, u64, &str>, text: &str| {
+        let spoil = |table: TableDefinition<'_, u64, &[u8]>, row: &[u8]| {
             let transaction = database.begin_write().expect("a transaction");
-            transaction.open_table(table).expect("a table").insert(1 << 48 | 5, text).expect("a row");
+            transaction.open_table(table).expect("a table").insert(1 << 48 | 5, row).expect("a row");
             transaction.commit().expect("it is written");
         };
-        for damaged in ["", "{}", r#"{"at":[1,1],"frame":"0","total_len":1,"narrower":[]}"#] {
+        let whole = bytes(&witness(1)).expect("it has a form");
+        for damaged in [&[], &b"{}"[..], &whole[..whole.len() - 1], &[&whole[..], &[0]].concat()] {
             spoil(LEAVES, damaged);
             let found = run(&database, Vec::new());
             assert_eq!(found.switches[&Dpid(2)].leaves, [witness(2)], "{damaged:?}");
             assert!(found.switches[&Dpid(1)].leaves.is_empty());
         }
         let transaction = database.begin_write().expect("a transaction");
-        transaction.open_table(RUN).expect("a table").insert("format", "2").expect("a row");
+        transaction.open_table(RUN).expect("a table").insert("format", "3").expect("a row");
         transaction.commit().expect("it is written");
         assert!(run(&database, Vec::new()).switches.is_empty());
         std::fs::remove_file(path).expect("it was there");

@@ -34,12 +34,15 @@
 //!
 //! # The messages
 //!
-//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes of JSON (`rows.rs`). After the second
-//! answer one byte for each 64 descriptors that come with it: listening sockets first, then connections.
+//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes: a value (`format.rs`), which is the copy
+//! or a row (`rows.rs`). After the second answer one byte for each 64 descriptors that come with it: listening sockets
+//! first, then connections. The first request has the number of this form. A process of another form refuses it and
+//! goes on.
 
 mod descriptors;
 mod rows;
 
+use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,22 +51,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::remembered::{Surroundings, Witness};
+use maple_core::remembered::Surroundings;
 use maple_core::state::{Cell, Name, Snapshot, Store, Write as StateWrite};
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Version};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
-use crate::memory::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
+use crate::memory::format::{Damaged, bytes, read};
+use crate::memory::remember::{Archive, Archived, Rows};
 pub(crate) use rows::CopiedSwitch;
-use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow};
+use rows::{ConnectionRow, HandedRow};
 
 /// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
-    if has_tls { r#"{"takeover":{"tls":true}}"# } else { r#"{"takeover":{"tls":false}}"# }
+    if has_tls { r#"{"takeover":{"tls":true,"form":2}}"# } else { r#"{"takeover":{"tls":false,"form":2}}"# }
 }
 
 /// The second request, when that process is ready.
@@ -74,7 +77,7 @@ pub(crate) const OTHER_TLS: &str = "one of the two has TLS and the other has not
                                     use; start it again instead";
 /// The maximum length of a line, in bytes.
 const MAX_LINE: usize = 64 * 1024;
-/// The maximum length of the JSON, in bytes.
+/// The maximum length of a value, in bytes.
 const MAX_BYTES: usize = 1 << 30;
 /// The time that the old process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,7 +92,7 @@ pub struct Takeover {
 }
 
 /// The copied knowledge of the other controller.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Copy {
     /// The addresses on which it listens, each with whether connections begin with TLS there.
     pub listening: Vec<(SocketAddr, bool)>,
@@ -100,19 +103,11 @@ pub(crate) struct Copy {
     pub kept: Vec<Name>,
     /// The contents of tables and variables.
     pub state: Vec<StateWrite>,
-    pub remembered: Option<Remembered>,
-    /// The key that signs its probes. Earlier versions don't send it.
-    pub probe_key: Option<Key>,
+    /// The leaves and surroundings that it keeps for a restart.
+    pub remembered: Option<Archived>,
+    /// The key that signs its probes.
+    pub probe_key: Key,
     pub switches: Vec<CopiedSwitch>,
-}
-
-/// The leaves and surroundings that it keeps for a restart.
-#[derive(Debug)]
-pub(crate) struct Remembered {
-    pub epoch: u16,
-    /// Leaves by their rows in the file.
-    pub leaves: Vec<(u64, Witness)>,
-    pub surroundings: Surroundings,
 }
 
 /// The sockets and changes that one process hands over to another.
@@ -161,18 +156,7 @@ impl Takeover {
         let mut stream = UnixStream::connect(control)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         writeln!(stream, "{}", request(has_tls))?;
-        let row: CopyRow = receive(&mut stream)?;
-        let CopyRow { listening, state_file, names, kept, state, remembered, probe_key, switches } = row;
-        let copy = Copy {
-            listening,
-            state_file,
-            names: names.into_iter().map(Name::from).collect(),
-            kept: kept.into_iter().map(Name::from).collect(),
-            state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
-            remembered: remembered.map(remembered_of),
-            probe_key: probe_key.map(Key),
-            switches: switches.into_iter().map(SwitchRow::switch).collect::<io::Result<_>>()?,
-        };
+        let copy = decoded(&receive(&mut stream)?)?;
         Ok(Takeover { stream, copy })
     }
 
@@ -183,18 +167,18 @@ impl Takeover {
     /// The system's error if the other controller has gone.
     pub(crate) fn finish(mut self) -> io::Result<(HandedOver, impl FnOnce() + Send + 'static)> {
         writeln!(self.stream, "{READY}")?;
-        let HandedRow { listeners, connections, names, state, leaves, surroundings } = receive(&mut self.stream)?;
+        let row = receive(&mut self.stream)?;
+        let HandedRow { listeners, connections, names, state, leaves, surroundings } = decoded(&row)?;
         let mut sockets = descriptors::receive(&self.stream, listeners.len() + connections.len())?;
         let of_switches = sockets.split_off(listeners.len());
-        let connection =
-            |(row, socket): (ConnectionRow, OwnedFd)| ConnectionRow::connection(row, TcpStream::from(socket));
+        let connection = |(row, socket): (ConnectionRow<'_>, OwnedFd)| row.connection(TcpStream::from(socket));
         let handed = HandedOver {
             listeners: sockets.into_iter().map(TcpListener::from).zip(listeners).collect(),
-            connections: connections.into_iter().zip(of_switches).map(connection).collect::<io::Result<_>>()?,
-            names: names.into_iter().map(Name::from).collect(),
-            state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
-            leaves: leaves.into_iter().map(|(row, leaf)| (row, leaf.and_then(WitnessRow::witness))).collect(),
-            surroundings: surroundings.map(SurroundingsRow::surroundings),
+            connections: connections.into_iter().zip(of_switches).map(connection).collect(),
+            names: names.into_owned(),
+            state: state.into_owned(),
+            leaves: leaves.into_owned(),
+            surroundings: surroundings.into_owned(),
         };
         let mut stream = self.stream;
         let released = move || match stream.read(&mut [0]) {
@@ -214,10 +198,10 @@ impl Successor {
         let row = HandedRow {
             listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
             connections: handed.connections.iter().map(ConnectionRow::of).collect(),
-            names: handed.names.iter().map(ToString::to_string).collect(),
-            state: handed.state.iter().filter_map(StateRow::of).collect(),
-            leaves: handed.leaves.iter().map(|(row, leaf)| (*row, leaf.as_ref().map(WitnessRow::of))).collect(),
-            surroundings: handed.surroundings.clone().map(SurroundingsRow::of),
+            names: Cow::Borrowed(&handed.names),
+            state: Cow::Borrowed(&handed.state),
+            leaves: Cow::Borrowed(&handed.leaves),
+            surroundings: Cow::Borrowed(&handed.surroundings),
         };
         send(&mut self.stream, &row)?;
         let listeners = handed.listeners.iter().map(|(listener, _)| listener.as_fd());
@@ -242,23 +226,19 @@ pub(crate) struct Copied<'a> {
 /// An error if the state file can't be read, or that process has gone.
 pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'_>) -> io::Result<Arc<Snapshot>> {
     let Copied { listening, state_file, archive, probe_key, switches } = copied;
-    let remembered = archive.map(Archive::copy).transpose().map_err(io::Error::other)?.map(|copied| RememberedRow {
-        epoch: copied.epoch,
-        leaves: copied.leaves,
-        surroundings: copied.surroundings,
-    });
+    let remembered = archive.map(Archive::copy).transpose().map_err(io::Error::other)?;
     let base = store.snapshot();
-    let row = CopyRow {
+    let copy = Copy {
         listening,
         state_file,
-        names: names_of(store).iter().map(ToString::to_string).collect(),
-        kept: store.kept().iter().map(ToString::to_string).collect(),
-        state: base.changes_since(&Snapshot::default()).iter().filter_map(StateRow::of).collect(),
+        names: names_of(store),
+        kept: store.kept(),
+        state: base.changes_since(&Snapshot::default()),
         remembered,
-        probe_key: Some(probe_key.0),
-        switches: switches.into_iter().map(SwitchRow::of).collect::<io::Result<_>>()?,
+        probe_key,
+        switches,
     };
-    send(stream, &row)?;
+    send(stream, &copy)?;
     Ok(base)
 }
 
@@ -267,23 +247,17 @@ pub(crate) fn names_of(store: &Store) -> Vec<Name> {
     store.tables().into_iter().chain(store.vars()).collect()
 }
 
-fn remembered_of(row: RememberedRow) -> Remembered {
-    let RememberedRow { epoch, leaves, surroundings } = row;
-    let leaf = |(row, text): (u64, String)| Some((row, WitnessRow::parse(&text)?));
-    Remembered {
-        epoch,
-        leaves: leaves.into_iter().filter_map(leaf).collect(),
-        surroundings: surroundings.surroundings(),
-    }
-}
-
 fn send(stream: &mut UnixStream, row: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(row)?;
-    writeln!(stream, "{}", json!({ "ok": text.len() }))?;
-    stream.write_all(&text)
+    let row = bytes(row).map_err(|error| io::Error::other(format!("what is known can't be written: {error}")))?;
+    writeln!(stream, "{}", json!({ "ok": row.len() }))?;
+    stream.write_all(&row)
 }
 
-fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
+fn decoded<'a, T: Deserialize<'a>>(row: &'a [u8]) -> io::Result<T> {
+    read(row).map_err(|Damaged(what)| invalid(what))
+}
+
+fn receive(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     // Not a byte more is read, because descriptors come with later ones.
     while line.last() != Some(&b'\n') {
@@ -300,9 +274,9 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     }
     let length = answer["ok"].as_u64().and_then(|length| usize::try_from(length).ok());
     let length = length.filter(|length| *length <= MAX_BYTES).ok_or_else(|| invalid("no length"))?;
-    let mut text = vec![0; length];
-    stream.read_exact(&mut text)?;
-    Ok(serde_json::from_slice(&text)?)
+    let mut row = vec![0; length];
+    stream.read_exact(&mut row)?;
+    Ok(row)
 }
 
 fn invalid(what: &str) -> io::Error {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
+use maple_core::remembered::Witness;
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, NO_BUFFER, PacketInReason};
 use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
@@ -65,7 +66,7 @@ fn empty() -> Copy {
         kept: Vec::new(),
         state: Vec::new(),
         remembered: None,
-        probe_key: None,
+        probe_key: KEY,
         switches: Vec::new(),
     }
 }
@@ -118,7 +119,7 @@ fn a_copy_has_the_state_and_what_switches_have_said() {
     let (copy, _) = handed(&store, switches.to_vec(), HandedOver::default());
     assert_eq!(copy.state, all);
     assert_eq!(copy.switches, switches);
-    assert_eq!(copy.probe_key.map(|key| key.0), Some(KEY.0));
+    assert_eq!(copy.probe_key.0, KEY.0);
 }
 
 #[test]
