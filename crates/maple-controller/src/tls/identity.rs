@@ -36,7 +36,7 @@ impl Identity {
             names.extend(alternatives.value.general_names.iter().filter_map(name_of));
         }
         Ok(Identity {
-            fingerprint: digest(&SHA256, certificate).as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+            fingerprint: hex::encode(digest(&SHA256, certificate)),
             subject: parsed.subject().to_string(),
             attributes: parsed
                 .subject()

@@ -89,7 +89,6 @@ fn decided(decision: &Decision, packet: &Entering, store: &Store, lines: &mut So
 fn packet_json(packet: &Entering, state: &Snapshot) -> Value {
     let headers = Packet::new(&packet.frame, packet.at.port.0);
     let mac = |field| headers.switch_value(field).map(|bits| Mac::from_bits(bits).to_string());
-    let digits: String = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
     let to = headers.switch_value(Field::EthDst).map(Mac::from_bits).and_then(|mac| state.host(mac));
     json!({
         "at": location(packet.at),
@@ -97,7 +96,7 @@ fn packet_json(packet: &Entering, state: &Snapshot) -> Value {
         "to": mac(Field::EthDst),
         "to_at": to.map(|host| location(host.location)),
         "summary": summary(&headers),
-        "frame": digits,
+        "frame": hex::encode(&packet.frame),
     })
 }
 

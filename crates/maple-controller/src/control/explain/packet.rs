@@ -106,9 +106,7 @@ pub(super) fn of(
 
 fn frame_from(digits: &str) -> Result<Vec<u8>, QuestionError> {
     let digits: Vec<u8> = digits.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b':').collect();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|pair| if pair.len() == 2 { byte(pair) } else { None }).collect();
-    let bytes = bytes.filter(|bytes| (14..=65_535).contains(&bytes.len()));
+    let bytes = hex::decode(digits).ok().filter(|bytes| (14..=65_535).contains(&bytes.len()));
     bytes.ok_or_else(|| QuestionError::at("frame", "a frame is pairs of hex digits, from the Ethernet header on"))
 }
 
