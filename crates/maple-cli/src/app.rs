@@ -56,7 +56,7 @@ pub fn run(app: App) -> ExitCode {
     }
     let (controller, started) = app.into_parts();
     let started = Box::new(move |handle: Handle| started.into_iter().for_each(|started| started(handle.clone())));
-    let is_handlers = controller.handlers.is_some();
+    let is_handlers = controller.programs.is_some();
     let unrecorded = || Err(anyhow::anyhow!("handlers can't be recorded, so there is no recording of this program"));
     exit_status(match command {
         Some(ProgramCommand::Check(_)) if is_handlers => {

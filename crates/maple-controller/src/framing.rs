@@ -9,6 +9,8 @@ use maple_wire::{Error, Header};
 
 /// The largest empty buffer that is kept for the start of a message, in bytes. A larger one is freed.
 const MAX_KEPT: usize = 2048;
+/// Maximum number of bytes that a shard reads from a socket in one turn.
+pub(crate) const READ_SHARE: usize = 64 * 1024;
 /// The number of bytes of the OpenFlow header.
 const HEADER: usize = 8;
 

@@ -49,11 +49,16 @@ pub mod snoop;
 
 pub mod notice;
 
+pub mod program;
+
 pub mod handler;
 
 mod memory;
 
 mod shard;
+
+#[cfg(feature = "simulation")]
+pub mod simulation;
 
 pub mod control;
 
@@ -69,7 +74,5 @@ pub use handler::{Handler, HandlerFactory, Replies};
 pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
-#[cfg(feature = "simulation")]
-pub use shard::simulation;
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
 pub use time::timestamp;

@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn modules_belong_to_areas() {
         for (module, area) in [
-            ("maple_controller::shard::sockets", "session"),
+            ("maple_controller::shard::io", "session"),
             ("maple_controller::control::socket", "control"),
             ("maple_controller::memory::persistence", "state"),
             ("maple_cli::run::history", "run"),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, packet_in};
 use maple_controller::ControllerOptions;
+use maple_controller::handler::Handlers;
 use maple_controller::session::SwitchInfo;
 use maple_handlers::LearningSwitch;
 use maple_wire::msg::Frames;
@@ -28,7 +29,7 @@ const ROUNDS: usize = 200;
 #[test]
 fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
     let learning = Maple::with(|options| {
-        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
         seldom(options);
     });
     let policy = Maple::with(seldom);

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, missing};
+use maple_controller::handler::Handlers;
 use maple_controller::session::SwitchInfo;
 use maple_handlers::LearningSwitch;
 
@@ -239,7 +240,7 @@ fn expected(xid: [u8; 4], buffer_id: u32, frame: &[u8]) -> Vec<u8> {
 }
 
 fn learning() -> Maple {
-    Maple::with(|options| options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new())))
+    Maple::with(|options| options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new()))))
 }
 
 fn until(what: &str, fakes: &mut [Fake], done: impl Fn(&[Fake]) -> bool) {
@@ -356,7 +357,7 @@ fn throughput_mode_gets_as_many_answers_as_it_sends_packets() {
 fn echo_replies_without_data_keep_a_switch_alive() {
     let quick = Duration::from_millis(200);
     let maple = Maple::with(|options| {
-        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
         options.deadlines.idle = quick;
         options.deadlines.echo = common::LONG;
     });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
-use maple_controller::handler::{Handler, Replies};
+use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
 use maple_handlers::{Hub, LearningSwitch};
 use maple_wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
@@ -17,7 +17,7 @@ use maple_wire::{Message, PortNo, Version};
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
 
 fn serving<H: Handler + 'static>(make: impl Fn() -> H + Send + Sync + 'static) -> Maple {
-    Maple::with(|options| options.handlers = Some(Arc::new(move |_: &SwitchInfo| make())))
+    Maple::with(|options| options.programs = Some(Arc::new(Handlers::new(move |_: &SwitchInfo| make()))))
 }
 
 /// Brings up a switch, whose handshake is done then.
@@ -163,7 +163,7 @@ fn a_handler_hears_everything_in_order_and_wakes_in_time() {
 #[test]
 fn handlers_of_many_workers_serve_all_switches() {
     let maple = Maple::with(|options| {
-        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
         options.workers = 3;
     });
     let mut peers: Vec<Peer> = (1..=12).map(|dpid| up(&maple, Version::Of13, dpid)).collect();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, eventually, packet_in};
-use maple_controller::handler::{Handler, Replies};
+use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
@@ -78,7 +78,7 @@ impl Shards {
             Diary { answered: 0, asked: BTreeSet::new(), ticks, downs }
         };
         let maple = Maple::with(|options| {
-            options.handlers = Some(Arc::new(diary));
+            options.programs = Some(Arc::new(Handlers::new(diary)));
             options.workers = 2;
             options.balance_period = period;
         });

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, Peer, eventually, missing, packet_in};
-use maple_controller::handler::{Handler, Replies};
+use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
 use maple_handlers::{Hub, LearningSwitch};
 use maple_load::{LoadOptions, Mode};
@@ -28,7 +28,7 @@ fn longer() -> u32 {
 }
 
 fn serving<H: Handler + 'static>(make: impl Fn(&SwitchInfo) -> H + Send + Sync + 'static) -> Maple {
-    Maple::with(|options| options.handlers = Some(Arc::new(make)))
+    Maple::with(|options| options.programs = Some(Arc::new(Handlers::new(make))))
 }
 
 /// Brings up a switch, whose handshake is done then.
@@ -109,7 +109,7 @@ fn five_thousand_switches_flood_and_memory_stays_flat() {
 #[test]
 fn a_storm_of_reconnects_leaves_everything_as_it_was() {
     let maple = Maple::with(|options| {
-        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
         options.workers = 2;
         // The bystander answers no echo during the storm.
         options.deadlines.idle = LONG * 6;
@@ -320,7 +320,7 @@ fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
 fn silent_switches_cost_no_turns() {
     const SWITCHES: u64 = 200;
     let maple = Maple::with(|options| {
-        options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
+        options.programs = Some(Arc::new(Handlers::new(|_: &SwitchInfo| LearningSwitch::new())));
         options.deadlines.idle = LONG * 6;
     });
     let peers: Vec<Peer> = (1..=SWITCHES)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_cli::{Loaded, PolicyLoader, Suspicion};
+use maple_controller::handler::Handlers;
 use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::Store;
@@ -149,10 +150,10 @@ fn loaded(
         anyhow::anyhow!("can't load {path}:{space}{told}")
     })?;
     if loaded.is_instance_of::<PyType>() {
-        let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
+        let handlers = Handlers::new(PythonHandlers::new(&loaded, time_limit));
         return Ok(Loaded::Handlers(ControllerOptions {
             store: host::store(),
-            ..ControllerOptions::for_handlers(factory)
+            ..ControllerOptions::for_programs(Arc::new(handlers))
         }));
     }
     let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);

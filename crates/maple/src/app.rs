@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use maple_controller::handler::Handlers;
 use maple_controller::listen::Subscription;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
@@ -122,7 +123,7 @@ impl App {
     /// let app = App::handlers(|_: &SwitchInfo| Deaf);
     /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
-        App::of(ControllerOptions::for_handlers(Arc::new(factory)))
+        App::of(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
     }
 
     fn of(options: ControllerOptions) -> App {

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
+use maple_controller::handler::Handlers;
 use maple_controller::record::{PolicySource, RecordOptions};
 use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
@@ -90,7 +91,11 @@ const TURN: Duration = Duration::from_millis(50);
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let named = args.policy.clone().unwrap_or_default();
     if let Some(factory) = named.strip_prefix("builtin:").and_then(builtin::handlers) {
-        return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
+        return handlers::run(
+            &args.options,
+            ControllerOptions::for_programs(Arc::new(Handlers::from(factory))),
+            Box::new(|_| {}),
+        );
     }
     if args.options.takeover {
         // The other controller serves its switches until this one is ready, perhaps on the same cores.

@@ -20,13 +20,13 @@ use self::start::{Basics, Memory, Starting, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, ShardDeadlines};
 use crate::discovery::Timing;
-use crate::handler::HandlerFactory;
 use crate::kept_files::KeptFiles;
 use crate::listen::{Subscription, TooManyConditions};
 use crate::memory::record::{RecordOptions, RecordingError, Writer as RecordWriter};
 use crate::memory::{Persistence, PersistenceError};
 use crate::metrics::MetricsServer;
 use crate::names::Names;
+use crate::program::ProgramFactory;
 use crate::session::Deadlines;
 use crate::shard::{FORGET_SWITCH_AFTER, ListeningSocket, QueueLimits};
 use crate::snoop::Snooping;
@@ -57,14 +57,14 @@ pub struct ControllerOptions {
     pub policy: Arc<dyn Policy>,
     /// The subscriptions of listeners.
     pub subscriptions: Vec<Subscription>,
-    /// The protocols that are snooped on, for policies. Ignored with handlers, which receive all packets themselves.
+    /// The protocols that are snooped on, for policies. Ignored with programs, which receive all packets themselves.
     pub snooping: Snooping,
-    /// The factory of handlers that serve the switches in the place of the policy.
-    pub handlers: Option<Arc<dyn HandlerFactory>>,
-    /// Whether each answer of a handler is written separately, instead of together with all answers to one read. This
+    /// The programs that serve the switches in the place of the policy, such as handlers.
+    pub programs: Option<Arc<dyn ProgramFactory>>,
+    /// Whether each answer of a program is written separately, instead of together with all answers to one read. This
     /// is slower, but delivers the first answer earlier.
     pub write_each: bool,
-    /// The period at which shards compare their loads. With handlers, a shard that is overloaded three times in a row
+    /// The period at which shards compare their loads. With programs, a shard that is overloaded three times in a row
     /// gives a switch to one that is not. With zero, switches never migrate.
     pub balance_period: Duration,
     /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: without limit. With
@@ -115,7 +115,7 @@ impl ControllerOptions {
             policy,
             subscriptions: Vec::new(),
             snooping: Snooping::default(),
-            handlers: None,
+            programs: None,
             write_each: false,
             balance_period: Duration::from_secs(1),
             forget_switch_after: Some(FORGET_SWITCH_AFTER),
@@ -136,10 +136,10 @@ impl ControllerOptions {
         }
     }
 
-    /// Returns the defaults for handlers of this factory, which serve switches in the place of a policy.
-    pub fn for_handlers(factory: Arc<dyn HandlerFactory>) -> ControllerOptions {
+    /// Returns the defaults for programs, which serve switches in the place of a policy.
+    pub fn for_programs(programs: Arc<dyn ProgramFactory>) -> ControllerOptions {
         let nothing = |_: &PacketHandle, _: &Net| Route::drop();
-        ControllerOptions { handlers: Some(factory), ..ControllerOptions::new(Arc::new(nothing)) }
+        ControllerOptions { programs: Some(programs), ..ControllerOptions::new(Arc::new(nothing)) }
     }
 }
 

@@ -30,10 +30,11 @@ use crate::memory::{Archive, LeafJournal, Persistence, PersistenceError, Remembe
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
+use crate::program::Balancer;
 use crate::random::random;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{ListeningSocket, Parts, Shard, WAKER};
+use crate::shard::{CommonParts, IoParts, ListeningSocket, Parts, Shard, WAKER};
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -52,7 +53,7 @@ pub(super) struct Basics {
 
 impl Basics {
     pub fn new(mut options: ControllerOptions) -> Result<Basics, StartError> {
-        let snoops = options.snooping.is_on() && options.handlers.is_none();
+        let snoops = options.snooping.is_on() && options.programs.is_none();
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
         options.engine.listener_filters = Arc::clone(subscriptions.conditions());
@@ -91,7 +92,7 @@ impl Memory {
     /// [`StartError`] if the state file can't be used, or the system refuses random bytes.
     pub fn open(options: &ControllerOptions, now: Time) -> Result<Memory, StartError> {
         let Some((persistence, remembered)) = open_persistence(options)? else { return Memory::none(None) };
-        if !options.remember || options.handlers.is_some() {
+        if !options.remember || options.programs.is_some() {
             return Memory::none(Some(persistence));
         }
         let Remembered { epoch, switches, policy } = remembered;
@@ -190,12 +191,14 @@ impl Starting {
     /// # Errors
     /// [`StartError`] if the system refuses a thread or random bytes.
     pub fn run_shards(&mut self, listeners: Vec<ListeningSocket>) -> Result<(), StartError> {
-        let mut listeners = Some(listeners);
+        let (mut listeners, period, shards) = (Some(listeners), self.options.balance_period, self.mailboxes.len());
+        let balancers = self.options.programs.as_ref().map(|programs| programs.balancers(shards, period));
+        let mut balancers = balancers.unwrap_or_default().into_iter();
         for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
             let id = ShardId(id as u8);
             let (listeners, outgoing) =
                 (listeners.take().unwrap_or_default(), Outgoing::new(id, self.mailboxes.clone()));
-            let parts = self.common.parts(id, &self.options, poll, inbox, outgoing, listeners)?;
+            let parts = self.common.parts(id, &self.options, poll, inbox, outgoing, (listeners, balancers.next()))?;
             self.controller.threads.push(spawn(&self.options, self.controller.handle.clone(), parts)?);
         }
         Ok(())
@@ -266,28 +269,26 @@ impl Common {
         poll: Poll,
         inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
         outgoing: Outgoing,
-        listeners: Vec<ListeningSocket>,
+        (listeners, balancer): (Vec<ListeningSocket>, Option<Box<dyn Balancer>>),
     ) -> io::Result<Parts> {
+        let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
         Ok(Parts {
-            id,
-            poll,
-            clock: self.clock.clone(),
-            deadlines: options.deadlines,
-            limits: options.limits,
-            listeners,
+            common: CommonParts { id, clock, registry, inbox, outgoing, notices },
+            io: IoParts {
+                poll,
+                deadlines: options.deadlines,
+                limits: options.limits,
+                listeners,
+                programs: options.programs.clone(),
+                write_each: options.write_each,
+                balancer,
+            },
             tls: options.tls.clone(),
-            registry: Arc::clone(&self.registry),
-            inbox,
-            outgoing,
             discovery: Discovery::new(self.keys.0, options.timing, u64::from_le_bytes(random()?))
                 .in_place_of(self.keys.1)
                 .without(options.engine.middleboxes.clone())
                 .with_facts(Arc::clone(&options.engine.facts)),
-            notices: self.notices.clone(),
             subscriptions: self.subscriptions.clone(),
-            handlers: options.handlers.clone(),
-            write_each: options.write_each,
-            balance_period: options.balance_period,
             forget_after: options.forget_switch_after,
             known: self.known.clone(),
             recorder: self.recording.as_ref().map(|recording| recording.shard(id)),
@@ -351,7 +352,7 @@ fn begin_recording(
     clock: &Clock,
 ) -> Result<Option<(Recording, RecordWriter)>, StartError> {
     let Some(to) = &options.record else { return Ok(None) };
-    if options.handlers.is_some() {
+    if options.programs.is_some() {
         return Err(StartError::RecordedHandlers);
     }
     let (engine, state) = ((shards, &options.engine), (&options.store, &options.policy));
@@ -403,12 +404,12 @@ fn spawn_snooper(
 /// Starts a shard's thread, which makes the engine: an engine never leaves its thread. If a shard fails, the controller
 /// stops: otherwise some of its switches would silently be without service.
 fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
-    let id = parts.id;
+    let id = parts.common.id;
     let selected =
         if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
     let core = if options.pin { selected.into_iter().cycle().nth(usize::from(id.0)) } else { None };
-    let (store, policy, options, handlers) =
-        (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone(), options.handlers.clone());
+    let (store, policy, options, programs) =
+        (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone(), options.programs.clone());
     std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         if let Some(core) = core
             && !core_affinity::set_for_current(core)
@@ -432,8 +433,8 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
                 work();
             }
         };
-        match handlers {
-            Some(handlers) => handlers.on_thread(&mut worker),
+        match programs {
+            Some(programs) => programs.on_thread(&mut worker),
             None => policy.on_thread(&mut worker),
         }
     })

@@ -16,11 +16,13 @@
 //! processor's caches implements [`Handler::packet_ins`] and prefetches all entries of a batch first. Then it waits for
 //! memory once for each batch instead of once for each packet.
 
-mod error_reporter;
+mod balance;
 mod replies;
+mod serve;
 
-pub use error_reporter::ErrorReporter;
+pub use crate::program::ErrorReporter;
 pub use replies::{MessageCounts, Replies};
+pub use serve::Handlers;
 
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, PacketInView, PortStatus};
 use maple_wire::{Action, Instruction, Match, Message, Version};

@@ -6,14 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_core::engine::{Event, InstalledFlow, Time};
+use maple_core::engine::{Event, InstalledFlow};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port, PortNo};
 
-use super::Shard;
 use super::registry::ConnectionId;
-use super::returns::attachment;
-use super::session_output::DepartedSwitch;
 use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 
@@ -22,21 +19,42 @@ const MOST_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
-pub(super) struct Announced(BTreeMap<Dpid, Switch>);
+pub(super) struct Announced(BTreeMap<Dpid, AnnouncedSwitch>);
 
 #[derive(Debug)]
-struct Switch {
-    info: SwitchInfo,
+pub(super) struct AnnouncedSwitch {
+    pub info: SwitchInfo,
     /// The switch's rules, until the engine restores it.
     rules: Option<Vec<InstalledFlow>>,
     connection: Option<ConnectionId>,
     /// Whether the engine has been told to restore the switch.
-    is_restored: bool,
+    pub is_restored: bool,
     /// The packets that the switch is to send when it is up.
-    packets: Vec<(u32, Message)>,
+    pub packets: Vec<(u32, Message)>,
 }
 
 impl Announced {
+    /// Announces a switch, whose connection another process will hand over. Returns the event for the engine.
+    pub fn announce(&mut self, switch: CopiedSwitch) -> Event {
+        let CopiedSwitch { info, rules } = switch;
+        let (dpid, rules, packets) = (info.features.dpid, Some(rules), Vec::new());
+        let announced = AnnouncedSwitch { info: info.clone(), rules, connection: None, is_restored: false, packets };
+        self.0.insert(dpid, announced);
+        up(info)
+    }
+
+    /// Takes a switch that is up.
+    pub fn take(&mut self, dpid: Dpid) -> Option<AnnouncedSwitch> {
+        self.0.remove(&dpid)
+    }
+
+    /// Takes the switches with this connection, or those with none. Their announcement ends.
+    pub fn take_without(&mut self, connection: Option<ConnectionId>) -> BTreeMap<Dpid, AnnouncedSwitch> {
+        let (taken, rest) = std::mem::take(&mut self.0).into_iter().partition(|(_, one)| one.connection == connection);
+        self.0 = rest;
+        taken
+    }
+
     /// Reports whether this switch is announced.
     pub fn has(&self, dpid: Dpid) -> bool {
         self.0.contains_key(&dpid)
@@ -66,87 +84,8 @@ impl Announced {
     }
 }
 
-impl Shard {
-    /// Announces a switch, whose connection another process will hand over, to the engine.
-    pub(super) fn announce(&mut self, switch: CopiedSwitch) {
-        let CopiedSwitch { info, rules } = switch;
-        let (dpid, rules) = (info.features.dpid, Some(rules));
-        let switch = Switch { info: info.clone(), rules, connection: None, is_restored: false, packets: Vec::new() };
-        self.announced.0.insert(dpid, switch);
-        self.events.push(up(info));
-    }
-
-    /// Handles the engine's request for the rules of an announced switch, which may be the last one that others wait
-    /// for.
-    pub(super) fn announced_known(&mut self, dpid: Dpid) {
-        if self.announced.has(dpid)
-            && let Some(switches) = self.returns.arrive(None, dpid)
-        {
-            self.presume(switches);
-        }
-    }
-
-    /// Takes a switch whose handshake is done. If it was announced and describes itself as before, it continues, and
-    /// nothing is returned.
-    pub(super) fn known_switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
-        let dpid = info.features.dpid;
-        let Some(switch) = self.announced.0.remove(&dpid) else { return Some(info) };
-        let Switch { info: before, is_restored, packets, .. } = switch;
-        let ports = before.ports.clone();
-        if (SwitchInfo { ports: info.ports.clone(), ..before }) != info {
-            self.events.push(Event::SwitchDown { dpid });
-            return Some(info);
-        }
-        let changes = port_changes(&ports, &info.ports);
-        self.events.extend(changes.into_iter().map(|status| Event::PortStatus { dpid, status }));
-        let connection = self.connections.get(slot)?;
-        if let Some(state) = self.returns.state().filter(|_| is_restored) {
-            if let Some(switch) = &mut connection.switch {
-                switch.in_use = true;
-                let known = |at| attachment(&state, at);
-                self.discovery.switch_back(now, dpid, &switch.ports, known, &mut self.discovered);
-            }
-        } else {
-            let connection = connection.id;
-            self.returns.connect(dpid, connection);
-        }
-        if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
-            session.read_flows(now, &mut self.outputs);
-        }
-        packets.iter().for_each(|(xid, message)| self.send_for_engine(now, dpid, *xid, message));
-        None
-    }
-
-    /// Handles the end of a connection. If an announced switch had it, that switch has none.
-    pub(super) fn announced_ended(&mut self, now: Time, connection: ConnectionId) {
-        self.forget_announced(now, Some(connection));
-    }
-
-    /// Handles the end of the takeover: announced switches without a connection get none.
-    pub(super) fn all_resumed(&mut self, now: Time) {
-        self.forget_announced(now, None);
-    }
-
-    /// Ends the announcement of the switches with this connection, or of those with none. The switches that the engine
-    /// restores are unreachable; the others are gone.
-    fn forget_announced(&mut self, now: Time, connection: Option<ConnectionId>) {
-        let all = std::mem::take(&mut self.announced.0);
-        let (gone, rest): (BTreeMap<Dpid, Switch>, _) =
-            all.into_iter().partition(|(_, switch)| switch.connection == connection);
-        self.announced.0 = rest;
-        for (dpid, Switch { info, is_restored, .. }) in gone {
-            let Some(state) = self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) else {
-                self.events.push(Event::SwitchDown { dpid });
-                continue;
-            };
-            self.discovery.switch_back(now, dpid, &info.ports, |at| attachment(&state, at), &mut self.discovered);
-            self.events.push(Event::SwitchUnreachable { dpid });
-            self.departed.push(DepartedSwitch::announced(dpid, info));
-        }
-    }
-}
-
-fn up(info: SwitchInfo) -> Event {
+/// Returns the event of a switch that is up.
+pub(super) fn up(info: SwitchInfo) -> Event {
     let SwitchInfo { version, features, ports, description, has_bundles } = info;
     Event::SwitchUp { dpid: features.dpid, version, features, description, ports, has_bundles }
 }

@@ -1,25 +1,25 @@
 //! One connection: its socket, its session, and the state that its shard keeps for it.
+//!
+//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch.rs` passes the messages to
+//! the [`Session`], whose outputs the shard acts on (`mod.rs`). [`Connection::write`] is the last step of its answer.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
-use maple_core::engine::{Engine, Hits, MAX_HITS, Time};
-use maple_wire::msg::PacketInView;
-use maple_wire::{Dpid, Header, Port, Version};
+use maple_core::engine::{Engine, Time};
+use maple_wire::{Dpid, Message, Port, Version};
 
-use super::handler_io::packet_in;
-use super::outbox::Outbox;
+use super::dispatch::{Answered, MessageDispatch};
+use super::outbox::{Outbox, QueueLimits};
 use super::registry::ConnectionId;
 use super::socket::Socket;
-use crate::counters::SwitchCounters;
-use crate::framing::{Cut, Framer};
-use crate::handler::Handler;
-use crate::session::{CloseReason, ENGINE_XIDS, Output, Session, SwitchInfo};
-use crate::time::after;
+use crate::counters::{Counters, SwitchCounters};
+use crate::framing::Framer;
+use crate::program::{Candidate, Line, Program, Progress};
+use crate::session::{CloseReason, Output, Session, SwitchInfo};
+use crate::time::{after, until};
 
 /// How long an ended connection stays open so that the last message reaches the switch.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
@@ -38,44 +38,56 @@ pub(crate) struct Connection {
     pub dpid: Option<Dpid>,
     /// The switch that it claims, while it is on its way to the shard that has that switch.
     pub claims: Option<Dpid>,
-    /// The handler that serves the switch instead of a policy.
-    pub handler: Option<Box<dyn Handler>>,
-    /// The whole packet-ins that came before the handler existed. The handler gets them first.
-    pub early: Vec<u8>,
-    /// The transaction id of the handler's next request.
-    pub next_xid: u32,
-    /// The time at which the handler's timer is due.
-    pub wake: Option<Time>,
+    /// Other connections that claim this switch and wait to learn whether this one is alive.
+    pub claimants: Vec<ConnectionId>,
+    /// The program that serves the switch instead of a policy.
+    pub program: Option<Box<dyn Program>>,
     /// The switch, once the handshake is done.
     pub switch: Option<ConnectedSwitch>,
     /// The counters of this connection.
     pub counters: SwitchCounters,
+    pub input: Input,
+    pub queued: Queued,
+    pub moves: Moves,
+    /// Whether it was logged that the switch's version cannot express a message.
+    pub is_unencodable_told: bool,
+}
+
+/// What has been read from a connection, and what has not.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
     /// Bytes read so far.
-    pub bytes_in: u64,
-    /// Bytes read up to the last load measurement.
-    pub bytes_counted: u64,
-    /// The time of the last migration.
-    pub migrated: Option<Time>,
+    pub bytes: u64,
     /// Whether the socket may have more to read.
     pub readable: bool,
     /// The earliest time at which unread data can have arrived; `None` if everything is read.
     pub waiting_since: Option<Time>,
-    /// Whether it was logged that the switch's version cannot express a message.
-    pub is_unencodable_told: bool,
     /// Whether the peer has closed its side. Then reading continues to the end of the stream.
-    pub read_closed: bool,
-    /// Whether it is in the list of connections to read.
-    pub queued_to_read: bool,
-    /// Whether it is in the list of connections to write.
-    pub queued_to_write: bool,
+    pub is_closed: bool,
     /// Whether it is not read, because too much output waits.
     pub paused: bool,
+    /// The overdue deadline, while data that may be the answer lies unread.
+    overdue: Option<Overdue>,
+}
+
+/// A connection's entries in the lists of its shard.
+#[derive(Debug, Default)]
+pub(crate) struct Queued {
+    /// Whether it is in the list of connections to read.
+    pub to_read: bool,
+    /// Whether it is in the list of connections to write.
+    pub to_write: bool,
     /// The time of its valid entry in the timer heap.
     pub timer: Option<Time>,
-    /// The overdue deadline, while data that may be the answer lies unread.
-    pub overdue: Option<Overdue>,
-    /// Other connections that claim this switch and wait to learn whether this one is alive.
-    pub claimants: Vec<ConnectionId>,
+}
+
+/// What decides whether a connection moves to another shard.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    /// Bytes read up to the last load measurement.
+    bytes_counted: u64,
+    /// The time of the last migration.
+    pub last: Option<Time>,
 }
 
 /// A deadline that passed while data lay unread.
@@ -117,35 +129,22 @@ pub(crate) struct ConnectedSwitch {
 }
 
 impl ConnectedSwitch {
+    pub fn new(info: &SwitchInfo) -> ConnectedSwitch {
+        ConnectedSwitch {
+            version: info.version,
+            tables: info.features.n_tables,
+            has_bundles: info.has_bundles,
+            description: info.text(),
+            info: SwitchInfo { ports: Vec::new(), ..info.clone() },
+            ports: Arc::new(info.ports.clone()),
+            in_use: false,
+        }
+    }
+
     /// Returns the switch's description of itself, with its ports.
     pub fn into_info(self) -> SwitchInfo {
         SwitchInfo { ports: Arc::unwrap_or_clone(self.ports), ..self.info }
     }
-}
-
-/// Packet-ins that a leaf of the engine answered in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answered {
-    /// The number of packet-ins.
-    pub packets: u64,
-    /// The number of packet-outs.
-    pub packet_outs: u64,
-}
-
-/// Dispatches the messages of one read: packet-ins that hit a leaf are answered in place, all others go to the session.
-struct MessageDispatch<'a, 'b> {
-    now: Time,
-    session: &'a mut Session,
-    /// The leaves that answer packet-ins in place, if the switch has leaves in use.
-    hits: Option<Hits<'a>>,
-    outbox: &'a mut Vec<u8>,
-    out: &'a mut Vec<Output>,
-    /// Consecutive packet-ins that have not been looked up yet.
-    batch: ArrayVec<PacketInView<'b>, MAX_HITS>,
-    /// The packet-ins of the batch as messages.
-    undecoded: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
-    messages: usize,
-    answered: Answered,
 }
 
 /// The result of one read.
@@ -166,7 +165,12 @@ pub(crate) enum ReadResult {
 
 impl Connection {
     /// Creates a newly accepted connection.
-    pub fn new(id: ConnectionId, socket: Socket, peer: SocketAddr, session: Session) -> Connection {
+    pub fn new(
+        id: ConnectionId,
+        (socket, peer): (Socket, SocketAddr),
+        session: Session,
+        program: Option<Box<dyn Program>>,
+    ) -> Connection {
         Connection {
             id,
             socket,
@@ -175,24 +179,13 @@ impl Connection {
             state: ConnectionState::Open { session, framer: Framer::default() },
             dpid: None,
             claims: None,
-            handler: None,
-            early: Vec::new(),
-            next_xid: ENGINE_XIDS,
-            wake: None,
+            claimants: Vec::new(),
+            program,
             switch: None,
             counters: SwitchCounters::default(),
-            bytes_in: 0,
-            bytes_counted: 0,
-            migrated: None,
-            readable: true,
-            waiting_since: None,
-            read_closed: false,
-            queued_to_read: false,
-            queued_to_write: false,
-            paused: false,
-            timer: None,
-            overdue: None,
-            claimants: Vec::new(),
+            input: Input { readable: true, ..Input::default() },
+            queued: Queued::default(),
+            moves: Moves::default(),
             is_unencodable_told: false,
         }
     }
@@ -209,8 +202,9 @@ impl Connection {
     pub fn deadline(&self) -> Option<Time> {
         match &self.state {
             ConnectionState::Open { session, .. } => {
-                let session = session.deadline().map(|at| self.overdue.map_or(at, |overdue| at.max(overdue.next)));
-                session.into_iter().chain(self.wake).min()
+                let session =
+                    session.deadline().map(|at| self.input.overdue.map_or(at, |overdue| at.max(overdue.next)));
+                session.into_iter().chain(self.program.as_ref().and_then(|program| program.wake())).min()
             }
             ConnectionState::Lingering(until) => Some(*until),
         }
@@ -223,15 +217,15 @@ impl Connection {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.readable = self.socket.has_more();
+                self.input.readable = self.socket.has_more();
                 return Ok(None);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(error),
         };
         // The end of the stream may follow.
-        self.readable = !self.socket.is_drained_by(read, buffer.len()) || self.read_closed;
-        self.bytes_in += read as u64;
+        self.input.readable = !self.socket.is_drained_by(read, buffer.len()) || self.input.is_closed;
+        self.input.bytes += read as u64;
         Ok(Some(read))
     }
 
@@ -249,17 +243,141 @@ impl Connection {
             return Ok(ReadResult::Some { bytes: read, messages: 0, answered: Answered::default() });
         };
         let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
-        let (batch, undecoded, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
-        let outbox = self.outbox.buffer();
-        let mut dispatch = MessageDispatch { now, session, hits, outbox, out, batch, undecoded, messages: 0, answered };
-        dispatch.dispatch(framer, &buffer[..read]);
-        let MessageDispatch { session, messages, answered, .. } = dispatch;
-        if answered.packets > 0 {
-            session.on_progress(now);
-        }
+        let dispatch = MessageDispatch::new(now, session, hits, self.outbox.buffer(), out);
+        let (messages, answered) = dispatch.dispatch(framer, &buffer[..read]);
         self.counters.packet_ins += answered.packets;
         self.counters.flow_messages += answered.packet_outs;
         Ok(ReadResult::Some { bytes: read, messages, answered })
+    }
+
+    /// Encodes a message into the outbox, which takes the memory of `spare` if it has none. Nothing is sent on a connection that has ended.
+    ///
+    /// # Errors
+    /// The codec's error, if the switch's version cannot express the message. It is counted and logged; nothing is
+    /// sent.
+    pub fn send(
+        &mut self,
+        xid: u32,
+        message: &Message,
+        spare: &mut Vec<u8>,
+        counters: &mut Counters,
+    ) -> Result<(), maple_wire::Error> {
+        let Some(version) = self.session().map(|session| session.version()) else { return Ok(()) };
+        self.outbox.borrow(spare);
+        let pushed = self.outbox.push(version, xid, message);
+        match &pushed {
+            Ok(()) => {
+                counters.of_messages_out += 1;
+                self.counters.flow_messages += u64::from(is_flow_message(message));
+            }
+            Err(error) => {
+                counters.of_unencodable += 1;
+                // The counter shows how often.
+                match std::mem::replace(&mut self.is_unencodable_told, true) {
+                    false => tracing::error!(peer = %self.peer, %error, "cannot encode a message"),
+                    true => tracing::debug!(peer = %self.peer, %error, "cannot encode a message"),
+                }
+            }
+        }
+        pushed
+    }
+
+    /// Writes waiting output, once. Pauses or resumes reading, as the limits say.
+    ///
+    /// # Errors
+    /// Why the connection has to end.
+    pub fn write(&mut self, now: Time, limits: QueueLimits, counters: &mut Counters) -> Result<(), CloseReason> {
+        let waited = self.outbox.len();
+        let flushed = self.socket.flush();
+        let taken = flushed.and_then(|()| self.outbox.write_to(&mut self.socket)).map_err(|error| {
+            let failure = self.socket.tls_failure().map(CloseReason::Tls);
+            failure.unwrap_or(CloseReason::of(error.kind()))
+        })?;
+        counters.of_bytes_out += taken as u64;
+        match &mut self.state {
+            ConnectionState::Open { session, .. } if taken > 0 && self.input.paused => session.on_progress(now),
+            ConnectionState::Lingering(_) if waited > 0 && self.outbox.is_empty() => self.close_writing(),
+            _ => {}
+        }
+        let waiting = self.outbox.len();
+        if waiting > limits.disconnect {
+            return Err(CloseReason::NotReading(waiting));
+        }
+        // A program's switch is paused as soon as any answer waits.
+        let pause = if self.is_served() { 0 } else { limits.pause };
+        if !self.input.paused && waiting > pause {
+            self.input.paused = true;
+            counters.of_paused += 1;
+        } else if self.input.paused && waiting <= pause / 2 {
+            self.input.paused = false;
+        }
+        Ok(())
+    }
+
+    /// Handles messages from the front of `rest` by the connection's program, which serves the switch instead of a
+    /// policy.
+    pub fn run_program(
+        &mut self,
+        now: Time,
+        rest: &mut &[u8],
+        counters: &mut Counters,
+        out: &mut Vec<Output>,
+    ) -> Progress {
+        let before = flow_counts(counters);
+        let ConnectionState::Open { session, framer } = &mut self.state else { return Progress::Done };
+        let Some(program) = &mut self.program else {
+            debug_assert!(false, "an open connection has its program until its end is announced");
+            return Progress::Done;
+        };
+        let line = Line { now, session, outputs: out, waiting: self.outbox.buffer(), counters };
+        let progress = program.read(rest, framer, line);
+        self.count_program(before, counters);
+        progress
+    }
+
+    /// Calls the connection's program, if it is open and has one.
+    pub fn call_program(
+        &mut self,
+        now: Time,
+        counters: &mut Counters,
+        out: &mut Vec<Output>,
+        call: impl FnOnce(&mut dyn Program, Line<'_>),
+    ) {
+        let before = flow_counts(counters);
+        let (ConnectionState::Open { session, .. }, Some(program)) = (&mut self.state, &mut self.program) else {
+            return;
+        };
+        call(program.as_mut(), Line { now, session, outputs: out, waiting: self.outbox.buffer(), counters });
+        self.count_program(before, counters);
+    }
+
+    /// Counts for this switch what its program has counted for the shard since `before`.
+    fn count_program(&mut self, before: (u64, u64), counters: &Counters) {
+        let after = flow_counts(counters);
+        self.counters.packet_ins += after.0 - before.0;
+        self.counters.flow_messages += after.1 - before.1;
+    }
+
+    /// Ends the program. Nothing happens if it has ended.
+    pub fn end_program(&mut self) {
+        if let Some(mut program) = self.program.take() {
+            program.end();
+        }
+    }
+
+    /// Reports whether a program serves the switch, whose handshake is done.
+    pub fn is_served(&self) -> bool {
+        self.program.is_some() && self.switch.is_some()
+    }
+
+    /// Returns the work of a switch that can migrate, since the last call. It is called for other switches too, to keep
+    /// their count.
+    pub fn work(&mut self, now: Time) -> Option<Candidate> {
+        let work = self.input.bytes - std::mem::replace(&mut self.moves.bytes_counted, self.input.bytes);
+        let is_open = matches!(self.state, ConnectionState::Open { .. });
+        let stayed = self.moves.last.map(|last| until(last, now));
+        let can_migrate = is_open && self.is_served() && self.claimants.is_empty();
+        can_migrate.then_some(Candidate { slot: self.id.slot, work, stayed })
     }
 
     /// Reports whether the session's deadlines may be enforced at `now`. When one passes, unread data in the socket may
@@ -268,22 +386,22 @@ impl Connection {
     pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
         let ConnectionState::Open { session, .. } = &self.state else { return true };
         // A paused connection is not read, so its unread data does not count.
-        if self.paused || session.deadline().is_none_or(|deadline| deadline > now) {
+        if self.input.paused || session.deadline().is_none_or(|deadline| deadline > now) {
             return true;
         }
-        let up_to = match self.overdue {
+        let up_to = match self.input.overdue {
             Some(overdue) => overdue.up_to,
             // If the socket can't report that, reading it will fail.
             None => self.taken() + self.socket.unread().unwrap_or(0),
         };
         let is_read = self.taken() >= up_to;
-        self.overdue = (!is_read).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
+        self.input.overdue = (!is_read).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
         is_read
     }
 
     /// Returns the number of bytes that were taken from the system.
     fn taken(&self) -> u64 {
-        self.socket.taken().unwrap_or(self.bytes_in)
+        self.socket.taken().unwrap_or(self.input.bytes)
     }
 
     /// Ends the connection: the peer sees the end of the stream after the last message.
@@ -306,111 +424,26 @@ impl Connection {
             return CloseReason::Tls(failure);
         }
         match error.kind() {
-            _ if self.bytes_in == 0 => CloseReason::Silent,
+            _ if self.input.bytes == 0 => CloseReason::Silent,
             kind => CloseReason::of(kind),
         }
     }
 }
 
-/// Reports the end to the handler of a connection that was migrating to a shard that has ended. Such a connection is
+/// Reports the end to the program of a connection that was migrating to a shard that has ended. Such a connection is
 /// dropped here.
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(handler) = &mut self.handler {
-            handler.switch_down();
-        }
+        self.end_program();
     }
 }
 
-impl<'b> MessageDispatch<'_, 'b> {
-    /// Splits bytes into messages and dispatches them, up to the session's end.
-    fn dispatch(&mut self, framer: &mut Framer, mut bytes: &'b [u8]) {
-        let version = self.session.version();
-        loop {
-            let flow = match framer.next(&mut bytes) {
-                Ok(Cut::Whole(header, message)) => self.on_whole(version, header, message),
-                Ok(Cut::Completed(header, message)) => self.on_completed(version, header, message),
-                Ok(Cut::Rest(header)) => {
-                    if self.answer_batch().is_continue() {
-                        header.into_iter().for_each(|header| self.session.on_header(header, self.out));
-                    }
-                    return;
-                }
-                Err(error) => {
-                    if self.answer_batch().is_continue() {
-                        self.session.on_garbage(error, self.out);
-                    }
-                    return;
-                }
-            };
-            if flow.is_break() {
-                return;
-            }
-        }
-    }
-
-    /// Handles a message that lies whole in the read. A packet-in is collected into the batch.
-    #[inline]
-    fn on_whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
-        self.messages += 1;
-        let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
-        let Some(packet) = packet else {
-            self.answer_batch()?;
-            return self.pass_to_session(header, message);
-        };
-        self.batch.push(packet);
-        self.undecoded.push((header, message));
-        if self.batch.is_full() { self.answer_batch() } else { ControlFlow::Continue(()) }
-    }
-
-    /// Handles a message that began in an earlier read. The batch is empty then.
-    fn on_completed(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
-        self.messages += 1;
-        if let Some(hits) = &mut self.hits
-            && let Some(packet) = packet_in(version, header, message)
-        {
-            let hit = hits.answer(&[packet], self.outbox);
-            self.answered.add(hit);
-            if hit.packets != 0 {
-                return ControlFlow::Continue(());
-            }
-        }
-        self.pass_to_session(header, message)
-    }
-
-    /// Looks up the batch: answers the hits, and passes the other messages to the session in order.
-    fn answer_batch(&mut self) -> ControlFlow<()> {
-        let Some(hits) = self.hits.as_mut().filter(|_| !self.batch.is_empty()) else {
-            return ControlFlow::Continue(());
-        };
-        let hit = hits.answer(&self.batch, self.outbox);
-        self.answered.add(hit);
-        self.batch.clear();
-        for (n, (header, message)) in std::mem::take(&mut self.undecoded).into_iter().enumerate() {
-            if hit.packets & 1 << n == 0 && self.pass_to_session(header, message).is_break() {
-                return ControlFlow::Break(());
-            }
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// Passes a message to the session. Breaks if the session has ended.
-    fn pass_to_session(&mut self, header: Header, message: &[u8]) -> ControlFlow<()> {
-        self.session.on_message(self.now, header, message, self.out);
-        if matches!(self.out.last(), Some(Output::Close(_))) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
+/// Returns the numbers of packet-ins, and of flow-mods with packet-outs.
+fn flow_counts(counters: &Counters) -> (u64, u64) {
+    (counters.of_packet_ins, counters.of_flow_mods + counters.of_packet_outs)
 }
 
-impl Answered {
-    fn add(&mut self, hit: maple_core::engine::Answered) {
-        self.packets += u64::from(hit.packets.count_ones());
-        self.packet_outs += hit.packet_outs as u64;
-    }
+/// Reports whether a message changes rules or sends a packet.
+fn is_flow_message(message: &Message) -> bool {
+    matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::PacketOut(_))
 }
-
-#[cfg(test)]
-mod tests;

@@ -21,9 +21,11 @@ use maple_wire::Dpid;
 use mio::Waker;
 
 use super::connection::Connection;
+use super::listeners::ListeningSocket;
+#[cfg(feature = "simulation")]
+use super::memory_socket::{self, Line};
 use super::registry::ConnectionId;
 use super::socket::Socket;
-use super::sockets::ListeningSocket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::memory::takeover::{CopiedSwitch, HandedConnection};
@@ -93,6 +95,15 @@ pub(crate) enum ShardMessage {
     /// Migrates this switch to another shard, if the receiver serves it.
     #[cfg(test)]
     MigrateSwitch(Dpid, ShardId),
+}
+
+#[cfg(feature = "simulation")]
+impl ShardMessage {
+    /// Opens a connection in memory. Returns the message that has a shard serve it, and the switch's end.
+    pub fn connection_in_memory(peer: SocketAddr) -> (ShardMessage, Line) {
+        let (near, line) = memory_socket::open();
+        (ShardMessage::Connection(Socket::Memory(near), peer), line)
+    }
 }
 
 /// The sockets that a shard does not close when it ends.

@@ -11,234 +11,157 @@
 //!             └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! [`Shard`] is a dispatcher: its parts have the state, and call only parts below them. What a part wants of those above
+//! it, it returns, or leaves as an event of the engine, a session's output, or a message. This file hands these on:
+//! [`Shard::on_message`], [`Shard::act_on`] and [`Shard::perform`] are one `match` each.
+//!
+//! The way of a packet-in, downwards in this file:
+//!
+//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `dispatch.rs` splits it into messages. The engine's
+//!    leaves answer packets in place; all other messages go to the session (`session/`).
+//! 2. [`Shard::act_on`]: the session delivers the packet-in. `switches.rs` makes it an event of the engine.
+//! 3. [`Shard::run_engine`]: `turn.rs` passes the engine the events of the turn, at most as many packets as it can
+//!    handle in time. The others wait in `backlog.rs`.
+//! 4. [`Shard::perform`]: the engine's effects. A packet-out goes by `switches.rs` and `to_switch.rs` to the outbox of
+//!    its connection.
+//! 5. [`Shard::write`]: `io.rs` writes each outbox once.
+//!
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each turn reads a
-//! socket once, at most [`READ_SHARE`] bytes, so a switch that floods cannot starve the others. While a policy is slow,
-//! the engine gets fewer packets a turn and the rest wait in a bounded [`Backlog`]; other messages do not wait.
-//! [`QueueLimits`] bounds the output that waits for a switch. At the first limit the shard stops reading that switch;
-//! at the second it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
+//! socket once, a bounded number of bytes, so a switch that floods cannot starve the others. While a policy is slow,
+//! the engine gets fewer packets a turn and the rest wait; other messages do not wait. [`QueueLimits`] bounds the output
+//! that waits for a switch. At the first limit the shard stops reading that switch; at the second it disconnects the
+//! switch. While another shard's mailbox is full, this shard reads no sockets.
 //!
 //! Memory: a connection between messages holds no read buffer, and one with nothing to send holds no write buffer. This
 //! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps
 //! frames.
 //!
-//! A switch that a handler serves, instead of a policy, takes a shorter path: `handler_io`. If one shard has much more
-//! work than another for long, such a switch migrates: `migration`.
+//! A [`Program`](crate::program::Program) may serve switches instead of the policy: it gets the bytes of a read in step
+//! 1, and appends its answers to the outbox.
 //!
 //! Only the shard's own thread uses it. Others send to its [`mailbox::Mailbox`]. The [`registry::Registry`] is shared,
 //! and locked when switches connect, migrate and disconnect.
-
-pub(crate) mod mailbox;
-pub(crate) mod registry;
-
-mod connection;
-mod outbox;
-mod slots;
-mod socket;
-mod sockets;
-mod tls_socket;
-
-mod announced;
-mod backlog;
-mod effects;
-mod handler_io;
-mod messages;
-mod metrics;
-mod migration;
-mod returns;
-mod session_output;
-mod unreachable;
+//!
+//! Modules are listed from the bottom layer up; each calls only modules listed before it.
 
 mod sync;
 
+pub(crate) mod registry;
+
 #[cfg(feature = "simulation")]
-pub mod simulation;
+pub(crate) mod memory_socket;
+mod tls_socket;
+
+mod socket;
+
+mod outbox;
+
+mod dispatch;
+
+mod connection;
+mod listeners;
+mod slots;
+
+mod lists;
+pub(crate) mod mailbox;
+
+mod context;
+
+mod hand_over;
+
+mod io;
+
+mod to_switch;
+
+mod announced;
+mod departures;
+mod links;
+mod returns;
+mod unreachable;
+
+mod away;
+
+mod switches;
+
+mod backlog;
+
+mod turn;
+
+mod metrics;
+
+mod queries;
+
+mod ending;
+mod parts;
 
 #[cfg(test)]
 mod fairness;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::io;
+use std::io::Result;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
-use maple_core::engine::{Effect, Engine, Event, Histogram, LiveNews, RuleCount, ShardId, Time, Trial};
-use maple_core::network::Location;
-use maple_wire::Dpid;
-use mio::{Events, Poll, Token};
-use rustc_hash::FxHashMap;
+use maple_core::engine::{Effect, Engine, Event};
+#[cfg(feature = "simulation")]
+use maple_core::engine::{ShardId, Time};
+use maple_core::report::Report;
+#[cfg(feature = "simulation")]
+use maple_core::trace::Cond;
+use maple_wire::{Dpid, Message};
+use mio::Events;
 
-use crate::counters::{Counters, FormerCounters};
-use crate::discovery::{Discovery, DiscoveryOutput, IsAway, PeerMessage};
-use crate::handler::{HandlerFactory, Replies};
-use crate::listen::Subscriptions;
+#[cfg(feature = "simulation")]
+use crate::counters::Counters;
+use crate::discovery::IsAway;
+#[cfg(test)]
+use crate::memory::LeafJournal;
+#[cfg(test)]
+use crate::memory::Restart;
+#[cfg(feature = "simulation")]
 use crate::memory::record::ShardRecorder;
-use crate::memory::{LeafJournal, Restart};
-use crate::notice::{Notices, RefusalFilter};
-use crate::session::{Deadlines, Output, TableSize};
-use crate::time::{Clock, before, until};
-use crate::tls::Tls;
-use announced::Announced;
-use backlog::Backlog;
-use effects::MAX_BATCH;
-use mailbox::{Outgoing, Released, ShardMessage};
-use messages::Finishing;
-use migration::LoadMonitor;
+use crate::memory::takeover::HandedConnection;
+use crate::notice::Notice;
+use crate::program::Progress;
+use crate::session::{CloseReason, Output};
+use crate::time::until;
+use away::Away;
+pub(crate) use context::CommonParts;
+use context::Context;
+use ending::Ending;
+pub(crate) use io::IoParts;
+use io::{Io, Opened, POLL_EVENTS};
+use links::Links;
+pub(crate) use listeners::{ListeningSocket, WAKER};
+use mailbox::ShardMessage;
 pub use outbox::QueueLimits;
-use registry::{ConnectionId, Registry};
-use returns::Returns;
-use session_output::DepartedSwitch;
-use slots::Slots;
-use sockets::Listeners;
-pub(crate) use sockets::ListeningSocket;
+pub(crate) use parts::Parts;
+use queries::Queries;
+use returns::{Returns, announce_presumed};
+use socket::Socket;
+use switches::Switches;
+use sync::CONGESTION_RETRY;
+use turn::Turn;
 pub use unreachable::FORGET_SWITCH_AFTER;
 use unreachable::Unreachable;
 
-/// Maximum number of bytes that one turn reads from a socket.
-const READ_SHARE: usize = 64 * 1024;
-/// Maximum number of socket events that one turn takes from the poll.
-const POLL_EVENTS: usize = 1024;
-/// The time after which a full mailbox is tried again. Its owner does not signal that it has emptied it.
-const CONGESTION_RETRY: Duration = Duration::from_millis(1);
-
-/// The token of the waker.
-pub(crate) const WAKER: Token = Token(0);
-/// The first token of listening sockets.
-const FIRST_LISTENER: usize = 1;
-/// The number that is added to a connection's slot to get its token.
-const FIRST_CONNECTION: usize = 1 << 16;
-
-/// The parts of a shard, except its engine.
-pub(crate) struct Parts {
-    pub id: ShardId,
-    pub poll: Poll,
-    pub clock: Clock,
-    pub deadlines: Deadlines,
-    pub limits: QueueLimits,
-    pub listeners: Vec<ListeningSocket>,
-    /// The certificates for TLS, and which switches need one.
-    pub tls: Option<Arc<Tls>>,
-    pub registry: Arc<Registry>,
-    pub inbox: Receiver<Vec<ShardMessage>>,
-    pub outgoing: Outgoing,
-    pub discovery: Discovery,
-    pub notices: Notices,
-    pub subscriptions: Subscriptions,
-    pub handlers: Option<Arc<dyn HandlerFactory>>,
-    pub write_each: bool,
-    pub balance_period: Duration,
-    /// How long a switch without a connection is kept; `None`: without limit.
-    pub forget_after: Option<Duration>,
-    /// The record of switches that may come back, and the journal of leaves.
-    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
-    /// Records the engine's turns.
-    pub recorder: Option<ShardRecorder>,
-}
+/// Maximum number of connections accepted in one turn.
+const ACCEPT_SHARE: usize = 64;
 
 /// One shard.
 pub(crate) struct Shard {
-    id: ShardId,
-    poll: Poll,
-    clock: Clock,
-    deadlines: Deadlines,
-    limits: QueueLimits,
-    listeners: Listeners,
-    tls: Option<Arc<Tls>>,
-    registry: Arc<Registry>,
-    inbox: Receiver<Vec<ShardMessage>>,
-    outgoing: Outgoing,
-    engine: Engine,
-    /// Records the engine's turns.
-    recorder: Option<ShardRecorder>,
-    /// The listeners, which receive events besides the policy.
-    subscriptions: Subscriptions,
-    /// The factory of handlers that serve switches instead of a policy. Engine and discovery do not know such switches.
-    handlers: Option<Arc<dyn HandlerFactory>>,
-    /// Whether each answer of a handler is written separately.
-    write_each: bool,
-    load: LoadMonitor,
-    /// The replies of the handler that is being called.
-    replies: Replies,
-    /// A write buffer that no connection is using.
-    spare_buffer: Vec<u8>,
-    discovery: Discovery,
-    /// Whether discovery is to get the new declaration, once the engine knows it.
-    is_declared: bool,
-    notices: Notices,
-    refusals: RefusalFilter,
-    counters: Counters,
-    /// The counters of ended connections.
-    former: FormerCounters,
-    /// The times from the beginning of the turn in which the engine got a packet to the end of its batch, one for each
-    /// packet that f decided.
-    decide_times: Histogram,
-    connections: Slots,
-    /// The slots of connected switches.
-    by_dpid: FxHashMap<Dpid, usize>,
-    /// The known switches that come back.
-    returns: Returns,
-    /// The switches that another process hands over.
-    announced: Announced,
-    /// The engine's switches without a connection.
-    unreachable: Unreachable,
-    /// The connections that go to the shards that have their switches.
-    leaving: Vec<(ConnectionId, ShardId)>,
-    /// The departed switches whose end the engine has not handled yet.
-    departed: Vec<DepartedSwitch>,
-    /// The deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
-    timers: BinaryHeap<Reverse<(Time, usize)>>,
-    to_read: VecDeque<usize>,
-    to_write: Vec<usize>,
-    /// The read buffer of all sockets.
-    buffer: Vec<u8>,
-    /// The packets that wait for the engine.
-    backlog: Backlog,
-    /// Maximum number of packets that the engine gets in one turn.
-    batch: usize,
-    // The next four are buffers that turns fill and empty. They are kept for their memory.
-    events: Vec<Event>,
-    effects: Vec<Effect>,
+    ctx: Context,
+    io: Io,
+    switches: Switches,
+    turn: Turn,
+    queries: Queries,
+    ending: Ending,
+    /// The outputs of a session that are being acted on, kept for its memory.
     outputs: Vec<Output>,
-    discovered: Vec<DiscoveryOutput>,
-    /// The ports that probes leave by in this turn. Probes leave after the engine's rules, so that a switch has the
-    /// rule for LLDP before it sees any.
-    probes: Vec<Location>,
-    /// Messages for discovery that wait until everything their switch has sent is read.
-    deferred: Vec<(Location, PeerMessage)>,
-    /// The threads that wait for the end of this turn.
-    fences: Vec<Sender<()>>,
-    /// The threads that wait until rules are deleted, by the engine's token.
-    settling: FxHashMap<u64, Sender<()>>,
-    /// The threads that wait for a rule's counters, by the numbers of their questions.
-    counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
-    /// The threads that wait for the sizes of a switch's tables.
-    sizing: Vec<(ConnectionId, Sender<Vec<TableSize>>)>,
-    /// The threads that watch packets, by the numbers of their watches. There are at most as many as control clients.
-    live: FxHashMap<u64, Sender<LiveNews>>,
-    last_settle_token: u64,
-    /// The thread that waits for the trial of a policy, by the policy's number.
-    tried: Option<(u64, Sender<Trial>)>,
-    /// The thread that waits until a policy decides, by the policy's number.
-    adopted: Option<(u64, Sender<()>)>,
-    /// The time at which the turn began.
-    began: Time,
-    /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once,
-    /// so the data came during the previous turn at the earliest.
-    arrivals_since: Time,
-    stopping: bool,
-    /// The state of the last work, if another process will go on with the connections. Nothing is read from sockets
-    /// then.
-    finishing: Option<Finishing>,
-    /// The receiver of the sockets, if another process goes on with the connections.
-    handing_over: Option<Sender<Released>>,
-    /// Whether to print the engine's events and effects.
-    #[cfg(feature = "simulation")]
-    is_traced: bool,
 }
 
 impl Shard {
@@ -246,74 +169,19 @@ impl Shard {
     ///
     /// # Errors
     /// The system's error if a listening socket can't be registered with the poll.
-    pub fn new(parts: Parts, mut engine: Engine) -> io::Result<Shard> {
-        if let Some(recorder) = &parts.recorder {
-            engine.record(recorder.from());
-        }
-        let listeners = Listeners::new(parts.listeners, parts.poll.registry())?;
+    pub fn new(parts: Parts, engine: Engine) -> Result<Shard> {
+        let Parts { common, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
+        let registry = Arc::clone(&common.registry);
+        let io = Io::new(io, common.id)?;
+        let links = Links::new(discovery.asking(IsAway::by(move |dpid| registry.is_away(dpid))));
         Ok(Shard {
-            id: parts.id,
-            poll: parts.poll,
-            clock: parts.clock,
-            deadlines: parts.deadlines,
-            limits: parts.limits,
-            listeners,
-            tls: parts.tls,
-            registry: Arc::clone(&parts.registry),
-            inbox: parts.inbox,
-            outgoing: parts.outgoing,
-            engine,
-            recorder: parts.recorder,
-            subscriptions: parts.subscriptions,
-            handlers: parts.handlers,
-            write_each: parts.write_each,
-            load: LoadMonitor::new(parts.balance_period),
-            replies: Replies::default(),
-            spare_buffer: Vec::new(),
-            discovery: parts.discovery.asking(IsAway::by({
-                let registry = Arc::clone(&parts.registry);
-                move |dpid| registry.is_away(dpid)
-            })),
-            is_declared: false,
-            notices: parts.notices,
-            refusals: RefusalFilter::default(),
-            counters: Counters::default(),
-            former: FormerCounters::default(),
-            decide_times: Histogram::default(),
-            connections: Slots::new(parts.id),
-            by_dpid: FxHashMap::default(),
-            returns: Returns::new(parts.known),
-            announced: Announced::default(),
-            unreachable: Unreachable::new(parts.forget_after),
-            leaving: Vec::new(),
-            departed: Vec::new(),
-            timers: BinaryHeap::new(),
-            to_read: VecDeque::new(),
-            to_write: Vec::new(),
-            buffer: vec![0; READ_SHARE],
-            backlog: Backlog::default(),
-            batch: MAX_BATCH,
-            events: Vec::new(),
-            effects: Vec::new(),
+            ctx: Context::new(common),
+            io,
+            switches: Switches::new(tls, links, Away::new(Returns::new(known), Unreachable::new(forget_after))),
+            turn: Turn::new(engine, subscriptions, recorder),
+            queries: Queries::default(),
+            ending: Ending::default(),
             outputs: Vec::new(),
-            discovered: Vec::new(),
-            probes: Vec::new(),
-            deferred: Vec::new(),
-            fences: Vec::new(),
-            settling: FxHashMap::default(),
-            counting: BTreeMap::new(),
-            sizing: Vec::new(),
-            tried: None,
-            adopted: None,
-            live: FxHashMap::default(),
-            last_settle_token: 0,
-            began: Time(0),
-            arrivals_since: Time(0),
-            stopping: false,
-            finishing: None,
-            handing_over: None,
-            #[cfg(feature = "simulation")]
-            is_traced: false,
         })
     }
 
@@ -321,99 +189,441 @@ impl Shard {
     ///
     /// # Errors
     /// The system's error if polling fails.
-    pub fn run(mut self) -> io::Result<()> {
+    pub fn run(mut self) -> Result<()> {
         let mut ready = Events::with_capacity(POLL_EVENTS);
-        while !self.stopping {
+        while !self.ending.is_stopping() {
             self.turn(&mut ready)?;
         }
-        self.hand_over();
+        if let Some(heir) = self.ending.take_heir() {
+            let released = self.io.release(self.turn.take_unanswered(&mut self.ctx), &self.ctx);
+            // If the other thread has given up, the sockets are closed.
+            drop(heir.send(released));
+        }
         self.close_all();
         Ok(())
     }
 
     /// Waits for something to do, and runs one turn.
-    fn turn(&mut self, ready: &mut Events) -> io::Result<()> {
+    fn turn(&mut self, ready: &mut Events) -> Result<()> {
         let timeout = self.timeout();
-        let took = until(self.began, self.clock.now());
-        match sync::wait(&mut self.poll, ready, timeout) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            result => result?,
+        if let Some(all_noted) = self.io.wait(ready, timeout, &mut self.ctx)? {
+            self.work(all_noted);
         }
-        let now = self.clock.now();
-        self.arrivals_since = before(now, took);
-        let mut count = 0;
-        for event in ready.iter() {
-            self.note_ready(event);
-            count += 1;
-        }
-        // If the poll's list is full, there may be more.
-        self.work(now, count < POLL_EVENTS);
         Ok(())
     }
 
-    /// Does the work of a turn. `all_noted` says whether every connection with data to read is known.
-    fn work(&mut self, now: Time, all_noted: bool) {
-        self.counters.turns += 1;
-        self.began = now;
-        self.take_messages(now);
-        self.accept(now);
-        self.read_sockets(now);
-        if all_noted {
-            self.deliver_deferred(now);
-        }
-        self.run_timers(now);
-        self.follow_discovery(now);
-        self.run_engine(now);
-        self.follow_declaration(now);
-        self.send_probes(now);
-        self.write_sockets(now);
-        self.check_load();
-        self.outgoing.flush();
-        self.answer_fences();
-    }
-
     /// Returns how long the poll may block.
-    fn timeout(&self) -> Option<Duration> {
-        let can_read = !self.to_read.is_empty() && self.reads();
-        let has_events = !self.events.is_empty() || !self.backlog.is_empty();
-        if can_read || self.outgoing.has_own() || has_events || self.accepts() {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let can_read = self.io.waiting_reads() > 0 && self.reads();
+        let has_events = !self.ctx.events.is_empty() || self.turn.waiting() > 0;
+        if can_read || self.ctx.outgoing.has_own() || has_events || self.accepts() {
             return Some(Duration::ZERO);
         }
-        let timer = self.timers.peek().map(|Reverse((time, _))| *time);
-        let engine = [self.engine.next_deadline(), self.returns.deadline(), self.unreachable.deadline()];
-        let deadlines = [timer, self.discovery.deadline(), self.listeners.deadline()].into_iter().chain(engine);
-        let next = deadlines.flatten().min().map(|time| until(self.clock.now(), time));
-        if self.outgoing.is_congested() {
+        let deadlines = [self.io.deadline(), self.turn.engine().next_deadline(), self.switches.deadline()];
+        let next = deadlines.into_iter().flatten().min().map(|time| until(self.ctx.clock.now(), time));
+        if self.ctx.outgoing.is_congested() {
             return Some(next.map_or(CONGESTION_RETRY, |next| next.min(CONGESTION_RETRY)));
         }
         next
     }
 
-    /// Runs the timers that are due.
-    fn run_timers(&mut self, now: Time) {
-        while let Some(Reverse((time, slot))) = self.timers.peek().copied() {
-            if time > now {
-                break;
+    /// Does the work of a turn. `all_noted` says whether every connection with data to read is known.
+    fn work(&mut self, all_noted: bool) {
+        self.ctx.counters.turns += 1;
+        self.take_messages();
+        self.accept();
+        self.read_sockets();
+        if all_noted {
+            self.switches.deliver_deferred(&mut self.io, &self.ctx);
+        }
+        self.run_timers();
+        self.switches.links.follow(&mut self.ctx);
+        self.run_engine();
+        self.switches.follow_declaration(self.turn.engine(), &self.io, &self.ctx);
+        self.switches.send_probes(&mut self.io, &mut self.ctx);
+        self.write_sockets();
+        self.io.balance(&mut self.ctx);
+        self.ctx.outgoing.flush();
+        self.end_turn();
+    }
+
+    /// Handles the messages in the mailbox.
+    fn take_messages(&mut self) {
+        for message in self.ctx.outgoing.take_own() {
+            self.on_message(message);
+        }
+        for _ in 0..self.ctx.inbox.len() {
+            sync::step();
+            let Ok(messages) = self.ctx.inbox.try_recv() else { break };
+            for message in messages {
+                self.on_message(message);
             }
-            self.timers.pop();
-            self.connection_due(now, slot, time);
-        }
-        if let Some(switches) = self.returns.on_deadline(now) {
-            self.presume(switches);
-        }
-        self.forget_unreachable(now);
-        if self.discovery.deadline().is_some_and(|deadline| deadline <= now) {
-            self.discovery.on_timer(now, &mut self.discovered);
         }
     }
 
-    /// Adds a connection's next deadline to the heap, unless the heap has an earlier one.
-    fn arm(&mut self, slot: usize) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        let Some(deadline) = connection.deadline() else { return };
-        if connection.timer.is_none_or(|timer| deadline < timer) {
-            connection.timer = Some(deadline);
-            self.timers.push(Reverse((deadline, slot)));
+    fn on_message(&mut self, message: ShardMessage) {
+        let Shard { ctx, io, switches, turn, queries, ending, .. } = self;
+        match message {
+            ShardMessage::Connection(socket, peer) => self.open(socket, peer),
+            ShardMessage::Migrate(connection) => {
+                let (opened, claims) = io.adopt(connection, ctx);
+                self.adopted(opened, claims);
+            }
+            ShardMessage::Mail(mail) => ctx.events.push(Event::Mail(mail)),
+            ShardMessage::Event(event) => ctx.events.push(*event),
+            ShardMessage::Declare { number, facts } => {
+                ctx.events.push(Event::Declare { number, facts });
+                switches.note_declared();
+            }
+            ShardMessage::Discovery(at, message) => switches.links.on_message(ctx.now, at, message),
+            ShardMessage::Challenge { dpid, owner, claimant } => {
+                switches.on_challenge(dpid, owner, claimant, io, ctx);
+                self.act(owner.slot);
+            }
+            ShardMessage::ChallengeResult { dpid, claimant, alive } => {
+                switches.on_challenge_result(dpid, claimant, alive, turn.engine(), io, ctx);
+                self.act(claimant.slot);
+            }
+            ShardMessage::Restore(dpids) => switches.restore(&dpids, io, ctx),
+            ShardMessage::Query(query) => {
+                let asked = queries.answer(query, turn, switches, io, ctx);
+                asked.into_iter().for_each(|slot| self.act(slot));
+            }
+            ShardMessage::Fence(to) => queries.fence(to),
+            ShardMessage::Settle(to) => queries.settle(to, ctx),
+            ShardMessage::Announce(switch) => switches.away.announce(*switch, ctx),
+            ShardMessage::Resume(connection) => self.resume(connection),
+            ShardMessage::AllResumed => switches.all_resumed(ctx),
+            ShardMessage::Listen(sockets) => io.listen(sockets),
+            ShardMessage::Stop => ending.stop(),
+            ShardMessage::Finish(to) => ending.finish(ctx.now, to),
+            ShardMessage::HandOver(to) => ending.hand_over(to),
+            #[cfg(test)]
+            ShardMessage::MigrateSwitch(dpid, to) => {
+                io.connections().slot_of(dpid).into_iter().for_each(|slot| io.migrate(slot, to, ctx));
+            }
         }
+    }
+
+    /// Reports whether there may be connections to accept.
+    fn accepts(&self) -> bool {
+        self.io.accepts() && !self.ending.is_finishing()
+    }
+
+    /// Accepts a bounded number of connections, and assigns each to the shard with the fewest.
+    fn accept(&mut self) {
+        self.io.resume_accepting(self.ctx.now);
+        if !self.accepts() {
+            return;
+        }
+        for _ in 0..ACCEPT_SHARE {
+            let Some((socket, peer)) = self.io.accept(self.ctx.now) else { return };
+            self.ctx.counters.of_connections += 1;
+            match self.ctx.registry.assign() {
+                to if to == self.ctx.id => self.open(socket, peer),
+                to => self.ctx.outgoing.send(to, ShardMessage::Connection(socket, peer)),
+            }
+        }
+    }
+
+    /// Serves a new connection.
+    fn open(&mut self, socket: Socket, peer: SocketAddr) {
+        let opened = self.io.open(socket, peer, &self.ctx);
+        self.opened(opened);
+    }
+
+    /// Serves a connection that another process handed over.
+    fn resume(&mut self, handed: HandedConnection) {
+        let dpid = handed.dpid;
+        let Some(opened) = self.io.resume(handed, &self.ctx) else { return };
+        self.switches.away.note_resumed(dpid, opened.slot, &mut self.io);
+        self.opened(opened);
+    }
+
+    fn opened(&mut self, opened: Opened) {
+        self.act(opened.slot);
+        self.io.want_read(opened.slot);
+        opened.failure.into_iter().for_each(|reason| self.close(opened.slot, reason));
+    }
+
+    /// Serves a connection that another shard sent, perhaps because this shard has the switch that it claims.
+    fn adopted(&mut self, opened: Opened, claims: Option<Dpid>) {
+        if let Some(reason) = opened.failure {
+            return self.close(opened.slot, reason);
+        }
+        if let Some(dpid) = claims {
+            self.switches.claim(opened.slot, dpid, self.turn.engine(), &mut self.io, &mut self.ctx);
+            self.act(opened.slot);
+        }
+    }
+
+    /// Reports whether sockets are read in this turn.
+    fn reads(&self) -> bool {
+        !self.ctx.outgoing.is_congested() && !self.ending.is_finishing()
+    }
+
+    /// Reads each ready socket once.
+    fn read_sockets(&mut self) {
+        if !self.reads() {
+            return;
+        }
+        let mut share = self.io.read_share();
+        while let Some(slot) = self.io.next_to_read(&mut share) {
+            self.read(slot);
+        }
+    }
+
+    /// Reads a socket, and acts on what its session makes of the messages.
+    fn read(&mut self, slot: usize) {
+        let read = match self.io.has_programs() {
+            true => self.read_for_program(slot).map(|()| None),
+            false => self.io.read(slot, self.turn.engine_mut(), &mut self.ctx),
+        };
+        let answers = match read {
+            Ok(answers) => answers,
+            Err(reason) => return self.drop_connection(slot, reason),
+        };
+        if let Some((dpid, packet_outs)) = answers {
+            self.turn.note_hits(dpid, packet_outs);
+        }
+        self.act(slot);
+        self.io.end_read(self.ctx.now, slot);
+        if answers.is_some() {
+            self.write(slot);
+        }
+        self.io.want_read(slot);
+    }
+
+    /// Reads a socket, and has the program of its connection handle the messages. The shard acts on the session's
+    /// outputs before the program gets the next message.
+    fn read_for_program(&mut self, slot: usize) -> std::result::Result<(), CloseReason> {
+        let Some((buffer, bytes)) = self.io.fill(slot, &mut self.ctx)? else { return Ok(()) };
+        let mut rest = &buffer[..bytes];
+        loop {
+            let progress = self.io.run_program(slot, &mut rest, &mut self.ctx);
+            self.act(slot);
+            match progress {
+                Progress::Done => break,
+                Progress::Act => {}
+                Progress::Write => self.write(slot),
+            }
+        }
+        self.write(slot);
+        self.io.give_back(buffer);
+        Ok(())
+    }
+
+    /// Acts on the outputs of a connection's session, and sets its timer.
+    fn act(&mut self, slot: usize) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        // Acting may produce more outputs, for example when a claim is granted.
+        while self.io.take_outputs(&mut outputs) {
+            for output in outputs.drain(..) {
+                self.act_on(slot, output);
+            }
+        }
+        self.outputs = outputs;
+        self.switches.send_leaving(&mut self.io, &mut self.ctx);
+        self.io.arm(slot);
+    }
+
+    fn act_on(&mut self, slot: usize, output: Output) {
+        let Shard { ctx, io, switches, queries, turn, .. } = self;
+        match output {
+            Output::Deliver { xid, message } => switches.on_message(slot, xid, message, io, ctx),
+            Output::Send { xid, message } => {
+                let sent = io.send(slot, xid, &message, ctx);
+                debug_assert!(sent.is_ok(), "every version has a session's own messages: {sent:?}");
+            }
+            Output::Claim(dpid) => switches.claim(slot, dpid, turn.engine(), io, ctx),
+            Output::Up(info) => {
+                switches.up(slot, &info, io, ctx);
+                match io.has_programs() {
+                    true => io.call_program(slot, ctx, |program, line| program.switch_up(&info, line)),
+                    false => switches.begin(slot, *info, io, ctx),
+                }
+            }
+            Output::Flows(flows) => switches.flows_read(slot, flows, io, ctx),
+            Output::TableSizes(tables) => queries.table_sizes_read(slot, &tables, io),
+            Output::Ports(ports) => switches.ports_read(slot, &ports, io, ctx),
+            Output::Alive => switches.answer_claimants(slot, io, ctx),
+            Output::Silent(is_silent) => switches.set_silent(slot, is_silent, io, ctx),
+            Output::Warning { warning, first } => switches.warn(slot, warning, first, io, ctx),
+            Output::Close(reason) => self.close(slot, reason),
+        }
+    }
+
+    /// Runs the timers that are due.
+    fn run_timers(&mut self) {
+        while let Some(slot) = self.io.next_due(&self.ctx) {
+            self.act(slot);
+            self.io.end_due(slot, &mut self.ctx);
+        }
+        self.switches.on_time(self.turn.engine(), &mut self.ctx);
+    }
+
+    /// Has the engine handle the turn's events, and performs its effects.
+    fn run_engine(&mut self) {
+        let tells_all = self.switches.away.is_to_tell_all();
+        if !self.turn.run(tells_all, &mut self.io, &mut self.ctx) {
+            return;
+        }
+        // What effects ask to presume becomes an event of the next turn.
+        let presumed = self.switches.away.take_presumed();
+        let mut effects = self.turn.take_effects();
+        for effect in effects.drain(..) {
+            self.perform(effect);
+        }
+        self.turn.give_back(effects);
+        announce_presumed(presumed, &mut self.ctx);
+        self.switches.free_departed(self.turn.engine(), &mut self.ctx);
+    }
+
+    pub(crate) fn perform(&mut self, effect: Effect) {
+        let Shard { ctx, io, switches, queries, turn, .. } = self;
+        match effect {
+            Effect::Send { dpid, xid, message } => self.send(dpid, xid, &message),
+            Effect::Poll { dpid, xid, message } => {
+                let asked = switches.poll(dpid, xid, &message, io, ctx);
+                asked.into_iter().for_each(|slot| self.act(slot));
+            }
+            Effect::ReadFlows { dpid } => {
+                if let Some(slot) = switches.read_flows(dpid, io, ctx) {
+                    self.act(slot);
+                    self.switches.flows_asked(slot, &mut self.io, &mut self.ctx);
+                }
+            }
+            Effect::AskPorts { dpid } => switches.ask_ports(dpid, io).into_iter().for_each(|slot| self.act(slot)),
+            Effect::Reconnect { dpid } => {
+                let slot = io.connections().slot_of(dpid);
+                slot.into_iter().for_each(|slot| self.close(slot, CloseReason::OneTable));
+            }
+            Effect::Remember(leaves) => switches.away.remember(leaves),
+            Effect::Departed { dpid, leaves, surroundings } => {
+                switches.away.remember_departed(dpid, leaves, surroundings)
+            }
+            Effect::Mail { to, mail } => ctx.outgoing.send(to, ShardMessage::Mail(mail)),
+            Effect::Live { token, news } => queries.live(token, news),
+            Effect::BarriersDone(token) => queries.barriers_done(token),
+            Effect::RuleCounted { token, count } => queries.rule_counted(token, count),
+            Effect::Tried { candidate, trial } => queries.tried(candidate, trial),
+            Effect::Adopted { candidate } => queries.adopted(candidate),
+            Effect::ListenerPacket(heard) => turn.publish_packet(&heard, ctx),
+            Effect::Report(report) if ctx.notices.is_known(&report) => {}
+            Effect::Report(report) => {
+                if let Report::SwitchDown(dpid) = report {
+                    switches.drop_unreachable(dpid, ctx);
+                }
+                turn.publish_report(&report, ctx);
+                ctx.notices.publish(Notice::Engine(report));
+            }
+        }
+    }
+
+    fn send(&mut self, dpid: Dpid, xid: u32, message: &Message) {
+        let asked = self.switches.send(dpid, xid, message, &mut self.io, &mut self.ctx);
+        asked.into_iter().for_each(|slot| self.act(slot));
+    }
+
+    /// Writes once to each socket with waiting output.
+    fn write_sockets(&mut self) {
+        let mut slots = self.io.take_to_write();
+        for slot in slots.drain(..) {
+            self.write(slot);
+        }
+        self.io.give_back_to_write(slots);
+    }
+
+    /// Writes a socket's waiting output, once.
+    fn write(&mut self, slot: usize) {
+        if let Err(reason) = self.io.write(slot, &mut self.ctx) {
+            self.drop_connection(slot, reason);
+        }
+    }
+
+    /// Answers the threads that wait for the end of this turn, once all its messages are sent.
+    fn end_turn(&mut self) {
+        if self.ctx.outgoing.is_congested() {
+            return;
+        }
+        self.queries.answer_fences();
+        let is_done = self.ctx.events.is_empty() && self.turn.waiting() == 0 && !self.ctx.outgoing.has_own();
+        self.ending.end_turn(&self.ctx.clock, is_done);
+    }
+
+    /// Ends a connection. Waiting output is still sent.
+    fn close(&mut self, slot: usize, reason: CloseReason) {
+        self.switches.close(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
+    }
+
+    /// Ends a connection at once. Waiting output is dropped.
+    fn drop_connection(&mut self, slot: usize, reason: CloseReason) {
+        self.switches.drop_connection(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
+    }
+
+    /// Returns the engine.
+    #[cfg(feature = "simulation")]
+    pub fn engine(&self) -> &Engine {
+        self.turn.engine()
+    }
+
+    /// Returns the shard's counters.
+    #[cfg(feature = "simulation")]
+    pub fn counters(&self) -> Counters {
+        self.ctx.counters
+    }
+
+    /// Returns the conditions of the listeners.
+    #[cfg(feature = "simulation")]
+    pub fn listener_conditions(&self) -> Arc<[Cond]> {
+        Arc::clone(self.turn.subscriptions().conditions())
+    }
+
+    /// Records the turns with the recorder of this shard.
+    #[cfg(feature = "simulation")]
+    pub fn record(&mut self, recorder: impl FnOnce(ShardId) -> ShardRecorder) {
+        self.turn.record(recorder(self.ctx.id));
+    }
+
+    /// Prints the engine's events and effects in all later turns.
+    #[cfg(feature = "simulation")]
+    pub fn trace(&mut self) {
+        self.turn.is_traced = true;
+    }
+
+    /// Runs one turn with the connections in memory, and without a wait.
+    #[cfg(feature = "simulation")]
+    pub fn turn_at(&mut self, now: Time) {
+        self.ctx.now = now;
+        self.io.note_memory(now);
+        self.work(true);
+    }
+
+    /// Returns the engine's next events.
+    #[cfg(all(test, feature = "simulation"))]
+    pub fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.ctx.events
+    }
+
+    /// Returns the outbox of a connected switch.
+    #[cfg(all(test, feature = "simulation"))]
+    pub fn outbox_of(&mut self, dpid: Dpid) -> Option<&mut outbox::Outbox> {
+        self.io.connections_mut().of_switch(dpid).map(|connection| &mut connection.outbox)
+    }
+
+    /// Gives the shard the memory of an earlier run.
+    #[cfg(all(test, feature = "simulation"))]
+    pub fn remember(&mut self, known: (Arc<Restart>, Arc<LeafJournal>)) {
+        self.switches.away.remember_run(known);
+    }
+
+    /// Ends all connections when the shard ends.
+    fn close_all(&mut self) {
+        self.ctx.now = self.ctx.clock.now();
+        let slots: Vec<usize> = self.io.connections().iter().map(|connection| connection.id.slot).collect();
+        for slot in slots {
+            self.drop_connection(slot, CloseReason::Stopping);
+        }
+        self.switches.free_departed(self.turn.engine(), &mut self.ctx);
     }
 }

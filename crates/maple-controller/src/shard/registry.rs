@@ -10,7 +10,6 @@ use maple_core::engine::ShardId;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
-use super::migration::Loads;
 use super::sync;
 
 /// Identifies one connection for as long as the controller runs.
@@ -52,15 +51,13 @@ impl Claim {
 pub(crate) struct Registry {
     claims: Mutex<FxHashMap<Dpid, Claim>>,
     loads: Vec<AtomicUsize>,
-    /// The share of time that each shard is busy.
-    pub busy: Loads,
 }
 
 impl Registry {
     /// Creates a registry for this many shards.
     pub fn new(shards: usize) -> Registry {
         let loads = (0..shards).map(|_| AtomicUsize::new(0)).collect();
-        Registry { claims: Mutex::default(), loads, busy: Loads::new(shards) }
+        Registry { claims: Mutex::default(), loads }
     }
 
     /// Makes `by` the owner of the switch.

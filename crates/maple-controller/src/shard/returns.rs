@@ -15,11 +15,12 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
-use super::Shard;
+use super::context::Context;
 use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::Attachment;
-use crate::memory::{Arrival, LeafJournal, Restart};
+use crate::memory::LeafJournal;
+use crate::memory::{Arrival, Departed, Restart};
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]
@@ -34,12 +35,12 @@ pub(super) struct Returns {
 
 /// A switch that waits for others, or until its surroundings are presumed.
 #[derive(Debug)]
-struct Expected {
+pub(super) struct Expected {
     /// The connection; `None` while another process is to hand it over.
-    connection: Option<ConnectionId>,
-    dpid: Dpid,
+    pub connection: Option<ConnectionId>,
+    pub dpid: Dpid,
     /// The switch's rules, if they were read.
-    flows: Option<Vec<InstalledFlow>>,
+    pub flows: Option<Vec<InstalledFlow>>,
 }
 
 impl Returns {
@@ -105,9 +106,33 @@ impl Returns {
         self.known.as_ref()?.0.deadline()
     }
 
-    /// Returns the switches that stop waiting.
-    pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
-        self.known.as_ref()?.0.on_deadline(now)
+    /// Has the engine presume what was around these switches.
+    pub fn presume(&mut self, switches: BTreeSet<Dpid>, ctx: &mut Context) {
+        let Some((restart, _)) = &self.known else {
+            return debug_assert!(false, "nothing is remembered, so no switch waits");
+        };
+        let earlier = Arc::new(restart.around(&switches));
+        self.presumed.push(Arc::new(switches.clone()));
+        ctx.events.push(Event::Presume { earlier, switches });
+    }
+
+    /// Has the engine presume what was around the switches that have waited for long enough.
+    pub fn on_time(&mut self, ctx: &mut Context) {
+        let due = self.known.as_ref().and_then(|(restart, _)| restart.on_deadline(ctx.now));
+        due.into_iter().for_each(|switches| self.presume(switches, ctx));
+    }
+
+    /// Takes those of these switches that are expected here.
+    pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<Expected> {
+        self.expected.extract_if(.., |one| switches.contains(&one.dpid)).collect()
+    }
+
+    /// Takes what is remembered of a switch. Its leaves of the earlier run are outdated.
+    pub fn take(&mut self, dpid: Dpid) -> Departed {
+        let Some((restart, journal)) = &self.known else { return Departed::default() };
+        let mut departed = restart.take(dpid).unwrap_or_default();
+        journal.outdate(std::mem::take(&mut departed.rows));
+        departed
     }
 
     /// Takes the switches whose surroundings the engine presumes, once it has handled all its events.
@@ -139,55 +164,10 @@ impl Returns {
     }
 }
 
-impl Shard {
-    /// Has the engine presume what was around these switches.
-    pub(super) fn presume(&mut self, switches: BTreeSet<Dpid>) {
-        let Some((restart, _)) = &self.returns.known else { return };
-        let earlier = Arc::new(restart.around(&switches));
-        self.returns.presumed.push(Arc::new(switches.clone()));
-        self.events.push(Event::Presume { earlier, switches });
-    }
-
-    /// Tells all shards what the engine has presumed.
-    pub(super) fn announce_presumed(&mut self, presumed: Vec<Arc<BTreeSet<Dpid>>>) {
-        for switches in presumed {
-            self.outgoing.send_all(|| ShardMessage::Restore(Arc::clone(&switches)));
-        }
-    }
-
-    /// Handles the engine's request for the rules of a switch, which may be the last one that others wait for.
-    pub(super) fn switch_known(&mut self, slot: usize, dpid: Dpid) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        if connection.switch.as_ref().is_none_or(|switch| switch.in_use) {
-            return;
-        }
-        if let Some(switches) = self.returns.arrive(Some(connection.id), dpid) {
-            self.presume(switches);
-        }
-    }
-
-    /// Has the engine restore the switches among these that are expected here.
-    pub(super) fn restore(&mut self, now: Time, switches: &BTreeSet<Dpid>) {
-        let Some((restart, journal)) = self.returns.known.clone() else { return };
-        let (due, others) =
-            std::mem::take(&mut self.returns.expected).into_iter().partition(|one| switches.contains(&one.dpid));
-        self.returns.expected = others;
-        let due: Vec<Expected> = due;
-        for Expected { connection, dpid, flows } in due {
-            let state = restart.store().snapshot();
-            let told = self.announced.note_restored(dpid);
-            // If the connection has ended meanwhile, the engine finds no such switch.
-            let connection = connection.and_then(|connection| self.connections.get_exactly(connection));
-            if let Some(switch) = connection.and_then(|connection| connection.switch.as_mut()) {
-                switch.in_use = true;
-                self.discovery.switch_back(now, dpid, &switch.ports, |at| attachment(&state, at), &mut self.discovered);
-            }
-            let departed = restart.take(dpid).unwrap_or_default();
-            journal.outdate(departed.rows);
-            let (witnesses, earlier) = (departed.leaves, Arc::new(departed.surroundings));
-            self.events.push(Event::Restore { dpid, flows: told, witnesses, earlier });
-            self.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
-        }
+/// Tells all shards what the engine has presumed.
+pub(super) fn announce_presumed(presumed: Vec<Arc<BTreeSet<Dpid>>>, ctx: &mut Context) {
+    for switches in presumed {
+        ctx.outgoing.send_all(|| ShardMessage::Restore(Arc::clone(&switches)));
     }
 }
 

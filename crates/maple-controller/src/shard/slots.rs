@@ -1,6 +1,8 @@
-//! The connections of a shard in numbered slots, which are reused.
+//! The connections of a shard in numbered slots, which are reused, and by their switches.
 
 use maple_core::engine::ShardId;
+use maple_wire::Dpid;
+use rustc_hash::FxHashMap;
 
 use super::connection::Connection;
 use super::registry::ConnectionId;
@@ -10,11 +12,13 @@ pub(super) struct Slots {
     shard: ShardId,
     slots: Vec<(u64, Option<Box<Connection>>)>,
     free: Vec<usize>,
+    /// The slots of connected switches.
+    by_dpid: FxHashMap<Dpid, usize>,
 }
 
 impl Slots {
     pub fn new(shard: ShardId) -> Slots {
-        Slots { shard, slots: Vec::new(), free: Vec::new() }
+        Slots { shard, slots: Vec::new(), free: Vec::new(), by_dpid: FxHashMap::default() }
     }
 
     /// Reserves a slot for a new connection; [`Slots::insert`] fills it.
@@ -27,11 +31,32 @@ impl Slots {
     }
 
     /// Fills a reserved slot.
-    pub fn insert(&mut self, connection: Box<Connection>) {
+    pub fn insert(&mut self, connection: Box<Connection>) -> &mut Connection {
         let slot = connection.id.slot;
-        self.slots[slot].1 = Some(connection);
+        self.slots[slot].1.insert(connection)
     }
 
+    /// Records that a switch is connected.
+    pub fn connect(&mut self, dpid: Dpid, slot: usize) {
+        self.by_dpid.insert(dpid, slot);
+    }
+
+    /// Records that a switch is not connected here any more.
+    pub fn disconnect(&mut self, dpid: Dpid) {
+        self.by_dpid.remove(&dpid);
+    }
+
+    /// Returns the slot of a connected switch.
+    pub fn slot_of(&self, dpid: Dpid) -> Option<usize> {
+        self.by_dpid.get(&dpid).copied()
+    }
+
+    /// Returns the connection of a switch.
+    pub fn of_switch(&mut self, dpid: Dpid) -> Option<&mut Connection> {
+        self.get(self.slot_of(dpid)?)
+    }
+
+    /// Returns a connection; `None` if it has ended.
     pub fn get(&mut self, slot: usize) -> Option<&mut Connection> {
         self.slots.get_mut(slot)?.1.as_deref_mut()
     }

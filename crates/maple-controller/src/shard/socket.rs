@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 #[cfg(feature = "simulation")]
-use super::simulation::NearEnd;
+use super::memory_socket::NearEnd;
 use super::tls_socket::TlsSocket;
 use crate::tls::{NotThisSwitch, Tls};
 

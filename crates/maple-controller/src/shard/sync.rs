@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 
+/// The time after which a full mailbox is tried again. Its owner does not signal that it has emptied it.
+pub(super) const CONGESTION_RETRY: Duration = Duration::from_millis(1);
+
 /// A bug that a test injects, to check that the schedules find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -59,7 +62,7 @@ pub fn wait(poll: &mut Poll, ready: &mut Events, timeout: Option<Duration>) -> i
         loop {
             scheduler();
             poll.poll(ready, Some(Duration::ZERO))?;
-            if !ready.is_empty() || timeout.is_some_and(|timeout| timeout <= super::CONGESTION_RETRY) {
+            if !ready.is_empty() || timeout.is_some_and(|timeout| timeout <= CONGESTION_RETRY) {
                 return Ok(());
             }
         }

@@ -5,7 +5,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use maple_core::engine::{Engine, Options, ShardId};
@@ -23,11 +22,12 @@ use mio::net::TcpListener;
 
 use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
-use super::{FORGET_SWITCH_AFTER, Parts, QueueLimits, Shard, sync};
+use super::{CommonParts, FORGET_SWITCH_AFTER, IoParts, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
-use crate::handler::{Handler, HandlerFactory, Replies};
+use crate::handler::{Handler, Handlers, Replies};
 use crate::listen::Subscriptions;
 use crate::notice::Notices;
+use crate::program::ProgramFactory;
 use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
 
@@ -44,28 +44,20 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// Creates the parts of a shard with these handlers, whose switches do not migrate by themselves.
-    pub fn parts(self, handlers: Arc<dyn HandlerFactory>) -> Parts {
+    /// Creates the parts of a shard with these programs.
+    pub fn parts(self, programs: Arc<dyn ProgramFactory>) -> Parts {
+        let Setting { id, poll, clock, listeners, registry, inbox, outgoing, notices } = self;
+        let listeners = listeners.into_iter().map(|listener| (listener, None)).collect();
+        let (deadlines, limits, programs) = (Deadlines::default(), QueueLimits::default(), Some(programs));
         Parts {
-            id: self.id,
-            poll: self.poll,
-            clock: self.clock,
-            deadlines: Deadlines::default(),
-            limits: QueueLimits::default(),
-            listeners: self.listeners.into_iter().map(|listener| (listener, None)).collect(),
+            common: CommonParts { id, clock, registry, inbox, outgoing, notices },
+            io: IoParts { poll, deadlines, limits, listeners, programs, write_each: false, balancer: None },
             tls: None,
-            registry: self.registry,
-            inbox: self.inbox,
-            outgoing: self.outgoing,
             discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
-            notices: self.notices,
             subscriptions: Subscriptions::default(),
-            handlers: Some(handlers),
-            write_each: false,
             forget_after: Some(FORGET_SWITCH_AFTER),
             known: None,
             recorder: None,
-            balance_period: Duration::ZERO,
         }
     }
 }
@@ -73,14 +65,14 @@ impl Setting {
 /// Creates the shard, in the thread that runs it.
 pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
-    let engine = Engine::new(parts.id, Store::new(), policy, Options::default());
+    let engine = Engine::new(parts.common.id, Store::new(), policy, Options::default());
     Shard::new(parts, engine)
 }
 
-/// Creates a factory of handlers that number their answers and count their ends.
-pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn HandlerFactory> {
+/// Creates programs whose handlers number their answers and count their ends. Switches do not migrate by themselves.
+pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn ProgramFactory> {
     let downs = Arc::clone(downs);
-    Arc::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) })
+    Arc::new(Handlers::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) }))
 }
 
 /// A handler that numbers its answers.
@@ -179,7 +171,7 @@ impl Client {
 }
 
 /// Returns the reply of a switch without ports to a request of the handshake or an echo request.
-pub(super) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
+pub(crate) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),
         Message::EchoRequest(data) => Message::EchoReply(data.clone()),
@@ -205,7 +197,7 @@ pub(super) fn packet(xid: u32) -> Vec<u8> {
 }
 
 /// Encodes a packet-in.
-pub(super) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
+pub(crate) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id,
         total_len: frame.len() as u16,

@@ -13,7 +13,7 @@ use maple_wire::Dpid;
 use mio::net::TcpStream;
 use rustls::ServerConnection;
 
-use super::READ_SHARE;
+use crate::framing::READ_SHARE;
 use crate::tls::{Identity, NotThisSwitch, Tls, told};
 
 /// Maximum number of bytes that are read at a time.

@@ -10,12 +10,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use maple_core::engine::{Event, InstalledFlow, ShardId, Time};
+use maple_core::engine::{InstalledFlow, ShardId, Time};
 use maple_wire::Dpid;
 
-use super::Shard;
-use super::announced::port_changes;
-use super::session_output::DepartedSwitch;
 use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 use crate::status::{SwitchPort, SwitchStatus};
@@ -44,6 +41,26 @@ struct UnreachableSwitch {
 impl Unreachable {
     pub fn new(forget_after: Option<Duration>) -> Unreachable {
         Unreachable { forget_after, switches: BTreeMap::new() }
+    }
+
+    /// Keeps a switch whose connection has ended.
+    pub fn keep(&mut self, now: Time, info: SwitchInfo) {
+        let until = self.forget_after.map(|wait| after(now, wait));
+        self.switches.insert(info.features.dpid, UnreachableSwitch { info, since: now, until });
+    }
+
+    /// Takes a switch that is back, or is forgotten. Returns its description of itself.
+    pub fn take(&mut self, dpid: Dpid) -> Option<SwitchInfo> {
+        self.switches.remove(&dpid).map(|switch| switch.info)
+    }
+
+    /// Returns the switches that have been away for too long since the last call. They stay here until they are taken.
+    pub fn take_overdue(&mut self, now: Time) -> Vec<Dpid> {
+        let mut overdue = Vec::new();
+        for (dpid, switch) in &mut self.switches {
+            overdue.extend(switch.until.take_if(|until| *until <= now).map(|_| *dpid));
+        }
+        overdue
     }
 
     /// Reports whether switches are kept when their connections end.
@@ -92,80 +109,5 @@ impl UnreachableSwitch {
             waiting_bytes: 0,
             ports: self.info.ports.iter().map(SwitchPort::from).collect(),
         }
-    }
-}
-
-impl Shard {
-    /// Keeps a switch whose connection has ended, as the engine does.
-    pub(super) fn keep_unreachable(&mut self, now: Time, info: SwitchInfo) {
-        let dpid = info.features.dpid;
-        self.registry.keep(dpid, self.id);
-        self.discovery.suspend(dpid);
-        let until = self.unreachable.forget_after.map(|wait| after(now, wait));
-        self.unreachable.switches.insert(dpid, UnreachableSwitch { info, since: now, until });
-    }
-
-    /// Records whether a connected switch is silent. While it is, missing probes say nothing about the wires.
-    pub(super) fn set_silent(&mut self, now: Time, slot: usize, is_silent: bool) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        let Some(dpid) = connection.dpid.filter(|_| connection.switch.as_ref().is_some_and(|switch| switch.in_use))
-        else {
-            return;
-        };
-        self.registry.set_silent(dpid, is_silent);
-        match is_silent {
-            true => self.discovery.suspend(dpid),
-            false => self.discovery.resume(now, dpid, &mut self.discovered),
-        }
-    }
-
-    /// Has the engine forget the switches that have been away for too long.
-    pub(super) fn forget_unreachable(&mut self, now: Time) {
-        if self.unreachable.deadline().is_none_or(|deadline| deadline > now) {
-            return;
-        }
-        for (dpid, switch) in &mut self.unreachable.switches {
-            if switch.until.take_if(|until| *until <= now).is_some() && !self.engine.is_declared(*dpid) {
-                self.events.push(Event::SwitchDown { dpid: *dpid });
-                self.departed.push(DepartedSwitch::forgotten(*dpid));
-            }
-        }
-    }
-
-    /// Drops a switch that the engine has forgotten.
-    pub(super) fn drop_unreachable(&mut self, now: Time, dpid: Dpid) {
-        if self.unreachable.switches.remove(&dpid).is_some() {
-            self.registry.forget(dpid, self.id);
-            self.discovery.switch_down(now, dpid, &mut self.discovered);
-        }
-    }
-
-    /// Takes a switch whose handshake is done. If the engine has it, and it describes itself as before, it continues,
-    /// and nothing is returned.
-    pub(super) fn unreachable_is_back(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
-        let dpid = info.features.dpid;
-        let Some(UnreachableSwitch { info: before, .. }) = self.unreachable.switches.remove(&dpid) else {
-            return Some(info);
-        };
-        let ports = before.ports.clone();
-        if (SwitchInfo { ports: info.ports.clone(), ..before }) != info {
-            self.discovery.switch_down(now, dpid, &mut self.discovered);
-            self.events.push(Event::SwitchDown { dpid });
-            return Some(info);
-        }
-        self.events.push(Event::SwitchReachable { dpid });
-        self.discovery.resume(now, dpid, &mut self.discovered);
-        for status in port_changes(&ports, &info.ports) {
-            self.discovery.port_status(now, dpid, &status, &mut self.discovered);
-            self.events.push(Event::PortStatus { dpid, status });
-        }
-        let connection = self.connections.get(slot)?;
-        if let Some(switch) = &mut connection.switch {
-            switch.in_use = true;
-        }
-        if let Some(session) = connection.session() {
-            session.read_flows(now, &mut self.outputs);
-        }
-        None
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::engine::{Effect, Event, Options, ShardId};
+use maple_core::engine::{Effect, Engine, Event, Options, ShardId};
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -10,7 +10,7 @@ use maple_core::state::Store;
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Frames, Hello, NO_BUFFER};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Message, PortNo};
+use maple_wire::{Dpid, Message, Port, PortNo};
 
 use super::*;
 use crate::session::Deadlines;
@@ -73,20 +73,9 @@ impl Harness {
     fn take(&mut self, read: &[u8]) -> Results {
         let Harness { session, framer, engine, out } = self;
         let hits = engine.as_mut().map(|engine| engine.hits(NOW, SWITCH).expect("no update is in progress"));
-        let (batch, undecoded, answered, mut answers) = (ArrayVec::new(), ArrayVec::new(), Answered::default(), vec![]);
-        let mut dispatch = MessageDispatch {
-            now: NOW,
-            session,
-            hits,
-            outbox: &mut answers,
-            out,
-            batch,
-            undecoded,
-            messages: 0,
-            answered,
-        };
-        dispatch.dispatch(framer, read);
-        let MessageDispatch { messages, answered, .. } = dispatch;
+        let mut answers = Vec::new();
+        let dispatch = MessageDispatch::new(NOW, session, hits, &mut answers, out);
+        let (messages, answered) = dispatch.dispatch(framer, read);
         Results { outputs: String::new(), messages, answered, answers }
     }
 

@@ -132,13 +132,12 @@ fn a_poll_is_not_sent_while_much_waits_for_the_switch() {
     };
     line.take();
     let shard = &mut world.simulation.shards[0].shard;
-    shard.perform(world.now, poll(1));
-    assert!(shard.events.is_empty());
-    let slot = shard.by_dpid[&SWITCH];
-    let outbox = &mut shard.connections.get(slot).expect("it is connected").outbox;
+    shard.perform(poll(1));
+    assert!(shard.events().is_empty());
+    let outbox = shard.outbox_of(SWITCH).expect("it is connected");
     outbox.push(Version::Of10, 7, &Message::EchoReply(vec![0; 20_000])).expect("it can be said");
-    shard.perform(world.now, poll(2));
-    assert!(matches!(shard.events[..], [Event::Unsent { dpid: SWITCH, xid }] if xid == ENGINE_XIDS + 2));
+    shard.perform(poll(2));
+    assert!(matches!(shard.events()[..], [Event::Unsent { dpid: SWITCH, xid }] if xid == ENGINE_XIDS + 2));
     world.simulation.turn(world.now, 0);
     let sent = asked(&line);
     assert_eq!(sent, [Asked::Counters(ENGINE_XIDS + 1)]);
@@ -148,11 +147,11 @@ fn a_poll_is_not_sent_while_much_waits_for_the_switch() {
 fn who_watches_is_told_after_one_poll() {
     let mut world = World::with(Arc::default(), load_policy());
     let [line] = world.edge_switches([SWITCH]);
-    world.simulation.shards[0].shard.events.push(Event::Watch { dpid: SWITCH, what: Counted::Ports });
+    world.simulation.shards[0].shard.events().push(Event::Watch { dpid: SWITCH, what: Counted::Ports });
     let [Asked::Counters(xid)] = world.pass_once(&line)[..] else { panic!("one poll, at once") };
     world.counters(&line, xid, 5000);
     world.pass_once(&line);
-    let counts = world.simulation.shards[0].shard.engine.port_counts(SWITCH);
+    let counts = world.simulation.shards[0].shard.engine().port_counts(SWITCH);
     assert_eq!((counts.len(), counts[0].counters.rx_bytes, counts[0].rates), (1, 5000, None));
     assert!(matches!(world.pass(&line, 2)[..], [Asked::Counters(_)]), "again after a second, while somebody watches");
 }

@@ -12,23 +12,17 @@
 //! uses the socket meanwhile. So nothing is lost and the order is kept.
 //!
 //! Only switches with a handler migrate because of load. With a policy, the shard's number is part of each leaf's id, which
-//! the store's dependencies refer to. So such switches stay on the shard that accepted them, and a connection of an
-//! unreachable switch goes to the shard that has it, before it is admitted.
+//! the store's dependencies refer to. So such switches stay on the shard that accepted them.
 //!
 //! Cost: two relaxed atomic operations for each shard and period; none for a message or a turn.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use maple_core::engine::{ShardId, Time};
 
-use super::Shard;
-use super::connection::{Connection, ConnectionState};
-use super::mailbox::ShardMessage;
-use super::registry::ConnectionId;
-use super::sockets::token;
-use super::sync::{self, Fault};
-use crate::session::CloseReason;
+use crate::program::{Balancer, Candidate};
 use crate::time::until;
 
 /// The share of busy time from which on a shard counts as full.
@@ -42,7 +36,7 @@ const STAY_PERIODS: u32 = 60;
 
 /// The load of each shard in its last period.
 #[derive(Debug)]
-pub(crate) struct Loads(Vec<AtomicU64>);
+pub(super) struct Loads(Vec<AtomicU64>);
 
 impl Loads {
     /// Creates the loads of idle shards.
@@ -67,25 +61,29 @@ impl Loads {
     }
 }
 
-/// Measures the load of one shard.
+/// Measures the load of one shard, and decides which of its switches migrate.
 #[derive(Debug)]
 pub(super) struct LoadMonitor {
     /// The length of a period. If it is zero, switches never migrate.
     period: Duration,
+    shard: ShardId,
+    loads: Arc<Loads>,
     /// The beginning of the current period.
     began: Time,
     busy: Duration,
+    /// The load of the last period, and its number.
+    last: (f64, u64),
     /// The number of periods in a row in which another shard could have taken work.
     unbalanced: u32,
 }
 
 impl LoadMonitor {
-    pub fn new(period: Duration) -> LoadMonitor {
-        LoadMonitor { period, began: Time(0), busy: Duration::ZERO, unbalanced: 0 }
+    pub fn new(period: Duration, shard: ShardId, loads: Arc<Loads>) -> LoadMonitor {
+        LoadMonitor { period, shard, loads, began: Time(0), busy: Duration::ZERO, last: (0.0, 0), unbalanced: 0 }
     }
 
     /// Counts a turn that took this long. At the end of a period, returns the period's load and its number.
-    fn end_turn(&mut self, now: Time, took: Duration) -> Option<(f64, u64)> {
+    fn count_turn(&mut self, now: Time, took: Duration) -> Option<(f64, u64)> {
         self.busy += took;
         let passed = until(self.began, now);
         if self.period.is_zero() || passed < self.period {
@@ -108,6 +106,24 @@ impl LoadMonitor {
     }
 }
 
+impl Balancer for LoadMonitor {
+    fn end_turn(&mut self, began: Time, now: Time) -> bool {
+        let Some((own, period)) = self.count_turn(now, until(began, now)) else { return false };
+        self.loads.record(self.shard, period, own);
+        self.last = (own, period);
+        true
+    }
+
+    fn choose(&mut self, candidates: &[Candidate]) -> Option<(usize, ShardId)> {
+        let (own, period) = self.last;
+        let stay = self.period * STAY_PERIODS;
+        let may_move = |one: &&Candidate| one.stayed.is_none_or(|stayed| stayed >= stay);
+        let switches: Vec<(usize, u64)> = candidates.iter().filter(may_move).map(|one| (one.slot, one.work)).collect();
+        let (to, least) = self.loads.least(period, self.shard)?;
+        if self.is_persistent(own, least) { choose(&switches, own, least).map(|slot| (slot, to)) } else { None }
+    }
+}
+
 /// Chooses the switch to migrate: the one with the most work that is at most half of the difference between the loads.
 /// Each switch is given by its slot and its work, in any unit.
 fn choose(switches: &[(usize, u64)], own: f64, other: f64) -> Option<usize> {
@@ -118,85 +134,6 @@ fn choose(switches: &[(usize, u64)], own: f64, other: f64) -> Option<usize> {
     fitting.max_by_key(|(slot, work)| (*work, std::cmp::Reverse(*slot))).map(|(slot, _)| *slot)
 }
 
-impl Shard {
-    /// Checks at the end of a turn, once a period, whether a switch should migrate.
-    pub(super) fn check_load(&mut self) {
-        if self.handlers.is_none() {
-            return;
-        }
-        let now = self.clock.now();
-        let Some((own, period)) = self.load.end_turn(now, until(self.began, now)) else { return };
-        self.registry.busy.record(self.id, period, own);
-        let stay = self.load.period * STAY_PERIODS;
-        let switches = self.connections.iter_mut().filter_map(|connection| work(connection, now, stay));
-        let switches: Vec<(usize, u64)> = switches.collect();
-        let Some((to, least)) = self.registry.busy.least(period, self.id) else { return };
-        if self.load.is_persistent(own, least)
-            && let Some(slot) = choose(&switches, own, least)
-        {
-            self.migrate(slot, to);
-        }
-    }
-
-    /// Sends a connection to another shard.
-    pub(super) fn migrate(&mut self, slot: usize, to: ShardId) {
-        let Some(mut connection) = self.connections.remove(slot) else { return };
-        connection.migrated = Some(self.clock.now());
-        if let Err(error) = connection.socket.deregister(self.poll.registry()) {
-            tracing::debug!(peer = %connection.peer, %error, "can't deregister a socket");
-        }
-        if let Some(dpid) = connection.dpid {
-            self.by_dpid.remove(&dpid);
-        }
-        self.registry.migrate(self.id, to);
-        tracing::debug!(peer = %connection.peer, to = to.0, "a switch migrates");
-        self.outgoing.send(to, ShardMessage::Migrate(connection));
-    }
-
-    /// Serves a connection that another shard sent.
-    pub(super) fn adopt_migrated(&mut self, now: Time, mut connection: Box<Connection>) {
-        let id: ConnectionId = self.connections.reserve();
-        let before = std::mem::replace(&mut connection.id, id);
-        let registered = connection.socket.register(self.poll.registry(), token(id.slot));
-        if let Some(dpid) = connection.dpid {
-            if !sync::is_injected(Fault::KeepsOwner) {
-                self.registry.rename(dpid, before, id);
-            }
-            self.by_dpid.insert(dpid, id.slot);
-        }
-        // The other shard's lists and heap had it. Data may have arrived meanwhile, so read whatever the poll reports.
-        (connection.queued_to_read, connection.queued_to_write, connection.timer) = (false, false, None);
-        connection.readable = true;
-        let claims = connection.claims.take();
-        if claims.is_none() {
-            self.counters.of_migrated += 1;
-            self.counters.of_migration_nanoseconds += until(connection.migrated.unwrap_or(now), now).as_nanos() as u64;
-        }
-        (connection.waiting_since, connection.migrated) = (Some(now), Some(now));
-        self.connections.insert(connection);
-        self.want_read(id.slot);
-        self.want_write(id.slot);
-        self.arm(id.slot);
-        if let Err(error) = registered {
-            return self.close(now, id.slot, CloseReason::of(error.kind()));
-        }
-        if let Some(dpid) = claims {
-            self.claim(now, id.slot, dpid);
-            self.act(now, id.slot);
-        }
-    }
-}
-
-/// Returns the slot of a switch that can migrate, and the bytes it has sent since the last call. It is called for other
-/// switches too, to keep their count.
-fn work(connection: &mut Connection, now: Time, stay: Duration) -> Option<(usize, u64)> {
-    let bytes = connection.bytes_in - std::mem::replace(&mut connection.bytes_counted, connection.bytes_in);
-    let has_stayed = connection.migrated.is_none_or(|migrated| until(migrated, now) >= stay);
-    let is_settled = connection.handler.is_some() && connection.claimants.is_empty();
-    let can_migrate = matches!(connection.state, ConnectionState::Open { .. }) && is_settled && has_stayed;
-    can_migrate.then_some((connection.id.slot, bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,9 +141,13 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_secs(1);
 
+    fn of_period(period: Duration) -> LoadMonitor {
+        LoadMonitor::new(period, ShardId(0), Arc::new(Loads::new(1)))
+    }
+
     #[test]
     fn only_a_lasting_imbalance_causes_a_migration() {
-        let mut monitor = LoadMonitor::new(PERIOD);
+        let mut monitor = of_period(PERIOD);
         let loads = [(0.9, 0.1), (0.9, 0.1), (0.5, 0.1), (0.9, 0.1), (0.9, 0.7), (1.0, 0.0), (1.0, 0.0), (1.0, 0.0)];
         let moves: Vec<bool> = loads.iter().map(|(own, least)| monitor.is_persistent(*own, *least)).collect();
         assert_eq!(moves, [false, false, false, false, false, false, false, true]);
@@ -215,11 +156,11 @@ mod tests {
 
     #[test]
     fn a_period_ends_with_the_share_of_it_that_turns_took() {
-        let mut monitor = LoadMonitor::new(PERIOD);
-        assert_eq!(monitor.end_turn(Time(400_000_000), Duration::from_millis(300)), None);
-        let (share, period) = monitor.end_turn(Time(1_000_000_000), Duration::from_millis(200)).unwrap();
+        let mut monitor = of_period(PERIOD);
+        assert_eq!(monitor.count_turn(Time(400_000_000), Duration::from_millis(300)), None);
+        let (share, period) = monitor.count_turn(Time(1_000_000_000), Duration::from_millis(200)).unwrap();
         assert_eq!((share, period), (0.5, 1));
-        assert_eq!(LoadMonitor::new(Duration::ZERO).end_turn(Time(1 << 40), PERIOD), None, "never");
+        assert_eq!(of_period(Duration::ZERO).count_turn(Time(1 << 40), PERIOD), None, "never");
     }
 
     #[test]
@@ -252,7 +193,7 @@ mod tests {
             mean * (0.67 + 0.66 * (x >> 11) as f64 / (1u64 << 53) as f64)
         };
         for mean in [0.05, 0.2, 0.25, 0.4] {
-            let mut monitors = [LoadMonitor::new(PERIOD), LoadMonitor::new(PERIOD)];
+            let mut monitors = [of_period(PERIOD), of_period(PERIOD)];
             for second in 0..3600 {
                 let mut load = |is_idle| {
                     if is_idle { 0.0 } else { (0..4).map(|_| noisy(mean)).sum::<f64>().min(1.0) }

@@ -1,4 +1,4 @@
-//! Reports errors of handlers that do not end the service of their switch.
+//! Reports errors of programs that do not end the service of their switch.
 
 use std::sync::Arc;
 
@@ -7,7 +7,29 @@ use maple_wire::Dpid;
 
 use crate::notice::{Notice, Notices};
 
-/// Reports errors of one switch's handler.
+/// Makes the error reporters of switches.
+#[derive(Clone, Debug)]
+pub struct ProgramErrors(Notices);
+
+impl ProgramErrors {
+    /// Creates the maker of reporters that publish notices.
+    pub(crate) fn new(notices: Notices) -> ProgramErrors {
+        ProgramErrors(notices)
+    }
+
+    /// Creates the reporter of a switch.
+    pub fn of_switch(&self, dpid: Dpid) -> ErrorReporter {
+        ErrorReporter { notices: self.0.clone(), dpid }
+    }
+
+    /// Creates a maker of reporters without a controller, and the receiver of their notices, for tests.
+    pub fn detached() -> (ProgramErrors, Receiver<Notice>) {
+        let (notices, receiver) = Notices::new(Arc::default());
+        (ProgramErrors(notices), receiver)
+    }
+}
+
+/// Reports errors of one switch's program, such as a handler.
 ///
 /// An error text is published the first, tenth, hundredth… time, counted over all switches. So errors from the same
 /// place should have the same text.
@@ -18,15 +40,10 @@ pub struct ErrorReporter {
 }
 
 impl ErrorReporter {
-    /// Creates the reporter of this switch.
-    pub(crate) fn new(notices: Notices, dpid: Dpid) -> ErrorReporter {
-        ErrorReporter { notices, dpid }
-    }
-
     /// Creates a reporter without a controller, and the receiver of its notices, for tests of handlers.
     pub fn detached(dpid: Dpid) -> (ErrorReporter, Receiver<Notice>) {
-        let (notices, receiver) = Notices::new(Arc::default());
-        (ErrorReporter { notices, dpid }, receiver)
+        let (errors, receiver) = ProgramErrors::detached();
+        (errors.of_switch(dpid), receiver)
     }
 
     /// Reports an error.

@@ -6,11 +6,10 @@
 //! likes, in order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of
 //! turns can be simulated, and a run depends only on the caller.
 
-use std::collections::VecDeque;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -21,10 +20,6 @@ use maple_core::state::Store;
 use maple_wire::Dpid;
 use mio::{Poll, Waker};
 
-use super::mailbox::{Mailbox, Outgoing, ShardMessage};
-use super::registry::Registry;
-use super::socket::Socket;
-use super::{Parts, QueueLimits, Shard, WAKER};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::kept_files::KeptFiles;
@@ -32,111 +27,11 @@ use crate::listen::{Subscription, Subscriptions};
 use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
+use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
+pub use crate::shard::memory_socket::Line;
+use crate::shard::registry::Registry;
+use crate::shard::{CommonParts, IoParts, Parts, QueueLimits, Shard, WAKER};
 use crate::time::{Clock, after};
-
-/// A connection in memory. One mutex holds both directions. The two ends are used alternately, never at once.
-#[derive(Debug, Default)]
-struct Buffers {
-    to_controller: VecDeque<u8>,
-    to_switch: Vec<u8>,
-    /// The time at which the oldest unread data for the controller arrived.
-    since: Option<Time>,
-    /// Whether the switch's end has closed its direction.
-    is_ended: bool,
-    /// Whether the switch's end is broken: writing to it fails.
-    is_broken: bool,
-    /// Whether the controller's end has closed its direction, or is dropped.
-    is_closed: bool,
-}
-
-fn lock(buffers: &Mutex<Buffers>) -> MutexGuard<'_, Buffers> {
-    buffers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The controller's end of a connection.
-#[derive(Debug)]
-pub struct NearEnd(Arc<Mutex<Buffers>>);
-
-impl NearEnd {
-    pub(super) fn close_writing(&self) {
-        lock(&self.0).is_closed = true;
-    }
-
-    pub(super) fn unread(&self) -> u64 {
-        lock(&self.0).to_controller.len() as u64
-    }
-
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut buffers = lock(&self.0);
-        if buffers.to_controller.is_empty() && !buffers.is_ended {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        let read = buffers.to_controller.read(buffer)?;
-        if buffers.to_controller.is_empty() {
-            buffers.since = None;
-        }
-        Ok(read)
-    }
-
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let mut buffers = lock(&self.0);
-        if buffers.is_broken {
-            return Err(ErrorKind::BrokenPipe.into());
-        }
-        buffers.to_switch.write(bytes)
-    }
-
-    /// Returns when data to read arrived, and whether the stream has ended; `None` if there is nothing to read.
-    fn readable(&self) -> Option<(Option<Time>, bool)> {
-        let buffers = lock(&self.0);
-        (buffers.since.is_some() || buffers.is_ended).then_some((buffers.since, buffers.is_ended))
-    }
-}
-
-impl Drop for NearEnd {
-    fn drop(&mut self) {
-        self.close_writing();
-    }
-}
-
-/// The switch's end of a connection.
-#[derive(Clone, Debug)]
-pub struct Line(Arc<Mutex<Buffers>>);
-
-impl Line {
-    /// Sends bytes to the controller; they arrive at once.
-    pub fn send(&self, now: Time, bytes: &[u8]) {
-        let mut buffers = lock(&self.0);
-        buffers.to_controller.extend(bytes);
-        buffers.since.get_or_insert(now);
-    }
-
-    /// Closes the connection. Sent bytes are still read; further writes of the controller fail.
-    pub fn hang_up(&self) {
-        let mut buffers = lock(&self.0);
-        (buffers.is_ended, buffers.is_broken) = (true, true);
-    }
-
-    /// Breaks the connection silently. Further writes of the controller fail, but it gets no end of the stream.
-    pub fn break_off(&self) {
-        lock(&self.0).is_broken = true;
-    }
-
-    /// Takes the bytes that the controller has written since the last call.
-    pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut lock(&self.0).to_switch)
-    }
-
-    /// Reports whether the controller has closed the connection.
-    pub fn is_closed(&self) -> bool {
-        lock(&self.0).is_closed
-    }
-
-    /// Returns the number of bytes that the controller has not read.
-    pub fn unread(&self) -> usize {
-        lock(&self.0).to_controller.len()
-    }
-}
 
 /// The messages of one turn from one shard to another.
 pub struct Batch {
@@ -207,27 +102,25 @@ impl Simulation {
     pub fn record(&mut self, options: &SimulationOptions, to: &RecordOptions) -> Result<RecordWriter, RecordingError> {
         let mut engine = options.engine.clone();
         if let Some(first) = self.shards.first() {
-            engine.listener_filters = Arc::clone(first.shard.subscriptions.conditions());
+            engine.listener_filters = first.shard.listener_conditions();
         }
         let (shards, clock) = (self.shards.len(), Clock::Simulated(Arc::clone(&self.clock)));
         let (state, kept) = ((&options.store, &options.policy), KeptFiles::default());
         let (recording, writer) = Recording::begin(to, (shards, &engine), state, clock, &kept)?;
         for SimulatedShard { shard, .. } in &mut self.shards {
-            let recorder = recording.shard(shard.id);
-            shard.engine.record(recorder.from());
-            shard.recorder = Some(recorder);
+            shard.record(|id| recording.shard(id));
         }
         Ok(writer)
     }
 
     /// Opens a connection to a shard. The shard sends its hello in its next turn.
     pub fn connect(&mut self, shard: usize) -> Line {
-        let buffers = Arc::new(Mutex::new(Buffers::default()));
         self.connections = self.connections.wrapping_add(1);
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, self.connections));
         self.registry.add_connection(ShardId(shard as u8));
-        self.send(shard, vec![ShardMessage::Connection(Socket::Memory(NearEnd(Arc::clone(&buffers))), peer)]);
-        Line(buffers)
+        let (message, line) = ShardMessage::connection_in_memory(peer);
+        self.send(shard, vec![message]);
+        line
     }
 
     /// Sends an event to a shard's engine, for the shard's next turn.
@@ -237,7 +130,7 @@ impl Simulation {
 
     /// Replaces what is declared of ports and hosts, for the next turn of each shard.
     pub fn declare(&mut self, facts: &Arc<Facts>) {
-        let number = self.shards[0].shard.engine.store().number_declaration();
+        let number = self.shards[0].shard.engine().store().number_declaration();
         for shard in 0..self.shards.len() {
             self.send(shard, vec![ShardMessage::Declare { number, facts: Arc::clone(facts) }]);
         }
@@ -258,14 +151,7 @@ impl Simulation {
     pub fn turn(&mut self, now: Time, shard: usize) -> Vec<Batch> {
         self.clock.store(now.0, Ordering::Relaxed);
         let SimulatedShard { shard, outgoing, .. } = &mut self.shards[shard];
-        let ready = shard.connections.iter().filter_map(|connection| match &connection.socket {
-            Socket::Memory(line) => line.readable().map(|(since, is_over)| (connection.id.slot, since, is_over)),
-            Socket::Tcp(_) | Socket::Tls(_) => None,
-        });
-        for (slot, since, is_over) in ready.collect::<Vec<_>>() {
-            shard.note_readable(slot, since.unwrap_or(now), is_over);
-        }
-        shard.work(now, true);
+        shard.turn_at(now);
         let batches = outgoing
             .iter()
             .enumerate()
@@ -290,47 +176,47 @@ impl Simulation {
 
     /// Returns a shard's counters.
     pub fn counters(&self, shard: usize) -> Counters {
-        self.shards[shard].shard.counters
+        self.shards[shard].shard.counters()
     }
 
     /// Returns the counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
-        self.shards[shard].shard.engine.stats()
+        self.shards[shard].shard.engine().stats()
     }
 
     /// Returns the rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
-        self.shards[shard].shard.engine.rules(dpid)
+        self.shards[shard].shard.engine().rules(dpid)
     }
 
     /// Returns the engines, in the order of their shards.
     pub fn engines(&self) -> Vec<&Engine> {
-        self.shards.iter().map(|simulated| &simulated.shard.engine).collect()
+        self.shards.iter().map(|simulated| simulated.shard.engine()).collect()
     }
 
     /// Returns the trace tree of a switch as text: empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
-        self.shards[shard].shard.engine.tree(dpid)
+        self.shards[shard].shard.engine().tree(dpid)
     }
 
     /// Returns the policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
-        self.shards[shard].shard.engine.failures()
+        self.shards[shard].shard.engine().failures()
     }
 
     /// Returns the routes that constraints refused on a shard, by constraint and line, each with the number of times.
     pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
-        self.shards[shard].shard.engine.violations()
+        self.shards[shard].shard.engine().violations()
     }
 
     /// Reports whether an update of a switch's rules is in progress.
     pub fn is_half_way(&self, shard: usize, dpid: Dpid) -> bool {
-        self.shards[shard].shard.engine.is_half_way(dpid)
+        self.shards[shard].shard.engine().is_half_way(dpid)
     }
 
     /// Prints the engines' events and effects in all later turns.
     pub fn trace(&mut self) {
-        self.shards.iter_mut().for_each(|simulated| simulated.shard.is_traced = true);
+        self.shards.iter_mut().for_each(|simulated| simulated.shard.trace());
     }
 }
 
@@ -349,28 +235,34 @@ impl SimulatedShard {
         let subscriptions = Subscriptions::new(options.subscriptions.clone()).map_err(io::Error::other)?;
         let engine_options =
             Options { listener_filters: Arc::clone(subscriptions.conditions()), ..options.engine.clone() };
-        let parts = Parts {
+        let common = CommonParts {
             id,
-            poll,
             clock: Clock::Simulated(Arc::clone(clock)),
-            deadlines: options.deadlines,
-            limits: options.limits,
-            listeners: Vec::new(),
-            tls: None,
             registry: Arc::clone(registry),
             inbox,
             outgoing: Outgoing::new(id, mailboxes),
+            notices: notices.clone(),
+        };
+        let io = IoParts {
+            poll,
+            deadlines: options.deadlines,
+            limits: options.limits,
+            listeners: Vec::new(),
+            programs: None,
+            write_each: false,
+            balancer: None,
+        };
+        let parts = Parts {
+            common,
+            io,
+            tls: None,
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
                 .without(options.engine.middleboxes.clone())
                 .with_facts(Arc::clone(&options.engine.facts)),
-            notices: notices.clone(),
             subscriptions,
-            handlers: None,
-            write_each: false,
             forget_after: options.forget_after,
             known: None,
             recorder: None,
-            balance_period: Duration::ZERO,
         };
         let (store, policy) = (Arc::clone(&options.store), Arc::clone(&options.policy));
         let shard = Shard::new(parts, Engine::new(id, store, policy, engine_options))?;

@@ -1,10 +1,8 @@
 //! The fast path without a shard: bytes in, answers out.
 
 use super::*;
-use crate::session::{CloseReason, Deadlines};
-use crate::shard::registry::ConnectionId;
-use crate::shard::socket::Socket;
-use maple_core::engine::ShardId;
+use crate::counters::Counters;
+use crate::session::{CloseReason, Deadlines, Output};
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
     Features, FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, PortReason, PortStatus,
@@ -13,7 +11,6 @@ use maple_wire::msg::{
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Port, PortNo};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
 
@@ -42,40 +39,35 @@ impl Handler for Learner {
     }
 }
 
-/// A connection, and the parts of its shard.
+/// A connection with its program, and the parts of its shard.
 struct Harness {
-    connection: Connection,
+    program: Served,
+    session: Session,
+    framer: Framer,
+    waiting: Vec<u8>,
     version: Version,
-    replies: Replies,
     outputs: Vec<Output>,
     counters: Counters,
     delivered: Vec<Message>,
     closed: Option<CloseReason>,
-    max_batch: usize,
-    _peer: std::net::TcpStream,
 }
 
 impl Harness {
     /// Creates a connection on which both ends have sent their hello.
     fn greeted(version: Version) -> Harness {
-        let listener = std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (socket, address) = listener.accept().unwrap();
-        socket.set_nonblocking(true).unwrap();
         let mut outputs = Vec::new();
         let session = Session::new(Time(0), Deadlines::default(), &mut outputs);
-        let id = ConnectionId { shard: ShardId(0), slot: 0, generation: 0 };
-        let socket = Socket::Tcp(mio::net::TcpStream::from_std(socket));
+        let factory = Arc::new(|_: &SwitchInfo| Learner::default());
         let mut harness = Harness {
-            connection: Connection::new(id, socket, address, session),
+            program: Served::new(factory, ProgramErrors::detached().0, false),
+            session,
+            framer: Framer::default(),
+            waiting: Vec::new(),
             version,
-            replies: Replies::default(),
             outputs,
             counters: Counters::default(),
             delivered: Vec::new(),
             closed: None,
-            max_batch: BATCH,
-            _peer: peer,
         };
         harness.feed(&encoded(version, &Message::Hello(Hello { version: version as u8, elements: vec![] })));
         harness
@@ -85,23 +77,26 @@ impl Harness {
     fn up(version: Version) -> Harness {
         let mut harness = Harness::greeted(version);
         harness.feed(&encoded(version, &Message::FeaturesReply(features())));
-        assert!(harness.connection.handler.is_some());
-        harness.connection.outbox.buffer().clear();
+        assert!(harness.program.handler.is_some());
+        harness.waiting.clear();
         harness
+    }
+
+    fn call<T>(&mut self, call: impl FnOnce(&mut Served, &mut Framer, Line<'_>) -> T) -> T {
+        let Harness { program, session, framer, waiting, outputs, counters, .. } = self;
+        call(program, framer, Line { now: Time(1), session, outputs, waiting, counters })
     }
 
     /// Handles received bytes as the shard does.
     fn feed(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         loop {
-            let (replies, outputs, counters) = (&mut self.replies, &mut self.outputs, &mut self.counters);
-            let dispatch = MessageDispatch { now: Time(1), replies, outputs, counters, max_batch: self.max_batch };
-            let done = self.connection.dispatch_in_place(&mut rest, dispatch);
+            let progress = self.call(|program, framer, line| program.read(&mut rest, framer, line));
             while !self.outputs.is_empty() {
                 let outputs = std::mem::take(&mut self.outputs);
                 outputs.into_iter().for_each(|output| self.act(output));
             }
-            if done || self.closed.is_some() {
+            if progress == Progress::Done || self.closed.is_some() {
                 return;
             }
         }
@@ -109,9 +104,9 @@ impl Harness {
 
     fn act(&mut self, output: Output) {
         match output {
-            Output::Claim(_) => self.connection.session().unwrap().admit(Time(1), &mut self.outputs),
+            Output::Claim(_) => self.session.admit(Time(1), &mut self.outputs),
             Output::Send { xid, message } => self.sent(xid, message),
-            Output::Up(_) => self.connection.handler = Some(Box::new(Learner::default())),
+            Output::Up(info) => self.call(|program, _, line| program.switch_up(&info, line)),
             Output::Deliver { message, .. } => self.delivered.push(message),
             Output::Close(reason) => self.closed = Some(reason),
             other => panic!("{other:?}"),
@@ -122,7 +117,7 @@ impl Harness {
     fn sent(&mut self, xid: u32, message: Message) {
         // Nothing waits for the configuration, so these messages may come after the handler's first answers.
         if !matches!(message, Message::GetConfigRequest | Message::SetConfig(_)) {
-            self.connection.outbox.push(self.version, xid, &message).unwrap();
+            message.encode(self.version, xid, &mut self.waiting).unwrap();
         }
         let answer = match message {
             Message::GetConfigRequest => Message::GetConfigReply(SwitchConfig { flags: 0, miss_send_len: 0 }),
@@ -138,7 +133,7 @@ impl Harness {
     }
 
     fn answers(&mut self) -> Vec<u8> {
-        std::mem::take(self.connection.outbox.buffer())
+        std::mem::take(&mut self.waiting)
     }
 }
 
@@ -256,7 +251,7 @@ fn packets_during_the_handshake_are_answered_wherever_they_are_split() {
 fn separate_writes_give_the_same_answers() {
     let bytes = stream(Version::Of10);
     let (mut whole, mut single) = (Harness::up(Version::Of10), Harness::up(Version::Of10));
-    single.max_batch = 1;
+    single.program.max_batch = 1;
     whole.feed(&bytes);
     single.feed(&bytes);
     assert_eq!(single.answers(), whole.answers());

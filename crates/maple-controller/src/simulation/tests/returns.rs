@@ -6,8 +6,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::{Departed, LeafJournal, Restart};
-use crate::shard::returns::Returns;
+use crate::memory::LeafJournal;
+use crate::memory::{Departed, Restart};
 
 /// The switches, each with a host and a leaf.
 const SWITCHES: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
@@ -29,7 +29,7 @@ impl World {
         let known =
             (Arc::new(Restart::new(world.now, Arc::clone(&world.store), earlier)), Arc::new(LeafJournal::new(2)));
         for simulated in &mut world.simulation.shards {
-            simulated.shard.returns = Returns::new(Some(known.clone()));
+            simulated.shard.remember(known.clone());
         }
         world
     }

@@ -7,6 +7,8 @@ use maple_wire::msg::{Features, Hello, NO_BUFFER};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Header, Message, Port, PortNo, Version};
 
+use std::sync::Mutex;
+
 use super::*;
 use crate::session::ENGINE_XIDS;
 use crate::shard::FORGET_SWITCH_AFTER;
@@ -300,13 +302,13 @@ fn a_rule_that_the_switch_s_version_can_not_say_is_refused_as_the_switch_would_r
     let mut world = World::new();
     let [_line] = world.edge_switches([SWITCH]);
     let shard = &mut world.simulation.shards[0].shard;
-    let before = shard.counters.of_flow_mods;
+    let before = shard.counters().of_flow_mods;
     let mut flow_mod = FlowMod::new(FlowModCommand::Add, 1, maple_wire::Match::any(), vec![]);
     flow_mod.table_id = 3;
     let effect = Effect::Send { dpid: SWITCH, xid: ENGINE_XIDS + 99, message: Message::FlowMod(flow_mod) };
-    shard.perform(world.now, effect);
-    assert_eq!((shard.counters.of_flow_mods, shard.counters.of_unencodable), (before, 1));
-    let events = &shard.events[..];
+    shard.perform(effect);
+    assert_eq!((shard.counters().of_flow_mods, shard.counters().of_unencodable), (before, 1));
+    let events = &shard.events()[..];
     assert!(matches!(events, [Event::SwitchError { dpid: SWITCH, xid, .. }] if *xid == ENGINE_XIDS + 99), "{events:?}");
     assert_eq!(world.simulation.next_turn(0), Some(world.now), "the engine hears of it at once");
 }

@@ -1,0 +1,333 @@
+//! The switches of a shard that have no connection, and those that come back: after a restart of the controller
+//! (`returns.rs`), from another process (`announced.rs`), or after their connection has ended (`unreachable.rs`). The
+//! engine has such switches; here is what it is told of their ends and returns.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use maple_core::engine::{Engine, Event, InstalledFlow, Time};
+use maple_core::ids::LeafId;
+use maple_core::remembered::{Surroundings, Witness};
+use maple_wire::{Dpid, Message};
+
+use super::announced::{Announced, AnnouncedSwitch, port_changes, up};
+use super::context::Context;
+use super::departures::{DepartedSwitch, Departures};
+use super::io::Io;
+use super::links::Links;
+use super::mailbox::ShardMessage;
+use super::registry::ConnectionId;
+use super::returns::{Expected, Returns, attachment};
+use super::to_switch;
+use super::unreachable::Unreachable;
+use crate::counters::{FormerCounters, SwitchCounters};
+use crate::memory::Departed;
+#[cfg(test)]
+use crate::memory::LeafJournal;
+#[cfg(test)]
+use crate::memory::Restart;
+use crate::memory::takeover::CopiedSwitch;
+use crate::session::{CloseReason, SwitchInfo};
+
+/// The switches that have no connection, or come back.
+pub(super) struct Away {
+    /// The known switches that come back.
+    returns: Returns,
+    /// The switches that another process hands over.
+    announced: Announced,
+    /// The engine's switches without a connection.
+    unreachable: Unreachable,
+    departures: Departures,
+}
+
+impl Away {
+    pub fn new(returns: Returns, unreachable: Unreachable) -> Away {
+        Away { returns, announced: Announced::default(), unreachable, departures: Departures::default() }
+    }
+
+    /// Takes a switch whose handshake is done. If the engine has it, and it describes itself as before, it continues.
+    /// Otherwise it begins anew.
+    pub fn on_up(&mut self, slot: usize, info: SwitchInfo, links: &mut Links, io: &mut Io, ctx: &mut Context) {
+        let dpid = info.features.dpid;
+        if let Some(announced) = self.announced.take(dpid) {
+            if is_unchanged(&announced.info, &info) {
+                return self.announced_is_up(slot, announced, &info, links, io, ctx);
+            }
+            ctx.events.push(Event::SwitchDown { dpid });
+        }
+        if let Some(before) = self.unreachable.take(dpid) {
+            if is_unchanged(&before, &info) {
+                return unreachable_is_back(slot, &before, &info, links, io, ctx);
+            }
+            links.switch_down(ctx.now, dpid);
+            ctx.events.push(Event::SwitchDown { dpid });
+        }
+        ctx.events.push(up(info));
+    }
+
+    /// Takes an announced switch, whose connection another process has handed over.
+    fn announced_is_up(
+        &mut self,
+        slot: usize,
+        announced: AnnouncedSwitch,
+        info: &SwitchInfo,
+        links: &mut Links,
+        io: &mut Io,
+        ctx: &mut Context,
+    ) {
+        let dpid = info.features.dpid;
+        let changes = port_changes(&announced.info.ports, &info.ports);
+        ctx.events.extend(changes.into_iter().map(|status| Event::PortStatus { dpid, status }));
+        let Some(connection) = io.present(slot) else { return };
+        if let Some(state) = self.returns.state().filter(|_| announced.is_restored) {
+            if let Some(switch) = &mut connection.switch {
+                switch.in_use = true;
+                links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
+            }
+        } else {
+            self.returns.connect(dpid, connection.id);
+        }
+        if let Some((session, outputs)) = io.session(slot) {
+            session.read_flows(ctx.now, outputs);
+        }
+        announced.packets.iter().for_each(|(xid, packet)| to_switch::send(slot, *xid, packet, io, ctx));
+    }
+
+    /// Handles the end of a connection. If an announced switch had it, that switch has none. A switch that waits for
+    /// others stops waiting.
+    pub fn connection_ended(&mut self, connection: ConnectionId, links: &mut Links, ctx: &mut Context) {
+        self.forget_announced(Some(connection), links, ctx);
+        self.returns.leave(connection);
+    }
+
+    /// Takes the rules of a switch that is not in use yet. They are held, and not returned, until what was around the
+    /// switch is presumed.
+    pub fn hold(
+        &mut self,
+        connection: ConnectionId,
+        dpid: Dpid,
+        flows: Vec<InstalledFlow>,
+        ctx: &mut Context,
+    ) -> Option<Vec<InstalledFlow>> {
+        let (flows, alone) = self.returns.hold(connection, dpid, flows);
+        alone.into_iter().for_each(|switches| self.returns.presume(switches, ctx));
+        flows
+    }
+
+    /// Takes a message of the engine to a switch without a connection. An announced switch gets a packet when it is up.
+    pub fn note_sent(&mut self, dpid: Dpid, xid: u32, message: &Message) {
+        self.announced.note_sent(dpid, xid, message);
+    }
+
+    /// Returns the switches that the engine has without a connection.
+    pub fn unreachable(&self) -> &Unreachable {
+        &self.unreachable
+    }
+
+    /// Reports whether the engine is to report all leaves, to be remembered.
+    pub fn is_to_tell_all(&mut self) -> bool {
+        self.returns.is_to_tell_all()
+    }
+
+    /// Records leaves for the next run.
+    pub fn remember(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
+        self.returns.note(leaves);
+    }
+
+    /// Records the leaves and the surroundings of a switch that has disconnected.
+    pub fn remember_departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
+        self.returns.departed(dpid, leaves, surroundings);
+    }
+
+    /// Takes the switches whose surroundings the engine has presumed.
+    pub fn take_presumed(&mut self) -> Vec<Arc<BTreeSet<Dpid>>> {
+        self.returns.take_presumed()
+    }
+
+    /// Gives the shard the memory of an earlier run.
+    #[cfg(test)]
+    pub fn remember_run(&mut self, known: (Arc<Restart>, Arc<LeafJournal>)) {
+        self.returns = Returns::new(Some(known));
+    }
+
+    /// Returns those that claim the switch of this ended connection, if the engine has not handled the end yet.
+    pub fn claimants_of(&mut self, connection: ConnectionId) -> Option<&mut Vec<ConnectionId>> {
+        self.departures.claimants_of(connection)
+    }
+
+    /// Keeps the counters of a switch's connection that has ended.
+    pub fn add_counters(&mut self, dpid: Dpid, counters: SwitchCounters) {
+        self.departures.add_counters(dpid, counters);
+    }
+
+    /// Returns the counters of ended connections.
+    pub fn former(&self) -> &FormerCounters {
+        self.departures.former()
+    }
+
+    /// Counts the end of a connection and reports it, once. `up` says whether its handshake was done.
+    pub fn report(&mut self, peer: SocketAddr, dpid: Option<Dpid>, up: bool, reason: CloseReason, ctx: &mut Context) {
+        self.departures.report(peer, dpid, up, reason, ctx);
+    }
+
+    /// Reports whether a switch is announced.
+    pub fn is_announced(&self, dpid: Dpid) -> bool {
+        self.announced.has(dpid)
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn deadline(&self) -> Option<Time> {
+        self.returns.deadline().into_iter().chain(self.unreachable.deadline()).min()
+    }
+
+    /// Handles the deadlines that have passed.
+    pub fn on_time(&mut self, engine: &Engine, ctx: &mut Context) {
+        self.returns.on_time(ctx);
+        self.forget_unreachable(engine, ctx);
+    }
+
+    /// Records that the engine knows a switch, and has asked for its rules. If the switch is the last one that others wait
+    /// for, what was around them is presumed.
+    pub fn switch_known(&mut self, connection: Option<ConnectionId>, dpid: Dpid, ctx: &mut Context) {
+        let complete = self.returns.arrive(connection, dpid);
+        complete.into_iter().for_each(|switches| self.returns.presume(switches, ctx));
+    }
+
+    /// Has the engine restore the switches among these that are expected here.
+    pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
+        for Expected { connection, dpid, flows } in self.returns.take_due(switches) {
+            let told = self.announced.note_restored(dpid);
+            // If the connection has ended meanwhile, the engine finds no such switch.
+            let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));
+            let switch = connection.and_then(|connection| connection.switch.as_mut());
+            if let Some((switch, state)) = switch.zip(self.returns.state()) {
+                switch.in_use = true;
+                links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
+            }
+            let Departed { leaves: witnesses, surroundings, .. } = self.returns.take(dpid);
+            ctx.events.push(Event::Restore { dpid, flows: told, witnesses, earlier: Arc::new(surroundings) });
+            ctx.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
+        }
+    }
+
+    /// Announces a switch, whose connection another process will hand over, to the engine.
+    pub fn announce(&mut self, switch: CopiedSwitch, ctx: &mut Context) {
+        ctx.events.push(self.announced.announce(switch));
+    }
+
+    /// Records that the connection of an announced switch has come.
+    pub fn note_resumed(&mut self, dpid: Dpid, slot: usize, io: &mut Io) {
+        let Some(connection) = io.present(slot) else { return };
+        self.announced.note_connection(dpid, connection.id);
+    }
+
+    /// Handles the end of the takeover: announced switches without a connection get none.
+    pub fn all_resumed(&mut self, links: &mut Links, ctx: &mut Context) {
+        self.forget_announced(None, links, ctx);
+    }
+
+    /// Ends the announcement of the switches with this connection, or of those with none. The switches that the engine
+    /// restores are unreachable; the others are gone.
+    fn forget_announced(&mut self, connection: Option<ConnectionId>, links: &mut Links, ctx: &mut Context) {
+        for (dpid, AnnouncedSwitch { info, is_restored, .. }) in self.announced.take_without(connection) {
+            let Some(state) = self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) else {
+                ctx.events.push(Event::SwitchDown { dpid });
+                continue;
+            };
+            links.switch_back(ctx.now, dpid, &info.ports, |at| attachment(&state, at));
+            ctx.events.push(Event::SwitchUnreachable { dpid });
+            self.departures.push(DepartedSwitch::announced(dpid, info));
+        }
+    }
+
+    /// Has the engine forget the switches that have been away for too long.
+    fn forget_unreachable(&mut self, engine: &Engine, ctx: &mut Context) {
+        for dpid in self.unreachable.take_overdue(ctx.now) {
+            if !engine.is_declared(dpid) {
+                ctx.events.push(Event::SwitchDown { dpid });
+                self.departures.push(DepartedSwitch::forgotten(dpid));
+            }
+        }
+    }
+
+    /// Drops a switch that the engine has forgotten.
+    pub fn drop_unreachable(&mut self, dpid: Dpid, links: &mut Links, ctx: &mut Context) {
+        if self.unreachable.take(dpid).is_some() {
+            ctx.registry.forget(dpid, ctx.id);
+            links.switch_down(ctx.now, dpid);
+        }
+    }
+
+    /// Tells the engine that a switch has lost its connection.
+    pub fn depart(&mut self, departure: DepartedSwitch, reason: &CloseReason, ctx: &mut Context) {
+        let dpid = departure.dpid;
+        // A switch that is to have another layout begins anew when it is back.
+        let goes = matches!(reason, CloseReason::Stopping | CloseReason::OneTable);
+        let stays = departure.info.is_some() && self.unreachable.keeps() && !goes;
+        ctx.events.push(match stays {
+            true => Event::SwitchUnreachable { dpid },
+            false => Event::SwitchDown { dpid },
+        });
+        self.departures.push(departure);
+    }
+
+    /// Frees the datapath ids of switches whose end the engine has handled.
+    pub fn free_departed(&mut self, engine: &Engine, links: &mut Links, ctx: &mut Context) {
+        for departure in self.departures.take() {
+            self.free(departure, engine, links, ctx);
+        }
+    }
+
+    /// Frees a datapath id for a new connection, and tells its claimants. If the engine keeps the switch, the switch
+    /// stays at this shard.
+    pub fn free(&mut self, departure: DepartedSwitch, engine: &Engine, links: &mut Links, ctx: &mut Context) {
+        let DepartedSwitch { dpid, connection, info, claimants } = departure;
+        let stays = engine.is_unreachable(dpid);
+        if !stays && !self.unreachable.has(dpid) && info.is_some() {
+            links.switch_down(ctx.now, dpid);
+        }
+        connection.into_iter().for_each(|connection| ctx.registry.release(dpid, connection, stays));
+        match info {
+            Some(info) if stays => {
+                ctx.registry.keep(dpid, ctx.id);
+                links.suspend(dpid);
+                self.unreachable.keep(ctx.now, *info);
+            }
+            _ if !stays => self.drop_unreachable(dpid, links, ctx),
+            _ => {}
+        }
+        for claimant in claimants {
+            ctx.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
+        }
+    }
+}
+
+/// Takes a switch that the engine has kept without a connection.
+fn unreachable_is_back(
+    slot: usize,
+    before: &SwitchInfo,
+    info: &SwitchInfo,
+    links: &mut Links,
+    io: &mut Io,
+    ctx: &mut Context,
+) {
+    let dpid = info.features.dpid;
+    ctx.events.push(Event::SwitchReachable { dpid });
+    links.resume(ctx.now, dpid);
+    for status in port_changes(&before.ports, &info.ports) {
+        links.port_status(ctx.now, dpid, &status);
+        ctx.events.push(Event::PortStatus { dpid, status });
+    }
+    if let Some(switch) = io.present(slot).and_then(|connection| connection.switch.as_mut()) {
+        switch.in_use = true;
+    }
+    if let Some((session, outputs)) = io.session(slot) {
+        session.read_flows(ctx.now, outputs);
+    }
+}
+
+/// Reports whether a switch describes itself as before, apart from its ports.
+fn is_unchanged(before: &SwitchInfo, now: &SwitchInfo) -> bool {
+    (SwitchInfo { ports: now.ports.clone(), ..before.clone() }) == *now
+}

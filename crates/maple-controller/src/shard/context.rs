@@ -1,0 +1,45 @@
+//! What all parts of a shard need: who it is, the time, the messages to others, and the counters.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use maple_core::engine::{Event, ShardId, Time};
+
+use super::mailbox::{Outgoing, ShardMessage};
+use super::registry::Registry;
+use crate::counters::Counters;
+use crate::notice::Notices;
+use crate::time::Clock;
+
+/// What all parts of a shard need. It knows no part.
+pub(super) struct Context {
+    pub id: ShardId,
+    pub clock: Clock,
+    /// The time at which the turn began.
+    pub now: Time,
+    pub registry: Arc<Registry>,
+    pub inbox: Receiver<Vec<ShardMessage>>,
+    pub outgoing: Outgoing,
+    pub notices: Notices,
+    pub counters: Counters,
+    /// The engine's next events.
+    pub events: Vec<Event>,
+}
+
+/// What a shard shares with others.
+pub(crate) struct CommonParts {
+    pub id: ShardId,
+    pub clock: Clock,
+    pub registry: Arc<Registry>,
+    pub inbox: Receiver<Vec<ShardMessage>>,
+    pub outgoing: Outgoing,
+    pub notices: Notices,
+}
+
+impl Context {
+    pub fn new(parts: CommonParts) -> Context {
+        let CommonParts { id, clock, registry, inbox, outgoing, notices } = parts;
+        let (counters, events) = (Counters::default(), Vec::new());
+        Context { id, clock, now: Time(0), registry, inbox, outgoing, notices, counters, events }
+    }
+}

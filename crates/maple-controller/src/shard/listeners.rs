@@ -1,0 +1,120 @@
+//! The listening sockets. What they accept becomes a [`Socket`], which a [`Connection`](super::connection::Connection)
+//! serves.
+
+use std::io;
+use std::net::{self, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::engine::Time;
+use mio::net::TcpListener;
+use mio::{Interest, Token};
+
+use super::socket::Socket;
+use super::tls_socket::TlsSocket;
+use crate::time::after;
+use crate::tls::Tls;
+
+/// The token of the waker.
+pub(crate) const WAKER: Token = Token(0);
+/// The first token of listening sockets.
+pub(super) const FIRST_LISTENER: usize = 1;
+/// The number that is added to a connection's slot to get its token.
+pub(super) const FIRST_CONNECTION: usize = 1 << 16;
+
+/// How long accepting pauses after an error, such as a lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket, with its certificates if its connections begin with TLS.
+pub(crate) type ListeningSocket = (TcpListener, Option<Arc<Tls>>);
+
+/// The listening sockets. One shard accepts for all.
+pub(super) struct Listeners {
+    sockets: Vec<ListeningSocket>,
+    /// Whether there may be connections to accept.
+    ready: bool,
+    /// The time until which accepting is paused.
+    paused_until: Option<Time>,
+}
+
+impl Listeners {
+    pub fn new(sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<Listeners> {
+        let mut listeners = Listeners { ready: false, sockets: Vec::new(), paused_until: None };
+        listeners.add(sockets, registry)?;
+        Ok(listeners)
+    }
+
+    /// Accepts at these sockets too.
+    pub fn add(&mut self, sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<()> {
+        for (mut socket, tls) in sockets {
+            registry.register(&mut socket, Token(FIRST_LISTENER + self.sockets.len()), Interest::READABLE)?;
+            self.sockets.push((socket, tls));
+        }
+        Ok(())
+    }
+
+    /// Takes the sockets, each with whether its connections begin with TLS. Accepting ends with that.
+    pub fn release(&mut self, registry: &mio::Registry) -> Vec<(net::TcpListener, bool)> {
+        let sockets = std::mem::take(&mut self.sockets).into_iter();
+        let released = sockets.filter_map(|(mut socket, tls)| {
+            registry.deregister(&mut socket).ok()?;
+            Some((owned(&socket).ok()?.into(), tls.is_some()))
+        });
+        released.collect()
+    }
+
+    /// Reports whether a socket may have a connection, and accepting is not paused.
+    pub fn are_ready(&self) -> bool {
+        self.ready && self.paused_until.is_none()
+    }
+
+    /// Returns the time at which accepting resumes.
+    pub fn deadline(&self) -> Option<Time> {
+        self.paused_until
+    }
+
+    /// Records that there may be connections to accept.
+    pub fn note_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Ends a pause of accepting that is over.
+    pub fn go_on(&mut self, now: Time) {
+        self.paused_until.take_if(|until| *until <= now);
+    }
+
+    /// Accepts the next connection, if there is one. After an error, such as a lack of descriptors, accepting pauses.
+    pub fn accept(&mut self, now: Time) -> Option<(Socket, SocketAddr)> {
+        self.try_accept().unwrap_or_else(|error| {
+            tracing::error!(%error, "can't accept connections; trying again in {ACCEPT_PAUSE:?}");
+            self.paused_until = Some(after(now, ACCEPT_PAUSE));
+            None
+        })
+    }
+
+    fn try_accept(&mut self) -> io::Result<Option<(Socket, SocketAddr)>> {
+        for (socket, tls) in &self.sockets {
+            loop {
+                match socket.accept() {
+                    Ok((stream, peer)) => {
+                        let Some(tls) = tls else { return Ok(Some((Socket::Tcp(stream), peer))) };
+                        let socket = TlsSocket::new(stream, Arc::clone(tls)).map_err(io::Error::other)?;
+                        return Ok(Some((Socket::Tls(Box::new(socket)), peer)));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The peer closed before it was accepted.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        self.ready = false;
+        Ok(None)
+    }
+}
+
+/// Creates another descriptor of a socket.
+pub(super) fn owned(socket: &impl AsFd) -> io::Result<OwnedFd> {
+    socket.as_fd().try_clone_to_owned()
+}

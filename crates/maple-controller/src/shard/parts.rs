@@ -1,0 +1,29 @@
+//! What a shard is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::context::CommonParts;
+use super::io::IoParts;
+use crate::discovery::Discovery;
+use crate::listen::Subscriptions;
+use crate::memory::LeafJournal;
+use crate::memory::Restart;
+use crate::memory::record::ShardRecorder;
+use crate::tls::Tls;
+
+/// The parts of a shard, except its engine.
+pub(crate) struct Parts {
+    pub common: CommonParts,
+    pub io: IoParts,
+    /// The certificates for TLS, and which switches need one.
+    pub tls: Option<Arc<Tls>>,
+    pub discovery: Discovery,
+    pub subscriptions: Subscriptions,
+    /// How long a switch without a connection is kept; `None`: without limit.
+    pub forget_after: Option<Duration>,
+    /// The record of switches that may come back, and the journal of leaves.
+    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    /// Records the engine's turns.
+    pub recorder: Option<ShardRecorder>,
+}

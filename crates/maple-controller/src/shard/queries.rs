@@ -1,0 +1,250 @@
+//! The questions of other threads: answered at once from what the parts of the shard know, or later, when the engine or
+//! a switch has answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use maple_core::engine::{Counted, Event, LiveNews, RuleCount, Trial};
+use maple_wire::Dpid;
+use rustc_hash::FxHashMap;
+
+use super::connection::Connection;
+use super::context::Context;
+use super::io::Io;
+use super::mailbox::ShardQuery;
+use super::metrics;
+use super::registry::{ConnectionId, Registry};
+use super::switches::Switches;
+use super::turn::Turn;
+use crate::memory::takeover::CopiedSwitch;
+use crate::session::{SwitchInfo, TableSize};
+use crate::status::{ShardStats, SwitchPort, SwitchStatus};
+use crate::time::until;
+
+/// Maximum number of open questions about rules' counters, and about table sizes, that a shard keeps.
+const MOST_COUNTING: usize = 1024;
+
+/// The threads that wait for something. A thread may have stopped waiting; then sending to it fails, and that is all.
+#[derive(Debug, Default)]
+pub(super) struct Queries {
+    /// The threads that wait for the end of this turn.
+    fences: Vec<Sender<()>>,
+    /// The threads that wait until rules are deleted, by the engine's token.
+    settling: FxHashMap<u64, Sender<()>>,
+    /// The threads that wait for a rule's counters, by the numbers of their questions.
+    counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
+    /// The threads that wait for the sizes of a switch's tables.
+    sizing: Vec<(ConnectionId, Sender<Vec<TableSize>>)>,
+    /// The threads that watch packets, by the numbers of their watches. There are at most as many as control clients.
+    live: FxHashMap<u64, Sender<LiveNews>>,
+    last_token: u64,
+    /// The thread that waits for the trial of a policy, by the policy's number.
+    tried: Option<(u64, Sender<Trial>)>,
+    /// The thread that waits until a policy decides, by the policy's number.
+    adopted: Option<(u64, Sender<()>)>,
+}
+
+impl Queries {
+    /// Adds a thread that waits for the end of this turn.
+    pub fn fence(&mut self, to: Sender<()>) {
+        self.fences.push(to);
+    }
+
+    /// Adds a thread that waits until the switches have confirmed all deletions of rules so far.
+    pub fn settle(&mut self, to: Sender<()>, ctx: &mut Context) {
+        let token = self.next_token();
+        self.settling.insert(token, to);
+        ctx.events.push(Event::AwaitBarriers(token));
+    }
+
+    /// Answers the threads that wait for the end of this turn, once all its messages are sent.
+    pub fn answer_fences(&mut self) {
+        self.fences.drain(..).for_each(|to| _ = to.send(()));
+    }
+
+    /// Handles the confirmation of all deletions for which a thread waits. It is answered at the end of the turn.
+    pub fn barriers_done(&mut self, token: u64) {
+        self.fences.extend(self.settling.remove(&token));
+    }
+
+    /// Passes the counters of a rule on.
+    pub fn rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
+        self.counting.remove(&token).into_iter().for_each(|to| _ = to.send(count));
+    }
+
+    /// Passes the result of a policy's trial on.
+    pub fn tried(&mut self, candidate: u64, trial: Trial) {
+        let waits = self.tried.take_if(|(number, _)| *number == candidate);
+        waits.into_iter().for_each(|(_, to)| _ = to.send(trial.clone()));
+    }
+
+    /// Handles that a new policy decides. The thread that waits for it is answered at the end of the turn.
+    pub fn adopted(&mut self, candidate: u64) {
+        let waits = self.adopted.take_if(|(number, _)| *number == candidate);
+        self.fences.extend(waits.map(|(_, to)| to));
+    }
+
+    /// Passes the news of a watch on. A client that is too slow misses news.
+    pub fn live(&mut self, token: u64, news: LiveNews) {
+        let is_last = matches!(news, LiveNews::Refused(_));
+        self.live.get(&token).into_iter().for_each(|to| _ = to.try_send(news.clone()));
+        if is_last {
+            self.live.remove(&token);
+        }
+    }
+
+    /// Passes the sizes of a switch's tables on.
+    pub fn table_sizes_read(&mut self, slot: usize, tables: &[TableSize], io: &mut Io) {
+        let Some(connection) = io.present(slot).map(|connection| connection.id) else { return };
+        for (_, to) in self.sizing.extract_if(.., |(of, _)| *of == connection) {
+            let _ = to.send(tables.to_vec());
+        }
+    }
+
+    /// Answers a query. Returns the slot of the connection whose session has outputs, if any.
+    pub fn answer(
+        &mut self,
+        query: ShardQuery,
+        turn: &mut Turn,
+        switches: &Switches,
+        io: &mut Io,
+        ctx: &mut Context,
+    ) -> Option<usize> {
+        let engine = turn.engine();
+        let now = ctx.clock.now();
+        match query {
+            ShardQuery::Rules(dpid, to) => {
+                let age = engine.counted_at(dpid, Counted::Rules).map(|at| until(at, now));
+                _ = to.send((engine.rules(dpid), age));
+            }
+            ShardQuery::Watch(what, only, to) => _ = to.send(request_counters(what, only, turn, switches, ctx)),
+            ShardQuery::Ports(to) => {
+                let counts = engine.switches().flat_map(|dpid| engine.port_counts(dpid));
+                _ = to.send(counts.map(|count| (count, until(count.time, now))).collect());
+            }
+            ShardQuery::Traffic(to) => {
+                let traffic = engine.switches().flat_map(|dpid| engine.traffic(dpid));
+                _ = to.send(traffic.map(|one| (one, until(one.time, now))).collect());
+            }
+            ShardQuery::Drops(minutes, to) => {
+                let drops = engine.switches().flat_map(|dpid| engine.drops(dpid, minutes));
+                _ = to.send(drops.collect());
+            }
+            ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.stats() }),
+            ShardQuery::Metrics(to) => _ = to.send(metrics::collect(io, switches, turn, ctx)),
+            ShardQuery::Failures(to) => _ = to.send(engine.failures()),
+            ShardQuery::Violations(to) => _ = to.send(engine.violations()),
+            ShardQuery::Copy(to) => _ = to.send(engine.copy()),
+            ShardQuery::Inspect(look) => look(engine),
+            ShardQuery::Copies(to) => _ = to.send(copied_switches(turn, switches, io)),
+            ShardQuery::Switches(to) => {
+                let unreachable = switches.away.unreachable().statuses(now, ctx.id);
+                let statuses = io.connections().iter().filter_map(|connection| status(connection, &ctx.registry));
+                _ = to.send(statuses.chain(unreachable).collect());
+            }
+            ShardQuery::TableSizes(dpid, to) => return self.ask_table_sizes(dpid, to, io),
+            later => self.ask_engine(later, ctx),
+        }
+        None
+    }
+
+    /// Passes a question to the engine, which answers it by an effect.
+    fn ask_engine(&mut self, query: ShardQuery, ctx: &mut Context) {
+        let event = match query {
+            ShardQuery::Live(token, filter, to) => {
+                self.live.insert(token, to);
+                Event::LiveBegin { token, filter }
+            }
+            ShardQuery::LiveGoOn(token) => Event::LiveGoOn(token),
+            ShardQuery::LiveEnd(token) => {
+                self.live.remove(&token);
+                Event::LiveEnd(token)
+            }
+            ShardQuery::Try(candidate, to) => {
+                self.tried = Some((candidate.number, to));
+                Event::Try(candidate)
+            }
+            ShardQuery::Adopt(candidate, to) => {
+                self.adopted = Some((candidate.number, to));
+                Event::Adopt(candidate)
+            }
+            ShardQuery::CountRule(dpid, table, rule, to) => {
+                let token = self.next_token();
+                if self.counting.len() == MOST_COUNTING {
+                    // The oldest question was to a switch that has gone.
+                    self.counting.pop_first();
+                }
+                self.counting.insert(token, to);
+                Event::CountRule { dpid, token, table, rule }
+            }
+            _ => return debug_assert!(false, "the shard itself answers all other queries"),
+        };
+        ctx.events.push(event);
+    }
+
+    /// Asks a switch for the sizes of its tables. Nothing is sent to the thread if the switch is not connected.
+    fn ask_table_sizes(&mut self, dpid: Dpid, to: Sender<Vec<TableSize>>, io: &mut Io) -> Option<usize> {
+        let slot = io.connections().slot_of(dpid)?;
+        let id = io.get(slot)?.id;
+        let (session, outputs) = io.session(slot)?;
+        session.ask_for_table_sizes(outputs);
+        if self.sizing.len() == MOST_COUNTING {
+            // The oldest question was to a switch that has gone, or never answers.
+            self.sizing.remove(0);
+        }
+        self.sizing.push((id, to));
+        Some(slot)
+    }
+
+    fn next_token(&mut self) -> u64 {
+        self.last_token += 1;
+        self.last_token
+    }
+}
+
+/// Has the engine request counters of all its switches, or of one. Returns the ages of the known counters. Switches
+/// without a connection are left out, so nobody waits for them.
+fn request_counters(
+    what: Counted,
+    only: Option<Dpid>,
+    turn: &Turn,
+    switches: &Switches,
+    ctx: &mut Context,
+) -> Vec<Option<Duration>> {
+    let (engine, now) = (turn.engine(), ctx.clock.now());
+    let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable().has(*dpid);
+    let selected: Vec<Dpid> = engine.switches().filter(is_asked).collect();
+    ctx.events.extend(selected.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
+    selected.iter().map(|dpid| engine.counted_at(*dpid, what).map(|at| until(at, now))).collect()
+}
+
+/// Collects the switches, with their present ports and rules.
+fn copied_switches(turn: &Turn, switches: &Switches, io: &Io) -> Vec<CopiedSwitch> {
+    let engine = turn.engine();
+    let copied = |connection: &Connection| {
+        let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
+        let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
+        Some(CopiedSwitch { info, rules: engine.installed(dpid) })
+    };
+    let unreachable = switches.away.unreachable().copies(|dpid| engine.installed(dpid));
+    io.connections().iter().filter_map(copied).chain(unreachable).collect()
+}
+
+/// Returns the status of a connection's switch, if its handshake is done.
+fn status(connection: &Connection, registry: &Registry) -> Option<SwitchStatus> {
+    let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
+    Some(SwitchStatus {
+        dpid,
+        peer: Some(connection.peer),
+        unreachable: None,
+        silent: registry.is_away(dpid),
+        version: switch.version,
+        description: switch.description.clone(),
+        tables: switch.tables,
+        bundles: switch.has_bundles,
+        shard: connection.id.shard,
+        waiting_bytes: connection.outbox.len(),
+        ports: switch.ports.iter().map(SwitchPort::from).collect(),
+    })
+}
