@@ -1,0 +1,284 @@
+"""Parts with private state under a dispatcher: arrows inside such a folder point downwards.
+
+A *dispatcher* is a struct whose parts have the state; its `impl` is one file that hands on what the parts want of each
+other. `FOLDERS` lists the folders of this shape. In each, the order of the `mod` lines is the order of the layers, the
+lowest first, and a module is above the modules that it consists of. These tests read every file of the folder. They
+fail on
+
+* a second file with an `impl` of the dispatcher,
+* a struct with too many fields,
+* an import, or a call on `self` of a method in another file, that points upwards,
+* a circle of modules.
+
+Code that only tests compile is ignored.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from test_layers import USE, WORD, File, item_end, made_up, paths, read, resolve, scopes, tree
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MOD = re.compile(r"\bmod\s+(\w+)\s*;")
+STRUCT = re.compile(r"\bstruct\s+(\w+)[^;{(]*([{(])")
+IMPL = re.compile(r"^impl\b([^{;]*)\{", re.M)
+CALL = re.compile(r"\b(?:self\s*\.|Self\s*::)\s*(\w+)\s*(?:::\s*<[^()]*>)?\s*\(")
+METHOD = re.compile(r"\bfn\s+(\w+)")
+ATTRIBUTE = re.compile(r"#\s*\[[^\]]*\]")
+Module = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder with a dispatcher, and its limits."""
+
+    crate: str
+    module: str
+    dispatcher: str
+    dispatcher_fields: int = 8
+    fields: int = 15
+
+
+FOLDERS = [Folder("maple-controller", "shard", "Shard")]
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A module uses another one of the folder."""
+
+    place: str
+    source: Module
+    target: Module
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what} points upwards, to {named(self.target)}"
+
+
+def named(module: Module) -> str:
+    return "::".join(module) or "the dispatcher"
+
+
+def files_of(crate: Path, module: str) -> list[File]:
+    """The folder's files, with modules from the folder on: the dispatcher's is ()."""
+    inside = [file for file in read(crate) if file.module[:1] == (module,)]
+    return [File(file.module[1:], file.name, file.text, file.tests) for file in inside]
+
+
+def order(files: list[File]) -> dict[Module, int]:
+    """The place of each module among those with the same parent, from the order of the `mod` lines."""
+    ranks = {}
+    for file in files:
+        for at, declared in enumerate(MOD.finditer(file.text)):
+            ranks[(*file.module, declared[1])] = at
+    return ranks
+
+
+def is_upward(source: Module, target: Module, ranks: dict[Module, int]) -> bool:
+    """Whether an arrow points to a module above its source. A module is above those that it consists of."""
+    for at, (a, b) in enumerate(zip(source, target, strict=False)):
+        if a != b:
+            return ranks[target[: at + 1]] > ranks[source[: at + 1]]
+    return len(target) < len(source)
+
+
+def imports(files: list[File], module: str, ranks: dict[Module, int]) -> Iterator[Arrow]:
+    """The imports of one module by another."""
+    exported = {file.module: exports(file, ranks) for file in files}
+    for file in files:
+        inside = scopes(file)
+        for at, path in paths(file):
+            scope = [path for start, end, path in inside if start <= at < end][-1]
+            found = resolve(path, (module, *scope))
+            if found is None or found[:1] != (module,):
+                continue
+            target = module_of(found[1:], ranks, exported)
+            if target != file.module:
+                line = file.text.count("\n", 0, at) + 1
+                yield Arrow(f"{file.name}:{line}", file.module, target, f"`{'::'.join(path)}`")
+
+
+def module_of(path: Module, ranks: dict[Module, int], exported: dict[Module, dict[str, Module]]) -> Module:
+    """The module that a path from the folder on leads to. A name that a module exports is of the module behind it."""
+    length = 0
+    while length < len(path) and path[: length + 1] in ranks:
+        length += 1
+    module = path[:length]
+    if length < len(path) and (behind := exported.get(module, {}).get(path[length])):
+        return module_of(behind, ranks, exported)
+    return module
+
+
+def exports(file: File, ranks: dict[Module, int]) -> dict[str, Module]:
+    """The paths behind the names that a file has from the modules that it consists of."""
+    names = {}
+    for use in USE.finditer(file.text):
+        for path in tree(iter(WORD.findall(use[1]))):
+            path = path[1:] if path[0] == "self" else path
+            if len(path) > 1 and (*file.module, path[0]) in ranks:
+                names[path[-1]] = (*file.module, *path)
+    return names
+
+
+def impls(file: File) -> Iterator[tuple[str, int, str]]:
+    """The type, the place and the text of each `impl` block. The type of `impl A for B` is B."""
+    for found in IMPL.finditer(file.text):
+        of = re.sub(r"\bwhere\b.*", "", found[1], flags=re.S)
+        words = re.findall(r"\w+", re.sub(r"<[^<>]*(?:<[^<>]*>[^<>]*)*>", " ", of.split(" for ")[-1]))
+        if words:
+            yield words[-1], found.start(), file.text[found.end() : item_end(file.text, found.end() - 1)]
+
+
+def calls(files: list[File]) -> Iterator[Arrow]:
+    """The calls on `self` of methods that another file implements."""
+    homes: dict[tuple[str, str], set[Module]] = {}
+    for file in files:
+        for name, _, text in impls(file):
+            for method in METHOD.findall(text):
+                homes.setdefault((name, method), set()).add(file.module)
+    for file in files:
+        for name, start, text in impls(file):
+            for call in CALL.finditer(text):
+                targets = homes.get((name, call[1]), set())
+                if file.module not in targets:
+                    line = file.text.count("\n", 0, start) + text.count("\n", 0, call.start()) + 1
+                    for target in targets:
+                        yield Arrow(f"{file.name}:{line}", file.module, target, f"`self.{call[1]}()`")
+
+
+def circles(arrows: list[Arrow]) -> list[str]:
+    """The modules that reach themselves, in groups that reach each other."""
+    direct: dict[Module, set[Module]] = {}
+    for arrow in arrows:
+        direct.setdefault(arrow.source, set()).add(arrow.target)
+
+    def reached(start: Module) -> set[Module]:
+        found: set[Module] = set()
+        waiting = [start]
+        while waiting:
+            new = direct.get(waiting.pop(), set()) - found
+            found |= new
+            waiting += new
+        return found
+
+    reach = {module: reached(module) for module in direct}
+    groups = {
+        frozenset(other for other in others if module in reach.get(other, ())) for module, others in reach.items()
+    }
+    return sorted("a circle: " + ", ".join(sorted(map(named, group))) for group in groups if group)
+
+
+def structs(file: File) -> Iterator[tuple[str, int, int]]:
+    """Each struct with the number of its line and of its fields."""
+    for found in STRUCT.finditer(file.text):
+        line = file.text.count("\n", 0, found.start()) + 1
+        end = item_end(file.text, found.end() - 1) if found[2] == "{" else file.text.find(";", found.end())
+        yield found[1], line, fields(file.text[found.end() : end].rstrip().removesuffix("}").removesuffix(")"))
+
+
+def fields(body: str) -> int:
+    """The number of fields in a struct's body."""
+    depth, parts = 0, [""]
+    for character in ATTRIBUTE.sub("", body).replace("->", "  "):
+        depth += (character in "([{<") - (character in ")]}>")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return sum(part.strip() != "" for part in parts)
+
+
+def faults(crate: Path, folder: Folder) -> list[str]:
+    """What is wrong with a folder."""
+    files = files_of(crate, folder.module)
+    ranks = order(files)
+    homes = sorted({file.name for file in read(crate) for name, _, _ in impls(file) if name == folder.dispatcher})
+    found = [f"`impl {folder.dispatcher}` is in {len(homes)} files: {', '.join(homes)}"] if len(homes) != 1 else []
+    for file in files:
+        for name, line, number in structs(file):
+            limit = folder.dispatcher_fields if name == folder.dispatcher else folder.fields
+            if number > limit:
+                found.append(f"{file.name}:{line}: `{name}` has {number} fields, more than {limit}")
+    arrows = [*imports(files, folder.module, ranks), *calls(files)]
+    found += [str(arrow) for arrow in arrows if is_upward(arrow.source, arrow.target, ranks)]
+    return found + circles(arrows)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.module)
+def test_parts_know_only_parts_below_them(folder: Folder) -> None:
+    assert faults(ROOT / "crates" / folder.crate, folder) == []
+
+
+# A dispatcher `Hall` with a kitchen over a cellar.
+GOOD = {
+    "lib.rs": "mod hall;\n",
+    "hall/mod.rs": "mod cellar;\nmod kitchen;\nuse cellar::Wine;\nuse kitchen::Kitchen;\n"
+    "pub struct Hall {\n    kitchen: Kitchen,\n    wine: Wine,\n}\n"
+    "impl Hall {\n    fn dine(&mut self) { self.kitchen.cook(); self.wait() }\n    fn wait(&self) {}\n}\n",
+    "hall/cellar.rs": "pub struct Wine(u8, u8);\nimpl Wine {\n    pub fn pour(&self) {}\n}\n",
+    "hall/kitchen/mod.rs": "mod oven;\nuse super::cellar::Wine;\npub struct Kitchen {\n    oven: oven::Oven,\n}\n"
+    "impl Kitchen {\n    pub fn cook(&self) { crate::hall::cellar::f() }\n}\n",
+    "hall/kitchen/oven.rs": "use crate::hall::cellar::Wine;\npub struct Oven;\n",
+}
+HALL = Folder("made-up", "hall", "Hall", dispatcher_fields=2, fields=3)
+
+WRONG = {
+    "a second impl": (
+        {"hall/kitchen/oven.rs": "impl<'a> Hall {\n    fn f(&self) {}\n}\n"},
+        "`impl Hall` is in 2 files: crates/made-up/src/hall/kitchen/oven.rs, crates/made-up/src/hall/mod.rs",
+    ),
+    "an impl outside": ({"lib.rs": "mod hall;\nimpl Clone for hall::Hall {\n}\n"}, "`impl Hall` is in 2 files"),
+    "no impl": ({"hall/mod.rs": "mod cellar;\nmod kitchen;\n"}, "`impl Hall` is in 0 files"),
+    "a wide struct": (
+        {
+            "hall/cellar.rs": "pub(crate) struct Wine<T> {\n    a: Map<u8, T>,\n    pub b: Box<dyn Fn(u8, u8) -> u8>,\n"
+            "    #[serde(a, b)]\n    c: (u8, u8),\n    d: u8,\n}\n"
+        },
+        "crates/made-up/src/hall/cellar.rs:1: `Wine` has 4 fields, more than 3",
+    ),
+    "a wide tuple": ({"hall/cellar.rs": "pub struct Wine(u8, u8, u8, Map<u8, u8>);\n"}, "`Wine` has 4 fields"),
+    "a wide dispatcher": (
+        {"hall/mod.rs": GOOD["hall/mod.rs"].replace("    wine: Wine,\n", "    wine: Wine,\n    bread: u8,\n")},
+        "`Hall` has 3 fields, more than 2",
+    ),
+    "an import of a part above": (
+        {"hall/cellar.rs": "\nuse super::kitchen::Kitchen;\npub struct Wine;\n"},
+        "hall/cellar.rs:2: `super::kitchen::Kitchen` points upwards, to kitchen",
+    ),
+    "an inline path": (
+        {"hall/cellar.rs": "fn f() { crate::hall::kitchen::oven::g() }\n"},
+        "`crate::hall::kitchen::oven::g` points upwards, to kitchen::oven",
+    ),
+    "an import of the dispatcher": ({"hall/cellar.rs": "use super::Hall;\n"}, "points upwards, to the dispatcher"),
+    "an import of the parent": ({"hall/kitchen/oven.rs": "use super::Kitchen;\n"}, "points upwards, to kitchen"),
+    "a name that the dispatcher has of a part": (
+        {"hall/cellar.rs": "use super::Kitchen;\n"},
+        "`super::Kitchen` points upwards, to kitchen",
+    ),
+    "a call of a method above": (
+        {
+            "hall/cellar.rs": "pub struct Wine;\nimpl Wine {\n    fn pour(&self) {\n        self.taste();\n    }\n}\n",
+            "hall/kitchen/oven.rs": "use crate::hall::cellar::Wine;\nimpl Wine {\n    fn taste(&self) {}\n}\n",
+        },
+        "hall/cellar.rs:4: `self.taste()` points upwards, to kitchen::oven",
+    ),
+    "a circle": (
+        {"hall/cellar.rs": "use super::kitchen::Kitchen;\npub struct Wine;\n"},
+        "a circle: cellar, kitchen",
+    ),
+}
+
+
+def test_a_folder_of_the_right_shape_has_no_faults(tmp_path: Path) -> None:
+    tests = "#[cfg(test)]\nmod tests {\n    use super::super::kitchen::Kitchen;\n    impl super::super::Hall {}\n}\n"
+    assert faults(made_up(tmp_path, GOOD | {"hall/cellar.rs": GOOD["hall/cellar.rs"] + tests}), HALL) == []
+
+
+@pytest.mark.parametrize("files, text", WRONG.values(), ids=WRONG)
+def test_a_wrong_shape_is_found(tmp_path: Path, files: dict[str, str], text: str) -> None:
+    found = faults(made_up(tmp_path, GOOD | files), HALL)
+    assert any(text in fault for fault in found), found
