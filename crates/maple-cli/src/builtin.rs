@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use maple_controller::HandlerFactory;
 use maple_controller::session::SwitchInfo;
 use maple_core::network::{Location, RESERVED};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::run::Observe as _;
-use maple_handlers::{Hub, LearningSwitch};
+use maple_handlers::{HandlerFactory, Hub, LearningSwitch};
 use maple_wire::Field;
 
 /// The link cost that `builtin:secure-routing` uses for ssh.

@@ -12,7 +12,7 @@
 //! * [`tls`]: certificates, and which of them may be which switch.
 //! * [`session`]: one connection, as a state machine without I/O.
 //! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
-//! * [`handler`]: programs for one switch, besides policies, that use OpenFlow directly.
+//! * [`program`]: the hook for programs that serve switches in place of a policy.
 //! * [`listen`]: events of the network, for programs besides a policy.
 //! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
 //! * `memory`: the state file, take-over, recordings and their replays: what outlives this process.
@@ -51,8 +51,6 @@ pub mod notice;
 
 pub mod program;
 
-pub mod handler;
-
 mod memory;
 
 mod shard;
@@ -70,9 +68,8 @@ pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
 pub use gauge::Gauge;
-pub use handler::{Handler, HandlerFactory, Replies};
 pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};
 pub use notice::Notice;
 pub use session::{CloseReason, Deadlines};
 pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
-pub use time::timestamp;
+pub use time::{after, timestamp, until};

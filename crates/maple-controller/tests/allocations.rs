@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, packet_in};
 use maple_controller::ControllerOptions;
-use maple_controller::handler::Handlers;
 use maple_controller::session::SwitchInfo;
-use maple_handlers::LearningSwitch;
+use maple_handlers::{Handlers, LearningSwitch};
 use maple_wire::msg::Frames;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Message, Version};

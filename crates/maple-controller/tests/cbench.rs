@@ -20,9 +20,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, missing};
-use maple_controller::handler::Handlers;
 use maple_controller::session::SwitchInfo;
-use maple_handlers::LearningSwitch;
+use maple_handlers::{Handlers, LearningSwitch};
 
 /// Types of messages (§5.1).
 const HELLO: u8 = 0;

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
-use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
-use maple_handlers::{Hub, LearningSwitch};
+use maple_handlers::{Handler, Handlers, Hub, LearningSwitch, Replies};
 use maple_wire::msg::{NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Message, PortNo, Version};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, eventually, packet_in};
-use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
+use maple_handlers::{Handler, Handlers, Replies};
 use maple_wire::msg::{NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
 

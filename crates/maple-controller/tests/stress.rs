@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{LONG, Maple, Peer, eventually, missing, packet_in};
-use maple_controller::handler::{Handler, Handlers, Replies};
 use maple_controller::session::SwitchInfo;
-use maple_handlers::{Hub, LearningSwitch};
+use maple_handlers::{Handler, Handlers, Hub, LearningSwitch, Replies};
 use maple_load::{LoadOptions, Mode};
 use maple_wire::msg::{Frames, NO_BUFFER, PacketInView};
 use maple_wire::packet::build::Frame;

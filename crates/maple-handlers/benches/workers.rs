@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use core_affinity::CoreId;
-use maple_controller::handler::{BATCH, Handler, Replies};
-use maple_handlers::LearningSwitch;
+use maple_handlers::{BATCH, Handler, LearningSwitch, Replies};
 use maple_wire::msg::{Frames, PacketIn, PacketInReason, PacketInView};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Field, Match, Message, Version};

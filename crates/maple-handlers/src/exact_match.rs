@@ -4,11 +4,11 @@
 //! network and transport layers of IPv4, IPv6 (1.3) and ARP (OpenFlow 1.0 §3.4, 1.3 §7.2.3.7). A test compares each
 //! message with what the general codec writes for the same fields.
 
-use maple_controller::handler::Replies;
 use maple_wire::msg::oxm;
 use maple_wire::{Field, Packet, PortNo};
 
 use crate::hub::write_at;
+use crate::replies::Replies;
 
 /// Everything of a rule except its match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! A hub, and the encoder of packet-outs.
 
-use maple_controller::handler::{Handler, Replies, install_table_miss};
 use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{NO_BUFFER, PacketInView};
 use maple_wire::packet::ethernet;
 use maple_wire::{PortNo, Version};
+
+use crate::handler::{Handler, install_table_miss};
+use crate::replies::Replies;
 
 /// Sends every packet out of all ports except its ingress port. It uses packet-outs and installs no rules. It drops
 /// packets to addresses that bridges never forward.

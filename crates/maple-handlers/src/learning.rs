@@ -8,14 +8,15 @@
 //!
 //! Like every learning switch, it needs a network without loops.
 
-use maple_controller::handler::{BATCH, Handler, Replies, install_table_miss};
 use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketInView, PortReason, PortStatus};
 use maple_wire::{Field, Match, Message, Packet, PortNo, Version};
 
 use crate::exact_match::{FlowMod13, Rule, flow_mod10};
+use crate::handler::{BATCH, Handler, install_table_miss};
 use crate::hub::{flood, send};
 use crate::mac_table::{Key, Learned, MacTable};
+use crate::replies::Replies;
 
 /// Seconds without a packet after which a rule expires.
 pub const IDLE_TIMEOUT: u16 = 5;

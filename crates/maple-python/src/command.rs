@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_cli::{Loaded, PolicyLoader, Suspicion};
-use maple_controller::handler::Handlers;
 use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::Store;
 use maple_core::trace::Cond;
+use maple_handlers::Handlers;
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};

@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use maple_controller::handler::Handlers;
 use maple_controller::listen::Subscription;
 use maple_controller::snoop::Snooping;
-use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
+use maple_controller::{Controller, ControllerOptions, Handle, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
 use maple_core::state::{Attempt, Counter, Migrate, RowMap, Store, Stored, Table, Tx, Var, Write, version_of};
+use maple_handlers::{HandlerFactory, Handlers};
 use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};

@@ -47,7 +47,7 @@
 /// }
 /// ```
 #[doc(inline)]
-pub use maple_controller::Handler;
+pub use maple_handlers::Handler;
 
 /// ```
 /// use maple::handlers::{Handler, HandlerFactory, Replies, SwitchInfo};
@@ -63,7 +63,7 @@ pub use maple_controller::Handler;
 /// }
 /// ```
 #[doc(inline)]
-pub use maple_controller::HandlerFactory;
+pub use maple_handlers::HandlerFactory;
 
 /// ```
 /// use maple::handlers::Replies;
@@ -74,7 +74,7 @@ pub use maple_controller::HandlerFactory;
 /// assert_eq!(out.counts().messages, 1);
 /// ```
 #[doc(inline)]
-pub use maple_controller::Replies;
+pub use maple_handlers::Replies;
 
 /// ```
 /// fn hello(switch: &maple::handlers::SwitchInfo) -> String {
@@ -92,4 +92,4 @@ pub use maple_controller::session::SwitchInfo;
 /// assert_ne!(out.counts().messages, 0);
 /// ```
 #[doc(inline)]
-pub use maple_controller::handler::install_table_miss;
+pub use maple_handlers::install_table_miss;

@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
-use maple_controller::handler::Handlers;
 use maple_controller::record::{PolicySource, RecordOptions};
 use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
+use maple_handlers::Handlers;
 use maple_laboratory::{costs_of, with_names_of};
 
 use crate::declared::{Network, Place};

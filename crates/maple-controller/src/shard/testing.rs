@@ -1,20 +1,20 @@
-//! Helpers for tests of whole shards: a shard whose handler numbers its answers, and a switch that never blocks in the
+//! Helpers for tests of whole shards: a shard whose program numbers its answers, and a switch that never blocks in the
 //! kernel.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use maple_core::engine::{Engine, Options, ShardId};
+use maple_core::engine::{Engine, Options, ShardId, Time};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::Store;
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
-    Features, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketInView, PacketOut, RequestBody, StatsReply,
-    SwitchConfig,
+    Features, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, RequestBody, StatsReply, SwitchConfig, kind,
 };
 use maple_wire::{Dpid, Field, Header, Match, Message, PortNo, Version};
 use mio::Poll;
@@ -24,10 +24,10 @@ use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
 use super::{CommonParts, FORGET_SWITCH_AFTER, IoParts, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
-use crate::handler::{Handler, Handlers, Replies};
+use crate::framing::{Cut, Framer};
 use crate::listen::Subscriptions;
 use crate::notice::Notices;
-use crate::program::ProgramFactory;
+use crate::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
 use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
 
@@ -69,28 +69,78 @@ pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
     Shard::new(parts, engine)
 }
 
-/// Creates programs whose handlers number their answers and count their ends. Switches do not migrate by themselves.
+/// Creates programs that number their answers and count their ends. Switches do not migrate by themselves.
 pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn ProgramFactory> {
-    let downs = Arc::clone(downs);
-    Arc::new(Handlers::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) }))
+    Arc::new(Numberings(Arc::clone(downs)))
 }
 
-/// A handler that numbers its answers.
+struct Numberings(Arc<AtomicU64>);
+
+impl ProgramFactory for Numberings {
+    fn program(&self, _: &ProgramErrors, _: bool) -> Box<dyn Program> {
+        Box::new(Numbering { answered: 0, is_up: false, early: Vec::new(), downs: Arc::clone(&self.0) })
+    }
+
+    fn balancers(&self, _: usize, _: Duration) -> Vec<Box<dyn Balancer>> {
+        Vec::new()
+    }
+}
+
+/// A program that numbers its answers.
 struct Numbering {
     answered: u32,
+    is_up: bool,
+    /// The transaction ids of packets that came before the handshake was done.
+    early: Vec<u32>,
     downs: Arc<AtomicU64>,
 }
 
-impl Handler for Numbering {
-    fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies) {
+impl Numbering {
+    fn take(&mut self, header: Header, message: &[u8], line: &mut Line<'_>) {
+        match header.kind {
+            kind::PACKET_IN if self.is_up => self.answer(header.xid, line),
+            kind::PACKET_IN => self.early.push(header.xid),
+            _ => line.session.on_message(line.now, header, message, line.outputs),
+        }
+    }
+
+    fn answer(&mut self, xid: u32, line: &mut Line<'_>) {
         self.answered += 1;
         let data = self.answered.to_be_bytes().to_vec();
         let answer = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(1), actions: vec![], data };
-        out.answer(packet.xid(), &Message::PacketOut(answer));
+        Message::PacketOut(answer).encode(Version::Of10, xid, line.waiting).expect("1.0 can express it");
+    }
+}
+
+impl Program for Numbering {
+    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, mut line: Line<'_>) -> Progress {
+        while line.outputs.is_empty() {
+            match framer.next(rest).expect("switches of tests send messages") {
+                Cut::Whole(header, message) => self.take(header, message, &mut line),
+                Cut::Completed(header, message) => self.take(header, message, &mut line),
+                Cut::Rest(_) => return Progress::Done,
+            }
+        }
+        Progress::Act
     }
 
-    fn switch_down(&mut self) {
-        self.downs.fetch_add(1, Ordering::Relaxed);
+    fn switch_up(&mut self, _: &SwitchInfo, mut line: Line<'_>) {
+        self.is_up = true;
+        std::mem::take(&mut self.early).into_iter().for_each(|xid| self.answer(xid, &mut line));
+    }
+
+    fn message(&mut self, _: u32, _: Message, _: Line<'_>) {}
+
+    fn wake(&self) -> Option<Time> {
+        None
+    }
+
+    fn timer(&mut self, _: Line<'_>) {}
+
+    fn end(&mut self) {
+        if self.is_up {
+            self.downs.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -4,8 +4,7 @@
 //! messages, however odd the packets are.
 
 use maple_controller::framing::{Cut, Framer};
-use maple_controller::handler::{Handler, Replies};
-use maple_handlers::LearningSwitch;
+use maple_handlers::{Handler, LearningSwitch, Replies};
 use maple_wire::msg::{Frames, PacketInView};
 use maple_wire::{Error, Message, Version};
 

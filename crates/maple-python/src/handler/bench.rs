@@ -4,9 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use maple_controller::Notice;
-use maple_controller::handler::ErrorReporter;
 use maple_controller::session::SwitchInfo;
-use maple_controller::{Handler, Replies};
+use maple_handlers::{ErrorReporter, Handler, Replies};
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{
     ErrorMsg, Features, FlowRemoved, Frames, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus,

@@ -37,10 +37,8 @@ pub use switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_controller::handler::ErrorReporter;
-use maple_controller::handler::install_table_miss;
 use maple_controller::session::SwitchInfo;
-use maple_controller::{Handler, HandlerFactory, Replies};
+use maple_handlers::{ErrorReporter, Handler, HandlerFactory, Replies, install_table_miss};
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{ErrorMsg, FlowRemoved, PortStatus};
 use maple_wire::{Message, Version};

@@ -1,8 +1,8 @@
 //! The fast path without a shard: bytes in, answers out.
 
 use super::*;
-use crate::counters::Counters;
-use crate::session::{CloseReason, Deadlines, Output};
+use maple_controller::Counters;
+use maple_controller::session::{CloseReason, Deadlines, Output};
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
     Features, FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, PortReason, PortStatus,

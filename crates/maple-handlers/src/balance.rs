@@ -20,10 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use maple_controller::program::{Balancer, Candidate};
+use maple_controller::until;
 use maple_core::engine::{ShardId, Time};
-
-use crate::program::{Balancer, Candidate};
-use crate::time::until;
 
 /// The share of busy time from which on a shard counts as full.
 const FULL: f64 = 0.85;

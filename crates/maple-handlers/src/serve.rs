@@ -18,15 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use maple_controller::framing::{Cut, Framer};
+use maple_controller::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
+use maple_controller::session::{ENGINE_XIDS, Session, SwitchInfo};
 use maple_core::engine::{ShardId, Time};
 use maple_wire::msg::{Frames, Header, PacketInView, kind};
 use maple_wire::{Message, Version};
 
-use super::balance::{LoadMonitor, Loads};
-use super::{BATCH, Handler, HandlerFactory, Replies};
-use crate::framing::{Cut, Framer};
-use crate::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
-use crate::session::{ENGINE_XIDS, Session, SwitchInfo};
+use crate::balance::{LoadMonitor, Loads};
+use crate::handler::{BATCH, Handler, HandlerFactory};
+use crate::replies::Replies;
 
 /// Maximum bytes of packet-ins that a connection keeps until its handshake is done. Some switches (and `cbench`) do not
 /// wait for that.

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use maple_controller::after;
+use maple_controller::session::ENGINE_XIDS;
 use maple_core::engine::Time;
 use maple_wire::msg::kind;
 use maple_wire::{Message, Version};
-
-use crate::session::ENGINE_XIDS;
-use crate::time::after;
 
 /// The position of the type in a message, in bytes.
 const TYPE: usize = 1;
@@ -103,7 +102,7 @@ impl Replies {
     }
 
     /// Appends a message with a new transaction id, and returns the id. An error about this message is passed to
-    /// [`super::Handler::reply`], and so is the answer to a barrier or statistics request.
+    /// [`crate::Handler::reply`], and so is the answer to a barrier or statistics request.
     pub fn request(&mut self, message: &Message) -> u32 {
         let xid = self.next_xid;
         if let Err(error) = self.try_request(message) {
@@ -170,7 +169,7 @@ impl Replies {
         self.bytes.reserve(bytes);
     }
 
-    /// Makes [`super::Handler::timer`] be called after this time. Only the last call counts.
+    /// Makes [`crate::Handler::timer`] be called after this time. Only the last call counts.
     pub fn wake_after(&mut self, time: Duration) {
         self.timer = Some(after(self.now, time));
     }

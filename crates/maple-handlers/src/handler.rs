@@ -16,18 +16,12 @@
 //! processor's caches implements [`Handler::packet_ins`] and prefetches all entries of a batch first. Then it waits for
 //! memory once for each batch instead of once for each packet.
 
-mod balance;
-mod replies;
-mod serve;
-
-pub use crate::program::ErrorReporter;
-pub use replies::{MessageCounts, Replies};
-pub use serve::Handlers;
-
+use maple_controller::program::ErrorReporter;
+use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, PacketInView, PortStatus};
 use maple_wire::{Action, Instruction, Match, Message, Version};
 
-use crate::session::SwitchInfo;
+use crate::replies::Replies;
 
 /// The maximum number of packet-ins in one call of [`Handler::packet_ins`].
 pub const BATCH: usize = 64;
