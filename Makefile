@@ -14,8 +14,9 @@ CARGO_CYCLONEDX_VERSION := 0.5.9
 CARGO_DENY := $(CARGO_TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 CARGO_AUDITABLE := $(CARGO_TOOLS)/cargo-auditable-$(CARGO_AUDITABLE_VERSION)/bin/cargo-auditable
 CARGO_CYCLONEDX := $(CARGO_TOOLS)/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cyclonedx
-# How the Rust in the wheel is built: a profile of Cargo.toml.
+# How the Rust in the wheel is built: a profile of Cargo.toml, and features for development.
 PROFILE = release
+FEATURES =
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -47,7 +48,7 @@ demo: build
 	$(BIN)/maple run examples/secure_routing.py --emulate ring:4 --traffic 10s
 
 build: $(MATURIN)
-	$(BIN)/maturin build --profile $(PROFILE) --out target/wheels --compatibility linux
+	$(BIN)/maturin build --profile $(PROFILE) --features '$(FEATURES)' --out target/wheels --compatibility linux
 	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
 
 # A virtual environment with what builds the wheel. Debian's Python may lack ensurepip; then another pip fills it.
@@ -79,8 +80,10 @@ test-rust:
 test-python: build $(TOOLS)
 	$(BIN)/python -m pytest tests/python --numprocesses 2 --dist loadfile
 
-# Tests take the program as it is linked fastest; `make build` puts the one that runs fastest in its place.
+# Tests take the program as it is linked fastest, with the benchmark that has policies in Python; `make build` puts the one
+# that runs fastest in its place.
 test-python test-system: PROFILE = quick
+test-python test-system: FEATURES = bench
 
 # Four files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
 test-system: build
@@ -103,8 +106,8 @@ system-packages: debian-packages
 
 # Tables and plots go to target/bench/runtime, the finished figures to docs/results/runtime. AGAINST='NAME=COMMAND {port}' compares.
 bench-runtime:
-	cargo build --release -p maple-cli
-	bench/runtime/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple" \
+	cargo build --release -p maple-cli -p maple-bench
+	bench/runtime/run.sh "$$(cargo metadata --format-version 1 --no-deps | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')/release/maple-bench" \
 	    $(CURDIR)/target/bench/runtime; status=$$?; cp target/bench/runtime/*.svg docs/results/runtime/; exit $$status
 
 # os-ken, to compare with, in an environment of its own.
@@ -114,10 +117,10 @@ $(PEERS)/bin/python:
 	    { $(PYTHON) -m venv --without-pip $(PEERS) && $(PYTHON) -m pip --python $(PEERS)/bin/python install --quiet pip; }
 	$(PEERS)/bin/python -m pip install --quiet os-ken
 
-# ARGS="--lines 1 --leaves 1000" and the like; `maple bench flows --help` has all. The row of os-ken is OpenFlow 1.0, one switch.
+# ARGS="--lines 1 --leaves 1000" and the like; `maple-bench flows --help` has all. The row of os-ken is OpenFlow 1.0, one switch.
 bench-flows: build $(PEERS)/bin/python
-	$(BIN)/maple bench flows --policy builtin:shortest-path --policy examples/shortest_path.py --heap --plot target/bench/flows $(ARGS)
-	$(BIN)/maple bench flows --policy builtin:shortest-path --policy examples/shortest_path.py --of 1.0 --lines 1 --hosts 128 --leaves 1000,5000 \
+	cargo run --release -p maple-bench -- flows --maple $(BIN)/maple --policy builtin:shortest-path --policy examples/shortest_path.py --heap --plot target/bench/flows $(ARGS)
+	cargo run --release -p maple-bench -- flows --maple $(BIN)/maple --policy builtin:shortest-path --policy examples/shortest_path.py --of 1.0 --lines 1 --hosts 128 --leaves 1000,5000 \
 	    --against 'os-ken=$(PEERS)/bin/python bench/peers/os_ken_simple_switch.py {port}'
 
 # ARGS="--of 1.0" and the like go to `maple emulate`; RATE, TRAFFIC, POLICY, CORES as in the script.
@@ -186,7 +189,7 @@ lint: lint-rust lint-python
 lint-rust: $(CARGO_DENY)
 	cargo fmt --all --check
 	$(CARGO_DENY) --locked check licenses bans sources
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features maple-python/bench -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
 	cargo package --workspace --exclude maple-python --no-verify --allow-dirty --quiet
 

@@ -56,7 +56,8 @@ def timed(*command: str) -> float:
 
 def generate(rules: int, seed: int, folder: Path) -> Path:
     """A list of so many rules, in its file."""
-    sh(*MAPLE, "bench", "generate", "acl", "--filters", str(rules), "--seed", str(seed), "--out", str(folder))
+    bench = ["cargo", "run", "--release", "--quiet", "-p", "maple-bench", "--", "generate", "acl"]
+    sh(*bench, "--filters", str(rules), "--seed", str(seed), "--out", str(folder))
     file = folder / f"{rules}.yaml"
     file.write_text(sh(sys.executable, str(HERE / "from_classbench.py"), str(folder / f"acl-{seed}.rules")))
     return file

@@ -1,4 +1,4 @@
-"""Routes without constraints, and under 20 of them: `maple bench flows --policy bench/guard/policies.py:NAME`."""
+"""Routes without constraints, and under 20 of them: `maple-bench flows --policy bench/guard/policies.py:NAME`."""
 
 from maple import Net, Packet, Route, flood, guard, isolate, max_hops, never, policy, waypoint
 

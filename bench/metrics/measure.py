@@ -1,6 +1,6 @@
 """What a scrape of metrics takes, and what it takes away from the controller's throughput.
 
-`maple load` is the switches, as in `maple bench throughput`: it keeps packet-ins unanswered, and so measures what the
+`maple load` is the switches, as in `maple-bench throughput`: it keeps packet-ins unanswered, and so measures what the
 controller can do. The same run alternates between periods without scrapes and periods with one each second, so that
 drifts of the machine fall on both. Prometheus scrapes every 15 seconds or every minute, so what it takes away is less
 by that factor.

@@ -1,6 +1,6 @@
 """What recording takes away from the controller's throughput, and how fast a replay is.
 
-The first figure: `maple load` is the switches, as in `maple bench throughput`; it keeps packets unanswered, and so
+The first figure: `maple load` is the switches, as in `maple-bench throughput`; it keeps packets unanswered, and so
 measures what the controller can do. Runs with and without `--record` take turns, so that drifts of the machine fall on
 both. Packets hit leaves; with `--policy bench/record/misses.py --macs 1000000` f decides most of them.
 

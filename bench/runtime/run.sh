@@ -1,10 +1,10 @@
 #!/bin/sh
-# Measures the runtime and draws the figures of docs/results/runtime.md: bench/runtime/run.sh MAPLE FOLDER
-# MAPLE is the program, FOLDER gets one folder a benchmark with its table, its JSON and its plots, and the finished figures.
-# AGAINST='NAME=COMMAND' is another controller for the figures that compare (docs/cli.md, `maple bench`); ROUNDS is how often
+# Measures the runtime and draws the figures of docs/results/runtime.md: bench/runtime/run.sh MAPLE-BENCH FOLDER
+# MAPLE-BENCH is the program, with `maple` beside it. FOLDER gets one folder a benchmark with its table, its JSON and its plots, and the finished figures.
+# AGAINST='NAME=COMMAND' is another controller for the figures that compare (docs/benchmarks.md); ROUNDS is how often
 # each point is measured (3). The machine must have nothing else to do: controller and generator have a core each.
 set -eu
-maple=$1
+bench=$1
 folder=$2
 cd "$(dirname "$0")/../.."
 mkdir -p "$folder"
@@ -15,8 +15,8 @@ step=0
 measure() {
     name=$1 figures=$2 step=$((step + 1))
     shift 2
-    echo "[$step/6] $name: maple bench throughput $*" >&2
-    "$maple" bench throughput --rounds "${ROUNDS:-3}" --plot "$folder/$name" "$@" >"$folder/$name.txt" || status=1
+    echo "[$step/6] $name: maple-bench throughput $*" >&2
+    "$bench" throughput --rounds "${ROUNDS:-3}" --plot "$folder/$name" "$@" >"$folder/$name.txt" || status=1
     cat "$folder/$name.txt"
     for figure in $figures; do
         cp "$folder/$name/${figure%=*}.svg" "$folder/${figure#*=}.svg"

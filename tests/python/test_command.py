@@ -294,39 +294,6 @@ def test_places_that_are_left_out_are_said_once_with_the_line_and_nothing_fails(
     assert "the policy failed" not in done.stdout
 
 
-FILTERS = """\
-@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t1024 : 2047\t0x06/0xFF\t0x0000/0x0000\t
-@0.0.0.0/0\t10.0.0.0/8\t0 : 65535\t53 : 53\t0x00/0x00\t0x0000/0x0000\t
-@0.0.0.0/0\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\t
-"""
-HEADERS = [(0x0A000001, 7, 5, 1500, 6), (1, 0x0A000002, 5, 53, 17), (0x0A000001, 7, 5, 3000, 6), (1, 2, 5, 6, 1)]
-
-
-@pytest.mark.parametrize("ranges", ["auto", "exact"])
-def test_filter_sets_in_python_make_the_rules_that_they_make_in_rust(tmp_path: Path, ranges: str) -> None:
-    (tmp_path / "few.rules").write_text(FILTERS)
-    (tmp_path / "few.trace").write_text("".join("\t".join(map(str, [*header, 0, 1])) + "\n" for header in HEADERS))
-    files = ["--filters", str(tmp_path / "few.rules"), "--trace", str(tmp_path / "few.trace"), "--ranges", ranges]
-    found = {}
-    for language in ("rust", "python"):
-        done = maple("bench", "rules", *files, "--lang", language, "--json")
-        assert done.returncode == 0, done.stderr
-        found[language] = json.loads(done.stdout)
-    for figure in ("filters", "matched", "rules", "barriers", "levels", "flow_mods", "wrong"):
-        assert found["rust"][figure] == found["python"][figure], figure
-    assert found["python"]["wrong"] == 0
-    assert found["python"]["matched"] == 3
-
-
-def test_flows_under_a_policy_in_python_end() -> None:
-    policy = str(EXAMPLES / "shortest_path.py")
-    small = ["--ports", "4", "--hosts", "12", "--leaves", "10", "--flows", "10", "--window", "2", "--rounds", "1"]
-    done = maple("bench", "flows", "--policy", policy, "--lines", "3", *small, "--json")
-    row = json.loads(done.stdout)["rows"][0]
-    assert row["controller"] == policy
-    assert row["flows"] > 0 and row["flow_mods"] > 0 and row["core_rules"] > 0, row
-
-
 WATCHED = """
     import threading, time
     from maple import policy, drop, flood, Var

@@ -1,28 +1,33 @@
-//! The command line of `maple bench`.
+//! The command line of `maple-bench`.
 
-use clap::{Args, Subcommand};
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
 
 use crate::error::BenchError;
 use crate::floor::{self, FloorArgs};
+use crate::flows::{self, FlowsArgs};
 use crate::generate::command::{self as filter_sets, GenerateArgs, StatisticsArgs};
 use crate::growth::{self, GrowthArgs};
 use crate::misses::{self, MissesArgs};
 use crate::mt_route::{self, MtRouteArgs};
-use crate::rules::policy::OtherLanguage;
+use crate::rules::policy::Language;
 use crate::rules::{self, RulesArgs};
 use crate::state::{self, StateArgs};
+use crate::throughput::{self, ThroughputArgs};
 
-/// `maple bench`.
-#[derive(Debug, Args)]
-pub struct BenchArgs {
+/// Measures the optimizer and the runtime.
+#[derive(Debug, Parser)]
+#[command(name = "maple-bench", version, max_term_width = 100)]
+struct CommandLine {
     /// What to measure
     #[command(subcommand)]
-    pub what: Bench,
+    what: Bench,
 }
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
-pub enum Bench {
+enum Bench {
     /// Rules, priorities, changes and speed of policies that interpret filter sets (the paper's Tables 1 and 2)
     Rules(RulesArgs),
     /// Cost of adding and removing a trace, against the size of the table
@@ -39,22 +44,58 @@ pub enum Bench {
     Generate(GenerateArgs),
     /// Compare filter sets: prefix lengths, ranges, overlaps
     Statistics(StatisticsArgs),
+    /// Rate and delay of answers, against switches, windows, workers and rates, compared with other controllers
+    Throughput(ThroughputArgs),
+    /// Rate of new flows through whole networks, with rules, flow-mods and memory; cost of a failure, a flood and
+    /// discovery
+    Flows(FlowsArgs),
 }
 
-/// Runs a benchmark and prints the results on standard output. `python` makes policies in Python.
-///
-/// # Errors
-/// [`BenchError`] if the input is invalid or results can't be written. A wrong answer is an error too, because then the
-/// measurement has no meaning.
-pub fn main(args: BenchArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
-    match args.what {
-        Bench::Rules(args) => rules::main(&args, python),
-        Bench::Growth(args) => growth::main(&args),
-        Bench::Floor(args) => floor::main(&args),
-        Bench::MtRoute(args) => mt_route::main(&args),
-        Bench::Misses(args) => misses::main(&args),
-        Bench::State(args) => state::main(&args),
-        Bench::Generate(args) => filter_sets::generate(&args),
-        Bench::Statistics(args) => filter_sets::statistics(&args),
+/// Runs a benchmark and prints the results on standard output. `arguments` begin with the program's name; filter sets
+/// become policies in `language`. Returns the exit status: 0 for success, 1 for a failure or a figure that is not a
+/// valid result, 2 for a usage error.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, language: &dyn Language) -> u8 {
+    let what = match CommandLine::try_parse_from(arguments) {
+        Ok(CommandLine { what }) => what,
+        Err(error) => {
+            // If printing fails, the terminal is closed and needs no text.
+            let _ = error.print();
+            return error.exit_code() as u8;
+        }
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("maple-bench: this build is not optimised, so its speeds mean nothing: cargo run --release");
+    }
+    run(what, language).unwrap_or_else(|error| {
+        eprintln!("maple-bench: {error:#}");
+        if matches!(error.downcast_ref(), Some(BenchError::Usage(_))) { 2 } else { 1 }
+    })
+}
+
+fn run(what: Bench, language: &dyn Language) -> anyhow::Result<u8> {
+    match what {
+        Bench::Rules(args) => rules::main(&args, language)?,
+        Bench::Growth(args) => growth::main(&args)?,
+        Bench::Floor(args) => floor::main(&args)?,
+        Bench::MtRoute(args) => mt_route::main(&args)?,
+        Bench::Misses(args) => misses::main(&args)?,
+        Bench::State(args) => state::main(&args)?,
+        Bench::Generate(args) => filter_sets::generate(&args)?,
+        Bench::Statistics(args) => filter_sets::statistics(&args)?,
+        Bench::Throughput(args) => return throughput::main(&args),
+        Bench::Flows(args) => return flows::main(&args),
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        CommandLine::command().debug_assert();
     }
 }

@@ -33,3 +33,10 @@ pub enum BenchError {
     #[error("the policy failed: {0}")]
     Policy(Box<dyn std::error::Error + Send + Sync>),
 }
+
+impl BenchError {
+    /// Creates the error of an option whose value makes no sense.
+    pub(crate) fn usage(error: impl std::fmt::Display) -> BenchError {
+        BenchError::Usage(error.to_string())
+    }
+}

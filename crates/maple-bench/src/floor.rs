@@ -1,4 +1,4 @@
-//! `maple bench floor`: the minimum cost of an augment, for any controller.
+//! `maple-bench floor`: the minimum cost of an augment, for any controller.
 //!
 //! An augment runs f, so no controller adds traces faster than f runs. On filter sets, f searches for the first filter
 //! that a header matches. Here that is a plain loop over the filters without tracing. For `mt-route` the rule is built
@@ -26,7 +26,7 @@ use crate::rules::policy::{FilterPolicy, Interpreter, Ranges};
 use crate::rules::published::published;
 use crate::rules::sets_in;
 
-/// `maple bench floor`.
+/// `maple-bench floor`.
 #[derive(Debug, Args)]
 pub struct FloorArgs {
     /// A folder of filter sets with their traces, besides mt-route

@@ -1,4 +1,4 @@
-//! `maple bench growth`: the cost of an augment and of a removal, against the size of the table.
+//! `maple-bench growth`: the cost of an augment and of a removal, against the size of the table.
 //!
 //! f reads the /24 of the destination, and then makes eight tests that overlap, like an access list for each subnet. At
 //! each size, half of the traces of all subnets are known. So every trace has the same length and affects the same
@@ -19,7 +19,7 @@ use crate::report::{Chart, Progress, Series, TextTable};
 use crate::rules::Compiler;
 use crate::rules::play::{action, table};
 
-/// `maple bench growth`.
+/// `maple-bench growth`.
 #[derive(Debug, Args)]
 pub struct GrowthArgs {
     /// Sizes of the table at which costs are measured, in traces

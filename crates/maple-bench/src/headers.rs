@@ -1,13 +1,13 @@
 //! Headers as abstract 5-tuples, and traces of them in the format of ClassBench.
 //!
-//! Each line of a trace is a header: seven decimal numbers. The first five are source and destination address, source
-//! and destination port, and protocol. Then follow a copy of a filter's flags and the number of the filter that the
-//! header was generated from. An earlier filter may match the header too.
+//! Each line of a trace is a header ([`maple_load::traced_header`]), with the number of the filter that it was generated
+//! from. An earlier filter may match the header too.
 
 use std::path::Path;
 use std::str::FromStr;
 
 use maple_core::Fields;
+use maple_load::Header;
 use maple_wire::Field;
 
 use crate::input::{InputError, read_lines};
@@ -60,19 +60,9 @@ impl FromStr for TracedHeader {
     type Err = String;
 
     fn from_str(line: &str) -> Result<TracedHeader, String> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [src, dst, src_port, dst_port, proto, flags, made_from] = words[..] else {
-            return Err(format!("a header has 7 numbers, not {}", words.len()));
-        };
-        let _: u32 = number(flags, "flags")?;
-        let header = FiveTuple {
-            src: number(src, "source address")?,
-            dst: number(dst, "destination address")?,
-            src_port: number(src_port, "source port")?,
-            dst_port: number(dst_port, "destination port")?,
-            proto: number(proto, "protocol")?,
-        };
-        Ok(TracedHeader { header, made_from: number(made_from, "number of a filter")? })
+        let (Header { src, dst, src_port, dst_port, proto }, made_from) = maple_load::traced_header(line)?;
+        let header = FiveTuple { src: src.into(), dst: dst.into(), src_port, dst_port, proto };
+        Ok(TracedHeader { header, made_from })
     }
 }
 
@@ -91,10 +81,6 @@ impl Fields for FiveTuple {
     fn is_captured(&self, _: Field) -> bool {
         true
     }
-}
-
-fn number<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text:?} is no {what}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Benchmarks of Maple as commands: the implementation of `maple bench …` (`docs/benchmarks.md`).
+//! Benchmarks of Maple as commands: the program `maple-bench` (`docs/benchmarks.md`).
 //!
 //! Filter sets and header traces have the formats of ClassBench. Policies read the abstract 5-tuple, without the
 //! prerequisites that OpenFlow requires for ports, so filters need no frames.
@@ -7,6 +7,7 @@
 
 mod input;
 pub mod report;
+mod values;
 
 mod error;
 mod output;
@@ -28,13 +29,18 @@ pub mod mt_route;
 
 pub mod floor;
 
+mod controllers;
+
+mod flows;
+mod throughput;
+
 mod command;
 
-pub use command::{Bench, BenchArgs, main};
+pub use command::main;
 pub use error::BenchError;
 pub use filters::{Filter, FilterSet, PortRange, Prefix};
 pub use headers::{FiveTuple, TracedHeader};
 pub use input::InputError;
 pub use output::Output;
-pub use rules::policy::{FilterPolicy, OtherLanguage, Ranges};
+pub use rules::policy::{FilterPolicy, Language, Ranges, Rust};
 pub use statistics::Statistics;

@@ -40,7 +40,7 @@ impl Output {
         if let Some(folder) = &self.plot {
             for chart in charts() {
                 // Standard output can be JSON.
-                eprintln!("maple: wrote {}", chart.write(folder)?.display());
+                eprintln!("maple-bench: wrote {}", chart.write(folder)?.display());
             }
         }
         Ok(())

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::acl::AclArgs;
-use crate::bench::BenchArgs;
 use crate::config::{self, Config, ConfigArgs, Merged, Origins};
 use crate::decode::DecodeArgs;
 use crate::explain::ExplainArgs;
@@ -140,8 +139,6 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Write manual pages, one for each command
     Man(ManArgs),
-    /// Measure the optimizer and the runtime
-    Bench(BenchArgs),
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a
 //! [`PolicyLoader`]; the Rust-only binary calls it without one.
 
-mod descriptors;
 mod service;
 mod signal;
 mod usage_error;
@@ -38,7 +37,6 @@ mod state;
 mod console;
 mod emulate;
 
-mod bench;
 mod run;
 
 mod manual;
@@ -91,8 +89,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         | Command::Schema
         | Command::Completions(_)
         | Command::Man(_)
-        | Command::Load(_)
-        | Command::Bench(_) => None,
+        | Command::Load(_) => None,
     };
     if let Some(error) = refusal {
         return print_usage(&error);
@@ -124,7 +121,6 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Schema => state::print_schema(),
         Command::Completions(args) => manual::completions(command_line::definition(), args.shell),
         Command::Man(args) => manual::man(command_line::definition(), &args.folder),
-        Command::Bench(args) => bench::main(args, loader.and_then(PolicyLoader::filters)),
     })
 }
 

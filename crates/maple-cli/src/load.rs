@@ -1,29 +1,27 @@
 //! `maple load`: sends packets to a controller and times its answers.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
-use maple_bench::TracedHeader;
 use maple_emulator::Topology;
-use maple_load::{Header, LoadError, LoadOptions, Mode, Network, NetworkHost, TlsFiles, Workload};
+use maple_load::{DISCOVERY, LoadError, LoadOptions, Mode, Network, TlsFiles, Workload, descriptors};
 
+use crate::decode;
 use crate::options::{LoadArgs, LoadMode};
 use crate::output::print_line;
 use crate::usage_error::{OrUsageError as _, usage_error};
-use crate::{decode, descriptors};
 
 /// The default window of `--mode throughput`, in packet-ins.
 const WINDOW: u32 = 512;
 /// The default window of `--mode rate`, so large that it rarely limits the rate.
 const RATE_WINDOW: u32 = 4096;
-/// The default time that a controller has to discover a network before hosts send.
-pub(crate) const DISCOVERY: Duration = Duration::from_secs(5);
 /// The maximum number of packets of a trace.
 const MOST_PACKETS: usize = 1_000_000;
+/// The first bytes of a file that gzip has compressed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Generates the load and prints the report. The exit status is 1 if the measurement is invalid.
 ///
@@ -100,7 +98,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         options.workload = Workload::Frames(Arc::new(frames(file)?));
     }
     if let Some(topology) = &args.topology {
-        let network = network(&Topology::parse(topology).or_usage_error()?);
+        let network = Network::from(&Topology::parse(topology).or_usage_error()?);
         options.switches = network.switches.len() as u32;
         options.workload = Workload::Network(Arc::new(network));
         options.settle = DISCOVERY;
@@ -114,7 +112,7 @@ fn frames(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     let frames = match decode::ethernet_frames(&bytes, MOST_PACKETS) {
         Some(frames) => frames.with_context(|| file.display().to_string())?,
-        None => TracedHeader::read(file)?.into_iter().take(MOST_PACKETS).map(|traced| frame(&traced)).collect(),
+        None => built_frames(&bytes, file)?,
     };
     if frames.is_empty() {
         bail!("{} has no packets", file.display());
@@ -122,27 +120,18 @@ fn frames(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(frames)
 }
 
-fn frame(traced: &TracedHeader) -> Vec<u8> {
-    let maple_bench::FiveTuple { src, dst, src_port, dst_port, proto } = traced.header;
-    Header { src: src.into(), dst: dst.into(), src_port, dst_port, proto }.frame()
-}
-
-/// Returns the switches, hosts and links of a topology.
-pub(crate) fn network(topology: &Topology) -> Network {
-    let places: BTreeMap<_, _> =
-        topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
-    let hosts = topology.hosts.iter();
-    let host = |host: &maple_emulator::topology::HostSpec| NetworkHost {
-        switch: places[&host.switch],
-        port: host.port.0,
-        mac: host.mac,
-        ip: host.ipv4,
-    };
-    Network {
-        switches: topology.switches.iter().map(|switch| switch.dpid.0).collect(),
-        hosts: hosts.map(host).collect(),
-        links: topology.links.iter().map(|link| [link.a, link.b].map(|(dpid, port)| (places[&dpid], port.0))).collect(),
+/// Builds the frames of a header trace. Errors name file and line.
+fn built_frames(bytes: &[u8], file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    if bytes.starts_with(&GZIP) {
+        bail!("{} is compressed: unpack it first (gunzip)", file.display());
     }
+    let text = std::str::from_utf8(bytes).with_context(|| file.display().to_string())?;
+    let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let frame = |(number, line): (usize, &str)| match maple_load::traced_header(line) {
+        Ok((header, _)) => Ok(header.frame()),
+        Err(wrong) => bail!("{}:{number}: {wrong}", file.display()),
+    };
+    lines.take(MOST_PACKETS).map(frame).collect()
 }
 
 #[cfg(test)]
@@ -169,15 +158,10 @@ mod tests {
         assert_eq!((made.len(), &made[0][..12]), (1, &[2, 0, 10, 0, 0, 2, 2, 0, 10, 0, 0, 1][..]));
         std::fs::write(&file, b"167772161\tx\n").unwrap();
         assert!(frames(&file).unwrap_err().to_string().contains("maple-load-"), "the file is named");
+        std::fs::write(&file, [0x1f, 0x8b, 8, 0]).unwrap();
+        assert!(frames(&file).unwrap_err().to_string().ends_with("is compressed: unpack it first (gunzip)"));
         std::fs::write(&file, &pcap[..30]).unwrap();
         assert!(format!("{:#}", frames(&file).unwrap_err()).contains("offset 24"));
         std::fs::remove_file(&file).unwrap();
-    }
-
-    #[test]
-    fn a_topology_is_a_network() {
-        let network = network(&Topology::parse("ring:4").unwrap());
-        assert_eq!((network.switches.len(), network.hosts.len(), network.links.len()), (4, 4, 4));
-        assert!(network.hosts.iter().enumerate().all(|(place, host)| host.switch == place));
     }
 }

@@ -85,11 +85,6 @@ pub trait PolicyLoader: Sync {
     /// Reports that the policy that was loaded again does not run, and is discarded.
     fn refused(&self) {}
 
-    /// Returns the benchmark policies in that language, if it has them.
-    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
-        None
-    }
-
     /// Searches the source of a policy for reads of something that Maple cannot track.
     ///
     /// # Errors

@@ -328,48 +328,6 @@ fn requests_between_hosts_of_a_network_come_back_to_where_they_came_from() {
 }
 
 #[test]
-fn a_bench_offers_rates_between_the_hosts_of_a_network_and_draws_the_delay() {
-    let plots = std::env::temp_dir().join(format!("maple-bench-{}", std::process::id()));
-    let folder = plots.to_str().expect("it is text");
-    let sweep = ["bench", "throughput", "--topology", "ring:3", "--windows", "4", "--rates", "0.2,0.4", "--of", "1.3"];
-    let brief =
-        ["--rounds", "1", "--duration", "300ms", "--warmup", "300ms", "--settle", "1s", "--json", "--plot", folder];
-    let output = maple(&[&sweep[..], &brief].concat());
-    let told: serde_json::Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
-    assert_eq!(told["packets"], "requests between the hosts of ring:3");
-    let points = told["controllers"][0]["points"].as_array().expect("there are points");
-    assert_eq!(points.len(), 3, "{told}");
-    for (point, share) in points.iter().zip([None, Some(0.2), Some(0.4)]) {
-        assert_eq!(point["switches"], 3, "{told}");
-        assert!(point["answers"].as_f64() > Some(0.0) && point["p95"].as_f64() > Some(0.0), "{told}");
-        let most = points[0]["answers"].as_f64().expect("a number");
-        let offered = point["offered"].as_f64().map(|offered| (offered / most * 1e6).round() / 1e6);
-        assert_eq!(offered, share, "{told}");
-    }
-    let drawn = std::fs::read_to_string(plots.join("delay-against-offered-rate.svg")).expect("it is drawn");
-    assert!(drawn.contains("maple, median") && drawn.contains("95th percentile"), "{drawn}");
-    std::fs::remove_dir_all(&plots).expect("it is there");
-}
-
-#[test]
-fn a_bench_says_what_is_wrong_with_its_options() {
-    for (arguments, says) in [
-        (&["--switches", "0"][..], "0 is not in 1..=65535"),
-        (&["--rates", "0.5,0"], "a share is a number above 0"),
-        (&["--burst", "4"], "--rates"),
-        (&["--topology", "ring:3", "--switches", "4"], "cannot be used with"),
-        (&["--against", "limit=./of_limit"], "does not say {port}"),
-        (&["--topology", "/nonexistent.json"], "/nonexistent.json"),
-        (&["--cores", "0,1", "--load-core", "1"], "core 1 can't be the controller's and the generator's"),
-    ] {
-        let output = maple(&[&["bench", "throughput"], arguments].concat());
-        assert!(!output.status.success());
-        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
-    }
-}
-
-#[test]
 fn the_packets_of_a_trace_are_answered() {
     let controller = Running::start(env!("CARGO_BIN_EXE_maple").into(), &["run", "builtin:learning-switch"]);
     let file = std::env::temp_dir().join(format!("maple-trace-{}", std::process::id()));

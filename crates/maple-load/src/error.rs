@@ -55,6 +55,19 @@ pub enum LoadError {
         /// The problem.
         error: maple_wire::Error,
     },
+    /// The process may not have this many connections.
+    #[error(
+        "{connections} connections need {files} open files, and this process may have {limit}: raise the hard limit \
+         (ulimit -Hn)"
+    )]
+    Descriptors {
+        /// The number of connections.
+        connections: u64,
+        /// The number of files that they need.
+        files: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The system refused something.
     #[error(transparent)]
     System(#[from] io::Error),

@@ -22,6 +22,9 @@
 //! lists why a figure is not valid: its core was full, it had to wait for its core, or it fell behind its schedule.
 
 mod error;
+
+pub mod descriptors;
+
 mod options;
 mod workload;
 
@@ -44,8 +47,8 @@ pub mod flows;
 pub use cpu::{Cpu, Process};
 pub use error::LoadError;
 pub use histogram::Histogram;
-pub use options::{FLOOD, LoadOptions, Mode, burst};
+pub use options::{DISCOVERY, FLOOD, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};
 pub use run::run;
 pub use tls::{TlsFiles, TlsVersion};
-pub use workload::{Header, Network, NetworkHost, Workload};
+pub use workload::{Header, Network, NetworkHost, Workload, traced_header};

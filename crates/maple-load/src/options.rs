@@ -11,6 +11,8 @@ use crate::workload::Workload;
 
 /// The number of unanswered packet-ins that a flooding switch keeps open.
 pub const FLOOD: u32 = 512;
+/// The default time that a controller has to discover a network before hosts send.
+pub const DISCOVERY: Duration = Duration::from_secs(5);
 /// The maximum number of bursts a second that [`burst`] chooses.
 const BURSTS: f64 = 40_000.0;
 

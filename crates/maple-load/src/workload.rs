@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::str::FromStr;
 use std::sync::Arc;
 
-use maple_wire::Version;
+use maple_emulator::Topology;
+use maple_emulator::topology::HostSpec;
 use maple_wire::packet::build::Frame;
+use maple_wire::{Dpid, PortNo, Version};
 
 use crate::error::LoadError;
 use crate::packets::{FAR, NEAR, Template, announcement, packet_in, teaching};
@@ -46,6 +49,25 @@ pub struct NetworkHost {
     pub mac: [u8; 6],
     /// Its IPv4 address.
     pub ip: Ipv4Addr,
+}
+
+impl From<&Topology> for Network {
+    fn from(topology: &Topology) -> Network {
+        let places: BTreeMap<_, _> =
+            topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
+        let host = |host: &HostSpec| NetworkHost {
+            switch: places[&host.switch],
+            port: host.port.0,
+            mac: host.mac,
+            ip: host.ipv4,
+        };
+        let end = |(dpid, port): (Dpid, PortNo)| (places[&dpid], port.0);
+        Network {
+            switches: topology.switches.iter().map(|switch| switch.dpid.0).collect(),
+            hosts: topology.hosts.iter().map(host).collect(),
+            links: topology.links.iter().map(|link| [link.a, link.b].map(end)).collect(),
+        }
+    }
 }
 
 /// Maximum number of hosts of a network, since the packets of all pairs are built in advance.
@@ -204,6 +226,32 @@ impl Header {
     }
 }
 
+/// Parses a line of a header trace in the format of ClassBench: seven decimal numbers. The first five are source and
+/// destination address, source and destination port, and protocol. Then follow a copy of a filter's flags and the number
+/// of the filter that the header was generated from, from 0. Returns the header and the number.
+///
+/// # Errors
+/// A text that says which number is wrong.
+pub fn traced_header(line: &str) -> Result<(Header, u32), String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [src, dst, src_port, dst_port, proto, flags, made_from] = words[..] else {
+        return Err(format!("a header has 7 numbers, not {}", words.len()));
+    };
+    let _: u32 = number(flags, "flags")?;
+    let header = Header {
+        src: number::<u32>(src, "source address")?.into(),
+        dst: number::<u32>(dst, "destination address")?.into(),
+        src_port: number(src_port, "source port")?,
+        dst_port: number(dst_port, "destination port")?,
+        proto: number(proto, "protocol")?,
+    };
+    Ok((header, number(made_from, "number of a filter")?))
+}
+
+fn number<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is no {what}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +308,12 @@ mod tests {
             assert!(requests.iter().all(|request| request.windows(4).any(|bytes| bytes == MARK)));
         }
         assert!(matches!(plans(Workload::Network(Arc::default())), Err(LoadError::Wrong(_))));
+    }
+
+    #[test]
+    fn a_topology_is_a_network() {
+        let network = Network::from(&Topology::parse("ring:4").unwrap());
+        assert_eq!((network.switches.len(), network.hosts.len(), network.links.len()), (4, 4, 4));
+        assert!(network.hosts.iter().enumerate().all(|(place, host)| host.switch == place));
     }
 }

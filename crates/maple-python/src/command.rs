@@ -16,7 +16,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use crate::assertion::condition;
-use crate::filters::PythonFilters;
 use crate::handler::PythonHandlers;
 use crate::host;
 use crate::listen::PyListener;
@@ -72,10 +71,6 @@ impl PolicyLoader for Loader {
 
     fn refused(&self) {
         told("refused");
-    }
-
-    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
-        Some(&PythonFilters)
     }
 
     fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {

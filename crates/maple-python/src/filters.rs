@@ -1,13 +1,14 @@
-//! `maple bench rules --lang python`: filter sets interpreted by a Python function (`maple._filters`).
+//! `bench/rules/python.py`: filter sets interpreted by a Python function (feature `bench`, which no release has).
 //!
 //! The function asks an ordinary `pkt`, with one difference: this packet is an abstract header, which has ports
 //! whatever its protocol.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use maple_bench::{FilterPolicy, FilterSet, FiveTuple, OtherLanguage, Ranges};
+use maple_bench::{FilterPolicy, FilterSet, FiveTuple, Language, Ranges};
 use maple_core::run::Run;
 use maple_core::state::Store;
 use maple_core::{Replay, Trace};
@@ -19,8 +20,21 @@ use crate::packet::PyPacket;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// Runs `maple-bench` with policies in Python, which `interpreter` makes of conditions; without one with policies in
+/// Rust. Returns the exit status.
+#[pyfunction]
+#[pyo3(name = "_bench", signature = (arguments, interpreter))]
+pub fn bench(py: Python<'_>, arguments: Vec<OsString>, interpreter: Option<Py<PyAny>>) -> u8 {
+    py.detach(|| match interpreter {
+        Some(interpreter) => maple_bench::main(arguments, &PythonFilters { interpreter }),
+        None => maple_bench::main(arguments, &maple_bench::Rust),
+    })
+}
+
 /// Makes policies that interpret a filter set by a Python function.
-pub struct PythonFilters;
+struct PythonFilters {
+    interpreter: Py<PyAny>,
+}
 
 /// A function that interprets a filter set.
 struct PythonPolicy {
@@ -28,12 +42,12 @@ struct PythonPolicy {
     store: Arc<Store>,
 }
 
-impl OtherLanguage for PythonFilters {
+impl Language for PythonFilters {
     fn filter_policy(&self, set: &FilterSet, ranges: Ranges) -> Result<Box<dyn FilterPolicy>, Failure> {
         Python::attach(|py| {
             let filters = set.filters.iter().map(|filter| conditions(py, filter, ranges));
             let filters = filters.collect::<PyResult<Vec<_>>>()?;
-            let function = py.import("maple._filters")?.getattr("interpreter")?.call1((filters,))?.unbind();
+            let function = self.interpreter.bind(py).call1((filters,))?.unbind();
             Ok(Box::new(PythonPolicy { function, store: Store::new() }) as Box<dyn FilterPolicy>)
         })
     }

@@ -30,6 +30,7 @@ mod transaction;
 mod types;
 
 mod compose;
+#[cfg(feature = "bench")]
 mod filters;
 mod handler;
 mod listen;
@@ -65,6 +66,9 @@ mod _maple {
     use crate::compose::PyComposition;
     #[pymodule_export]
     use crate::field::FieldRef;
+    #[cfg(feature = "bench")]
+    #[pymodule_export]
+    use crate::filters::bench;
     #[pymodule_export]
     use crate::frame::{frame, test_frame};
     #[pymodule_export]

@@ -1,4 +1,4 @@
-//! `maple bench generate` and `maple bench statistics`.
+//! `maple-bench generate` and `maple-bench statistics`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::output::{Output, print_line};
 use crate::report::Progress;
 use crate::statistics::{self, Statistics};
 
-/// `maple bench generate`.
+/// `maple-bench generate`.
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
     /// acl, fw or ipc
@@ -30,7 +30,7 @@ pub struct GenerateArgs {
     pub out: PathBuf,
 }
 
-/// `maple bench statistics`.
+/// `maple-bench statistics`.
 #[derive(Debug, Args)]
 pub struct StatisticsArgs {
     /// Filter files, or folders with such files; a trace beside a filter file says what share of the filters it

@@ -1,4 +1,4 @@
-//! `maple bench misses`: the share of a switch's packets that go to the controller (paper §6.2, Figure 6a).
+//! `maple-bench misses`: the share of a switch's packets that go to the controller (paper §6.2, Figure 6a).
 //!
 //! Each pair of 10 clients and 20 servers has 4 TCP sessions. A session has two flows, one for each direction, of F
 //! packets. One run uses `mt-route`, which decides by the two /24 prefixes; every host has its own subnet and tenant.
@@ -24,7 +24,7 @@ mod world;
 
 use world::World;
 
-/// `maple bench misses`.
+/// `maple-bench misses`.
 #[derive(Debug, Args)]
 pub struct MissesArgs {
     /// Packets of a flow; several values, separated by commas

@@ -12,7 +12,7 @@ use super::{Pair, SWITCH_PORTS, action, pair, traffic};
 use crate::headers::FiveTuple;
 use crate::passes::median_time;
 
-/// Measures the traffic of `maple bench mt-route` with default options. Returns the number of pairs, and the
+/// Measures the traffic of `maple-bench mt-route` with default options. Returns the number of pairs, and the
 /// microseconds for each pair: of f alone, and of f with a rule and two index entries.
 pub(crate) fn floor(pairs: usize, tenants: usize, seed: u64) -> (usize, f64, f64) {
     let centre = DataCentre::new(SWITCH_PORTS, tenants, seed);

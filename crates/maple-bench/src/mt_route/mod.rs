@@ -1,4 +1,4 @@
-//! `maple bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
+//! `maple-bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
 //!
 //! Traffic between hosts of 392 racks fills one table until f has decided the requested number of pairs of racks. Then
 //! every header is looked up again, and hosts and ports are invalidated one at a time. All rules match pairs of /24
@@ -29,7 +29,7 @@ mod speeds;
 use data_centre::{DataCentre, Port, RACK_MASK, Route};
 use speeds::Played;
 
-/// `maple bench mt-route`.
+/// `maple-bench mt-route`.
 #[derive(Debug, Args)]
 pub struct MtRouteArgs {
     /// Number of pairs of racks that communicate; the paper's table has as many rules

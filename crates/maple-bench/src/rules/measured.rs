@@ -1,4 +1,4 @@
-//! The results of `maple bench rules`.
+//! The results of `maple-bench rules`.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! `maple bench rules`: policies that interpret filter sets (paper §6.1 and §6.3, Tables 1 and 2).
+//! `maple-bench rules`: policies that interpret filter sets (paper §6.1 and §6.3, Tables 1 and 2).
 //!
 //! Each header of the trace arrives at a switch, which is a list of rules. On a miss the controller searches its tree;
 //! if there is no leaf, it runs f, adds the trace, and changes the switch's rules. Every answer is compared with a
@@ -32,7 +32,7 @@ mod speeds;
 use measure::{Outcome, Task};
 use measured::Measured;
 use play::{Expected, expected};
-use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
+use policy::{FilterPolicy, Language, Ranges};
 use published::PUBLISHED;
 use speeds::Speeds;
 
@@ -41,7 +41,7 @@ use speeds::Speeds;
 const ROUNDS: u32 = 4;
 const ROUND: Duration = Duration::from_millis(600);
 
-/// `maple bench rules`.
+/// `maple-bench rules`.
 #[derive(Debug, Args)]
 pub struct RulesArgs {
     /// The filter set
@@ -56,9 +56,6 @@ pub struct RulesArgs {
     /// Measure every set of a folder (SET.rules, SET.trace) and print the paper's Tables 1 and 2
     #[arg(long, value_name = "DIR")]
     pub all: Option<PathBuf>,
-    /// The language of the policy
-    #[arg(long, value_enum, default_value_t = Lang::Rust)]
-    pub lang: Lang,
     /// Which compiler makes the rules [default: maple; with --all both]
     #[arg(long, value_enum)]
     pub compiler: Option<Compiler>,
@@ -71,15 +68,6 @@ pub struct RulesArgs {
     /// Write plots (SVG) into this folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
-}
-
-/// A language for f.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Lang {
-    /// The interpreter in this program
-    Rust,
-    /// The interpreter of the Python package
-    Python,
 }
 
 /// A compiler.
@@ -140,17 +128,17 @@ pub struct Finding {
     pub growth: Vec<(usize, usize)>,
 }
 
-/// Runs the benchmark and prints the results. `python` makes policies in Python.
+/// Runs the benchmark and prints the results. Filter sets become policies in `language`.
 ///
 /// # Errors
 /// [`BenchError`] for invalid input or a wrong answer.
-pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), BenchError> {
-    let findings = measure(args, python)?;
+pub fn main(args: &RulesArgs, language: &dyn Language) -> Result<(), BenchError> {
+    let findings = measure(args, language)?;
     print_line(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
     if let Some(folder) = &args.plot {
         for path in output::plot(&findings, folder)? {
             // Standard output can be JSON.
-            eprintln!("maple: wrote {}", path.display());
+            eprintln!("maple-bench: wrote {}", path.display());
         }
     }
     let wrong = findings.iter().find_map(|finding| Some((finding, finding.first_wrong.as_ref()?)));
@@ -160,11 +148,11 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     }
 }
 
-/// Measures the sets that the options select, one after the other.
+/// Measures the sets that the options select, one after the other, as policies in `language`.
 ///
 /// # Errors
 /// [`BenchError`] for invalid input or invalid rules. Wrong answers are counted.
-pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<Vec<Finding>, BenchError> {
+pub fn measure(args: &RulesArgs, language: &dyn Language) -> Result<Vec<Finding>, BenchError> {
     let compilers = match (args.compiler, &args.all) {
         (Some(compiler), _) => vec![compiler],
         (None, Some(_)) => vec![Compiler::Maple, Compiler::Paper],
@@ -181,7 +169,7 @@ pub fn measure(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<V
     let mut played = Vec::new();
     for subject in &subjects {
         for compiler in &compilers {
-            played.push(subject.play(*compiler, args, python, &progress)?);
+            played.push(subject.play(*compiler, args, language, &progress)?);
             progress.step();
         }
     }
@@ -235,7 +223,7 @@ impl Subject {
         &self,
         compiler: Compiler,
         args: &RulesArgs,
-        python: Option<&dyn OtherLanguage>,
+        language: &dyn Language,
         progress: &Progress,
     ) -> Result<Played<'_>, BenchError> {
         let strategy = compiler.strategy();
@@ -244,14 +232,7 @@ impl Subject {
             Compiler::Paper => Ranges::Exact,
         };
         let ranges = args.ranges.unwrap_or(usual);
-        let mut policy: Box<dyn FilterPolicy> = match (args.lang, python) {
-            (Lang::Rust, _) => Box::new(Interpreter::new(&self.set, ranges)),
-            (Lang::Python, Some(python)) => python.filter_policy(&self.set, ranges).map_err(BenchError::Policy)?,
-            (Lang::Python, None) => {
-                let what = "this program has no Python: --lang python needs the maple of the Python package";
-                return Err(BenchError::Usage(what.into()));
-            }
-        };
+        let mut policy = language.filter_policy(&self.set, ranges).map_err(BenchError::Policy)?;
         let then = self.then.as_deref();
         let task = Task { set: &self.set, trace: &self.trace, then, strategy };
         let Outcome { measured, learned, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;

@@ -1,4 +1,4 @@
-//! Prints the results of `maple bench rules`: a list for one set, the paper's two tables for many, JSON, plots.
+//! Prints the results of `maple-bench rules`: a list for one set, the paper's two tables for many, JSON, plots.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -59,8 +59,8 @@ impl Answers for Recorder {
     }
 }
 
-/// Makes policies in another language than Rust.
-pub trait OtherLanguage {
+/// A language that policies are written in.
+pub trait Language {
     /// Makes the policy that interprets a filter set.
     ///
     /// # Errors
@@ -70,6 +70,19 @@ pub trait OtherLanguage {
         set: &FilterSet,
         ranges: Ranges,
     ) -> Result<Box<dyn FilterPolicy>, Box<dyn Error + Send + Sync>>;
+}
+
+/// Rust: the policy is an [`Interpreter`].
+pub struct Rust;
+
+impl Language for Rust {
+    fn filter_policy(
+        &self,
+        set: &FilterSet,
+        ranges: Ranges,
+    ) -> Result<Box<dyn FilterPolicy>, Box<dyn Error + Send + Sync>> {
+        Ok(Box::new(Interpreter::new(set, ranges)))
+    }
 }
 
 /// How the policy tests a range of ports that is neither one port nor all.

@@ -1,4 +1,4 @@
-//! `maple bench state`: the cost of tracked state.
+//! `maple-bench state`: the cost of tracked state.
 //!
 //! * A table that is mostly read: transactions of one read on one and on two threads. The comparison is `papaya`, a
 //!   concurrent hash table without transactions, with its own hash function and with that of our tables.
@@ -24,7 +24,7 @@ use reads::Reads;
 use reservations::Reservations;
 use writes::{Invalidation, Writes};
 
-/// `maple bench state`.
+/// `maple-bench state`.
 #[derive(Debug, Args)]
 pub struct StateArgs {
     /// Numbers of leaves that depend on the table, separated by commas

@@ -36,7 +36,7 @@ use crate::policy::{Loaded, PolicyLoader, load, source};
 use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{Compiler, OnOff, Pause, Unreachable};
-use crate::{builtin, descriptors, signal, weights};
+use crate::{builtin, signal, weights};
 use maple_wire::counted;
 use progress::Lines;
 use reconfigure::Reconfiguring;
@@ -340,7 +340,7 @@ fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<
 /// Sets the listening addresses, the cores and the control socket. Raises the system's limit of descriptors, which
 /// limits the number of switches.
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
-    descriptors::raise();
+    maple_load::descriptors::raise();
     if !options.cores.is_empty() {
         chosen.workers = options.cores.len();
         chosen.cores.clone_from(&options.cores);

@@ -4,7 +4,7 @@
 //! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the simplest correct way.
 //! * [`paper`] is the paper's compiler, incremental as the paper describes.
 //!
-//! Tests and `maple bench` build this folder (feature `oracles`). It is in this crate because both compilers use what
+//! Tests and `maple-bench` build this folder (feature `oracles`). It is in this crate because both compilers use what
 //! other crates cannot see: the tree's nodes and the regions of packets.
 
 use crate::compile::{Table, Target, Tuning};

@@ -1,4 +1,4 @@
-//! `maple bench flows`: new flows through whole networks, from the first packet to the last rule.
+//! `maple-bench flows`: new flows through whole networks, from the first packet to the last rule.
 //!
 //! A round starts a controller, connects a network of switches that obey ([`maple_load::flows`]), makes the hosts
 //! announce themselves, and then opens flows between pairs of hosts that have never talked. When the requested number
@@ -21,12 +21,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use maple_bench::Output;
-use maple_bench::report::Progress;
 use maple_load::flows::Spread;
 use maple_wire::Version;
 
-use super::controllers::Contender;
+use crate::controllers::Contender;
+use crate::output::Output;
+use crate::report::Progress;
 use crate::values::{duration, version};
 use results::{Results, Row};
 use round::{Setting, round};
@@ -34,13 +34,15 @@ use round::{Setting, round};
 /// The default number of a switch's ports for hosts.
 const PORTS: u32 = 256;
 
-/// `maple bench flows`.
+/// `maple-bench flows`.
 #[derive(Debug, Args)]
 pub struct FlowsArgs {
-    /// What Maple runs, as `maple run` takes it, several allowed; FILE.py needs the program of the Python package
-    /// [default: builtin:shortest-path]
+    /// What Maple runs, as `maple run` takes it, several allowed [default: builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
+    /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub maple: Option<PathBuf>,
     /// Lengths of the lines of switches
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub lines: Vec<u32>,
@@ -132,8 +134,11 @@ impl FlowsArgs {
     fn ours(&self, more: &str) -> anyhow::Result<Vec<Contender>> {
         let default = vec!["builtin:shortest-path".to_owned()];
         let policies = if self.policy.is_empty() { &default } else { &self.policy };
-        let named = |policy: &String| Ok(Contender { name: policy.clone(), ..Contender::ours(policy, more)? });
-        policies.iter().map(named).collect()
+        let ours = |policy: &String| {
+            let contender = Contender::ours(self.maple.as_deref(), policy, more)?;
+            Ok(Contender { name: policy.clone(), ..contender })
+        };
+        policies.iter().map(ours).collect()
     }
 
     /// The requested numbers of ports, or `default`.

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use maple_bench::report::Progress;
 use maple_load::flows::{Lab, Spread, line, pairs};
 use maple_wire::Version;
 use serde::Serialize;
 
-use super::super::controllers::Contender;
 use super::bed::{Bed, Moment};
 use super::{FlowsArgs, socket};
+use crate::controllers::Contender;
+use crate::report::Progress;
 
 /// The default number of hosts: enough for 100,000 pairs between both ends.
 const HOSTS: u32 = 512;

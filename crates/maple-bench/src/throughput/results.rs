@@ -1,12 +1,12 @@
-//! The results of `maple bench throughput`, as a table, as JSON and as plots.
+//! The results of `maple-bench throughput`, as a table, as JSON and as plots.
 
-use maple_bench::Output;
-use maple_bench::report::TextTable;
 use maple_load::Report;
 use serde::Serialize;
 
 use super::charts::charts;
-use crate::output::print_line;
+use crate::error::BenchError;
+use crate::output::Output;
+use crate::report::TextTable;
 
 /// One point of the sweep: the median round.
 #[derive(Debug, Serialize)]
@@ -104,18 +104,8 @@ impl Results {
     ///
     /// # Errors
     /// If a chart can't be written.
-    pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
-        if output.json {
-            print_line(serde_json::to_string_pretty(self)?)
-        } else {
-            print_line(self.table())
-        }
-        for chart in output.plot.iter().flat_map(|_| charts(self)) {
-            if let Some(folder) = &output.plot {
-                eprintln!("maple: wrote {}", chart.write(folder)?.display());
-            }
-        }
-        Ok(())
+    pub fn tell(&self, output: &Output) -> Result<(), BenchError> {
+        output.print(self, || self.table(), || charts(self))
     }
 
     /// Iterates over all points, with their controllers' names.

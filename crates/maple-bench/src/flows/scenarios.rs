@@ -1,4 +1,4 @@
-//! The other scenarios of `maple bench flows`: a link that fails, a port that floods, all pairs of hosts, discovery.
+//! The other scenarios of `maple-bench flows`: a link that fails, a port that floods, all pairs of hosts, discovery.
 
 mod all_pairs;
 mod discovery;
@@ -7,16 +7,15 @@ mod flood;
 
 use std::fmt::Display;
 
-use maple_bench::report::TextTable;
 use maple_emulator::Topology;
 use maple_load::{Network, NetworkHost};
 use serde::Serialize;
 
 use super::FlowsArgs;
 use super::targets::{self, Verdict};
-use crate::load;
+use crate::error::BenchError;
 use crate::output::print_line;
-use crate::usage_error::OrUsageError as _;
+use crate::report::TextTable;
 
 /// The results of a scenario as text, with its targets.
 #[derive(Debug, Default, Serialize)]
@@ -67,7 +66,7 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
 
 /// Builds the network of a topology, with several hosts at the port of each of its hosts.
 fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
-    let mut network = load::network(&Topology::parse(topology).or_usage_error()?);
+    let mut network = Network::from(&Topology::parse(topology).map_err(BenchError::usage)?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);
     let hosts = ports.iter().flat_map(|host| (0..each).map(move |_| host.clone()));
     network.hosts = (1u32..)

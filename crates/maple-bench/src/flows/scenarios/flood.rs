@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use maple_bench::report::Progress;
 use maple_load::LoadError;
 use maple_load::flows::{Lab, Pair, Spread, line, pairs};
 use maple_wire::Version;
@@ -11,6 +10,7 @@ use super::super::FlowsArgs;
 use super::super::bed::Bed;
 use super::super::targets::Verdict;
 use super::Answer;
+use crate::report::Progress;
 
 /// The target: growth of the memory by the flood, in MB.
 const MEMORY: f64 = 20.0;

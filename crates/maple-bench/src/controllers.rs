@@ -1,7 +1,7 @@
 //! Starts controllers as separate processes for one measurement, and stops them after it.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,21 +44,19 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// Creates the contender of this program, which runs a policy or handler, followed by options of `maple run`. It
-    /// has a control socket only if an option names it.
+    /// Creates the contender of a `maple`, which runs a policy or handler, followed by options of `maple run`. It has a
+    /// control socket only if an option names it. Without a `program` it is the `maple` beside this one.
     ///
     /// # Errors
-    /// If the path of this program is unknown.
-    pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
-        // The interpreter of a virtual environment is a link, and finds its packages only under the link's path.
-        let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
-        let is_python = named.file_stem().is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
-        let program =
-            if is_python { named } else { std::env::current_exe().context("can't tell which program this is")? };
-        let program = format!("'{}'{}", program.display(), if is_python { " -m maple" } else { "" });
+    /// If there is none.
+    pub fn ours(program: Option<&Path>, policy: &str, more: &str) -> anyhow::Result<Contender> {
+        let program = match program {
+            Some(program) => program.to_owned(),
+            None => beside()?,
+        };
         let rest = "--listen 127.0.0.1:{port} --cores {cores} --workers {workers}";
         let rest = if more.contains("--control ") { rest.to_owned() } else { format!("{rest} --control none") };
-        Ok(Contender { name: "maple".into(), command: format!("{program} run {policy} {rest}{more}") })
+        Ok(Contender { name: "maple".into(), command: format!("'{}' run {policy} {rest}{more}", program.display()) })
     }
 
     /// Starts the controller on these cores, and waits until it listens.
@@ -111,6 +109,15 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns the `maple` in the folder of this program.
+fn beside() -> anyhow::Result<PathBuf> {
+    let maple = std::env::current_exe().context("can't tell which program this is")?.with_file_name("maple");
+    if !maple.exists() {
+        bail!("there is no {}: build it (cargo build --release -p maple-cli), or choose --maple", maple.display());
+    }
+    Ok(maple)
 }
 
 #[cfg(test)]

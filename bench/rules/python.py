@@ -1,11 +1,19 @@
-"""What ``maple bench rules --lang python`` measures: a function that interprets a filter set (paper §6.1)."""
+"""`maple-bench rules` with policies in Python: each set is interpreted by a Python function (paper §6.1).
+
+    make build FEATURES=bench
+    .venv/bin/python bench/rules/python.py rules --all ../shared/classbench
+
+The extension module that is released has no benchmarks; the feature adds them. Options and results are those of
+`maple-bench`.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from maple._maple import Packet
+from maple import Packet, _maple
 
 # Arguments of `pkt.matches`, and ports that are to be read and compared where these hold: name, first and last.
 Filter = tuple[dict[str, Any], Sequence[tuple[str, int, int]]]
@@ -23,3 +31,9 @@ def interpreter(filters: Sequence[Filter]) -> Callable[[Packet], int | None]:
         return None
 
     return first
+
+
+if __name__ == "__main__":
+    if not hasattr(_maple, "_bench"):
+        sys.exit("python.py: this maple has no benchmarks: make build FEATURES=bench")
+    sys.exit(_maple._bench(["maple-bench", *sys.argv[1:]], interpreter))

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use maple_bench::report::Progress;
 use maple_load::flows::pairs;
 use maple_wire::Version;
 
@@ -11,6 +10,7 @@ use super::super::bed::Bed;
 use super::super::round::busiest;
 use super::super::targets::Verdict;
 use super::{Answer, network};
+use crate::report::Progress;
 
 /// The number of rules of a core switch that do not depend on the number of hosts.
 const CONSTANT: f64 = 64.0;

@@ -1,7 +1,8 @@
 //! Raises the limit of open file descriptors.
 
-use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::LoadError;
 
 /// The number of descriptors for other purposes than connections.
 const OTHERS: u64 = 64;
@@ -19,14 +20,11 @@ pub fn raise() -> Option<u64> {
 /// Raises the limit as far as possible, and checks that it is enough.
 ///
 /// # Errors
-/// If the limit is too low for this many connections.
-pub fn allow(connections: u64) -> anyhow::Result<()> {
+/// [`LoadError::Descriptors`] if the limit is too low for this many connections.
+pub fn allow(connections: u64) -> Result<(), LoadError> {
+    let files = connections + OTHERS;
     match raise() {
-        Some(limit) if limit < connections + OTHERS => bail!(
-            "{connections} connections need {} open files, and this process may have {limit}: raise the hard limit \
-             (ulimit -Hn)",
-            connections + OTHERS
-        ),
+        Some(limit) if limit < files => Err(LoadError::Descriptors { connections, files, limit }),
         _ => Ok(()),
     }
 }

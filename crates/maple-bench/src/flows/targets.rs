@@ -1,9 +1,9 @@
 //! Targets for the cost of new flows, compared with the results.
 
-use maple_bench::report::TextTable;
 use serde::Serialize;
 
 use super::results::Row;
+use crate::report::TextTable;
 
 /// New flows per second on one core: (switches of the line, policy in Rust, policy in Python).
 const FLOWS: [(u32, f64, f64); 2] = [(1, 150_000.0, 80_000.0), (16, 80_000.0, 50_000.0)];

@@ -1,12 +1,12 @@
 //! The results of all rounds, as a table, as JSON and as plots.
 
-use maple_bench::Output;
-use maple_bench::report::{Chart, Series, TextTable};
 use serde::Serialize;
 
 use super::round::{Point, Setting};
 use super::targets;
-use crate::output::print_line;
+use crate::error::BenchError;
+use crate::output::Output;
+use crate::report::{Chart, Series, TextTable};
 
 /// A row: one controller, one line of switches, and a number of present leaves. Values are of the median round.
 #[derive(Debug, Serialize)]
@@ -113,18 +113,8 @@ impl Results {
     ///
     /// # Errors
     /// If a chart can't be written.
-    pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
-        if output.json {
-            print_line(serde_json::to_string_pretty(self)?);
-        } else {
-            print_line(self.text());
-        }
-        if let Some(folder) = &output.plot {
-            for chart in self.charts() {
-                eprintln!("maple: wrote {}", chart.write(folder)?.display());
-            }
-        }
-        Ok(())
+    pub fn tell(&self, output: &Output) -> Result<(), BenchError> {
+        output.print(self, || self.text(), || self.charts())
     }
 
     fn text(&self) -> String {

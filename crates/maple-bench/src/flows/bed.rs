@@ -10,9 +10,8 @@ use maple_load::{Cpu, Network, Process};
 use maple_wire::Version;
 use serde_json::Value;
 
-use super::super::controllers::{Contender, Running};
 use super::FlowsArgs;
-use crate::descriptors;
+use crate::controllers::{Contender, Running};
 
 /// The maximum time for all hosts to announce themselves.
 const ACQUAINTANCE: Duration = Duration::from_secs(60);
@@ -73,7 +72,7 @@ impl Bed {
         network: Network,
         (version, ports): (Version, u32),
     ) -> anyhow::Result<Bed> {
-        descriptors::allow(network.switches.len() as u64)?;
+        maple_load::descriptors::allow(network.switches.len() as u64)?;
         let running = contender.start(&args.cores, args.workers)?;
         let window = args.window as usize;
         let (connect, confirm) = (running.address, args.confirm);
@@ -133,7 +132,7 @@ fn remove(socket: &Path) {
     if let Err(error) = std::fs::remove_file(socket)
         && error.kind() != std::io::ErrorKind::NotFound
     {
-        eprintln!("maple: can't remove {}: {error}", socket.display());
+        eprintln!("maple-bench: can't remove {}: {error}", socket.display());
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use maple_bench::report::Progress;
 use maple_load::flows::{Lab, Pair, Place, pairs};
 use maple_wire::Version;
 
@@ -11,6 +10,7 @@ use super::super::FlowsArgs;
 use super::super::bed::Bed;
 use super::super::targets::Verdict;
 use super::{Answer, network};
+use crate::report::Progress;
 
 /// The default number of hosts for each host of the topology: with `fattree:8`, 64 at a switch's four ports.
 const HOSTS: u32 = 16;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use maple_bench::report::Progress;
 use maple_controller::control::socket::Show;
 use maple_load::Network;
 use maple_wire::Version;
@@ -11,6 +10,7 @@ use super::super::FlowsArgs;
 use super::super::bed::Bed;
 use super::super::{socket, targets::Verdict};
 use super::Answer;
+use crate::report::Progress;
 
 /// The targets: seconds until all links are known, and percent of a core afterwards.
 const TIME: f64 = 2.0;

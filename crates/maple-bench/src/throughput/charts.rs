@@ -5,9 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use maple_bench::report::{Chart, Series};
-
 use super::results::{Point, Results};
+use crate::report::{Chart, Series};
 
 /// A quantity of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq)]

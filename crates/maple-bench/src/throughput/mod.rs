@@ -1,25 +1,28 @@
-//! `maple bench throughput`: controllers and the load of [`maple_load`] on cores of their own.
+//! `maple-bench throughput`: controllers and the load of [`maple_load`] on cores of their own.
 //!
 //! Every point of the sweep is measured `--rounds` times. Each round measures all controllers one after another, so
 //! that other load of the machine affects all of them. A point's figure is the median of its rounds, and ratios are
 //! between medians of one run. Each measurement starts its controller afresh.
 
+mod charts;
+mod results;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use maple_bench::Output;
-use maple_bench::report::Progress;
 use maple_emulator::Topology;
-use maple_load::{LoadOptions, Mode, Report, Workload};
+use maple_load::{DISCOVERY, LoadOptions, Mode, Network, Report, Workload};
 use maple_wire::Version;
 
-use super::controllers::Contender;
-use super::results::{Point, Results};
-use crate::usage_error::OrUsageError as _;
+use crate::controllers::Contender;
+use crate::error::BenchError;
+use crate::output::Output;
+use crate::report::Progress;
 use crate::values::{duration, version};
-use crate::{descriptors, load};
+use results::{Point, Results};
 
 /// Maximum number of unanswered packet-ins of a switch when a rate is offered.
 const RATE_WINDOW: u32 = 4096;
@@ -32,7 +35,7 @@ const NETWORK_WARMUP: Duration = Duration::from_secs(6);
 /// The maximum warm-up that is chosen by default.
 const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 
-/// `maple bench throughput`.
+/// `maple-bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
     /// What Maple runs: a policy or handler as for `maple run`, and then options of `maple run`. With a policy choose
@@ -40,6 +43,9 @@ pub struct ThroughputArgs {
     /// --max-hosts-per-port [default: builtin:learning-switch; with --topology builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
+    /// The `maple` to measure; policies in Python need that of the Python package [default: beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub maple: Option<PathBuf>,
     /// Numbers of switches
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256", value_parser = clap::value_parser!(u32).range(1..=65535))]
     pub switches: Vec<u32>,
@@ -110,7 +116,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// If the options don't fit this machine, or if a controller can't be started, or fails.
 pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
     let sweep = Sweep::of(args)?;
-    descriptors::allow(u64::from(sweep.switches.iter().copied().max().unwrap_or(0)))?;
+    maple_load::descriptors::allow(u64::from(sweep.switches.iter().copied().max().unwrap_or(0)))?;
     if args.cores.contains(&args.load_core) {
         bail!("core {} can't be the controller's and the generator's: choose --cores or --load-core", args.load_core);
     }
@@ -138,14 +144,15 @@ impl<'a> Sweep<'a> {
         let (switches, workload, policy) = match &args.topology {
             None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
             Some(topology) => {
-                let network = load::network(&Topology::parse(topology).or_usage_error()?);
+                let network = Network::from(&Topology::parse(topology).map_err(BenchError::usage)?);
                 (vec![network.switches.len() as u32], Workload::Network(Arc::new(network)), "builtin:shortest-path")
             }
         };
         let policy = args.policy.as_deref().unwrap_or(policy);
-        let mut contenders = vec![Contender::ours(policy, "")?];
+        let ours = |more| Contender::ours(args.maple.as_deref(), policy, more);
+        let mut contenders = vec![ours("")?];
         if args.unbatched {
-            contenders.push(Contender { name: "maple-unbatched".into(), ..Contender::ours(policy, " --batch off")? });
+            contenders.push(Contender { name: "maple-unbatched".into(), ..ours(" --batch off")? });
         }
         contenders.extend(args.against.iter().cloned());
         let windows = match (&args.windows[..], &workload) {
@@ -227,7 +234,7 @@ impl<'a> Sweep<'a> {
             version: self.args.of,
             duration: self.args.duration,
             warmup: self.args.warmup.unwrap_or_else(|| self.warmup(switches, mode)),
-            settle: self.args.settle.unwrap_or(if is_network { load::DISCOVERY } else { plain.settle }),
+            settle: self.args.settle.unwrap_or(if is_network { DISCOVERY } else { plain.settle }),
             watch: Some(controller.pid()),
             ..plain
         })?)
