@@ -17,6 +17,8 @@ CARGO_CYCLONEDX := $(CARGO_TOOLS)/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin
 # How the Rust in the wheel is built: a profile of Cargo.toml, and features for development.
 PROFILE = release
 FEATURES =
+# A distribution of its own.
+IMPORTERS := python/maple/importers
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -39,7 +41,7 @@ help:
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
-	@echo 'make dist   what a release consists of, in dist/: wheel, sdist, Debian package, static binary, lists of what is in them'
+	@echo 'make dist   what a release consists of, in dist/: wheels, sdists, Debian package, static binary, lists of what is in them'
 	@echo 'make advisories  known faults of dependencies (needs the network)'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
@@ -49,13 +51,14 @@ demo: build
 
 build: $(MATURIN)
 	$(BIN)/maturin build --profile $(PROFILE) --features '$(FEATURES)' --out target/wheels --compatibility linux
+	cd $(IMPORTERS) && $(BIN)/hatchling build --target wheel --directory $(CURDIR)/target/wheels >/dev/null
 	$(BIN)/pip install --quiet --force-reinstall --no-deps target/wheels/*.whl
 
-# A virtual environment with what builds the wheel. Debian's Python may lack ensurepip; then another pip fills it.
+# A virtual environment with what builds the wheels. Debian's Python may lack ensurepip; then another pip fills it.
 $(MATURIN): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	    { $(PYTHON) -m venv --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
-	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2'
+	$(BIN)/pip install --quiet 'maturin>=1.9.4,<2' 'hatchling>=1.24,<2'
 	touch $(MATURIN)
 
 # The tools of tests, lints and documentation.
@@ -212,9 +215,10 @@ dist: $(MATURIN) $(CARGO_AUDITABLE) $(CARGO_CYCLONEDX) debian-packages
 	printf '#!/bin/sh\nunset CARGO\nPATH=%s:$$PATH exec cargo auditable "$$@"\n' '$(dir $(CARGO_AUDITABLE))' > $(AUDITABLE) && chmod +x $(AUDITABLE)
 	PATH=$(BIN):$$PATH CARGO=$(AUDITABLE) $(BIN)/maturin build --profile $(PROFILE) --strip --out dist --zig --compatibility $(MANYLINUX)
 	$(BIN)/maturin sdist --out dist
+	cd $(IMPORTERS) && $(BIN)/hatchling build --directory $(CURDIR)/dist
 	CARGO=$(AUDITABLE) contrib/release/static $(PROFILE) dist
 	contrib/release/licences.py > dist/licences.txt
-	contrib/debian/build dist/*.whl dist/licences.txt dist
+	contrib/debian/build dist/maple_sdn-*.whl dist/maple_importers-*.whl dist/licences.txt dist
 	contrib/release/sbom $(CARGO_CYCLONEDX) dist
 	cp contrib/Containerfile dist
 	cd dist && sha256sum * > SHA256SUMS

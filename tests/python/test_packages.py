@@ -1,4 +1,4 @@
-"""The wheel that `make build` has made, in a clean environment; whether the sdist is whole; what the image takes."""
+"""The wheels that `make build` has made, in a clean environment; whether the sdist is whole; what the image takes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -25,15 +26,24 @@ def shortest_way(pkt, net):
 """
 
 
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    wheels = sorted((ROOT / "target" / "wheels").glob("*.whl"), key=os.path.getmtime)
-    assert wheels, "there is no wheel: `make build` makes one"
+def newest(name: str) -> Path:
+    wheels = sorted((ROOT / "target" / "wheels").glob(f"{name}-*.whl"), key=os.path.getmtime)
+    assert wheels, f"there is no wheel of {name}: `make build` makes one"
     return wheels[-1]
 
 
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    return newest("maple_sdn")
+
+
+@pytest.fixture(scope="module")
+def importers() -> Path:
+    return newest("maple_importers")
+
+
 def test_the_wheel_runs_a_policy_in_a_clean_environment_without_compiler_or_network(
-    wheel: Path, tmp_path: Path
+    wheel: Path, importers: Path, tmp_path: Path
 ) -> None:
     assert "-cp310-abi3-" in wheel.name
     clean = tmp_path / "clean"
@@ -56,8 +66,34 @@ def test_the_wheel_runs_a_policy_in_a_clean_environment_without_compiler_or_netw
     assert done.returncode == 0, done.stdout + done.stderr
     counts = dict(re.findall(r"^ +(.+?) +(\d+)$", done.stdout, re.MULTILINE))
     assert int(counts["treated as f says"]) > 0 and counts["lost"] == "0", done.stdout
-    subprocess.run([*pip, "uninstall", "--yes", "maple-sdn"], env=environment, check=True, timeout=60)
+    imports = [clean / "bin" / "maple", "acl", "import", "kubernetes", "nothing.yaml"]
+    for told in ("the importers are not installed: pip install 'maple-sdn[importers]'", "the importers need PyYAML"):
+        done = subprocess.run(imports, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1 and told in done.stderr, done.stderr
+        subprocess.run([*pip, "install", "--no-deps", str(importers)], env=environment, check=True, timeout=60)
+    both = ["maple-sdn", "maple-importers"]
+    subprocess.run([*pip, "uninstall", "--yes", *both], env=environment, check=True, timeout=60)
     assert [path for path in clean.rglob("*") if "maple" in path.name] == []
+
+
+def test_the_importers_are_a_wheel_of_their_own_of_the_same_version(wheel: Path, importers: Path) -> None:
+    listed = ["git", "ls-files", "python/maple/importers/*.py"]
+    tracked = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    has = {name.removeprefix("maple/") for name in zipfile.ZipFile(importers).namelist() if name.startswith("maple/")}
+    assert has == {name.removeprefix("python/maple/") for name in tracked}
+    assert [name for name in zipfile.ZipFile(wheel).namelist() if "importers" in name] == []
+    version = wheel.name.split("-")[1]
+    assert importers.name == f"maple_importers-{version}-py3-none-any.whl"
+    metadata = zipfile.ZipFile(importers).read(f"maple_importers-{version}.dist-info/METADATA").decode()
+    assert f"Requires-Dist: maple-sdn=={version}" in metadata
+
+
+def test_the_product_links_nothing_of_benchmarks() -> None:
+    tree = ["cargo", "tree", "--offline", "--locked", "--package=maple-python", "--edges=normal", "--prefix=none"]
+    found = subprocess.run(tree, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120).stdout
+    linked = {line.split()[0] for line in found.splitlines() if line}
+    assert "maple-cli" in linked
+    assert linked & {"maple-bench", "plotters", "papaya", "flate2"} == set()
 
 
 def test_the_sdist_has_every_file_that_the_wheel_is_built_from(tmp_path: Path) -> None:
@@ -70,8 +106,9 @@ def test_the_sdist_has_every_file_that_the_wheel_is_built_from(tmp_path: Path) -
     listed = ["git", "ls-files", "python", "crates/*/src/*", "crates/*/Cargo.toml", "Cargo.*", "README.md", "LICENSE"]
     tracked = set(subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
     assert "crates/maple-controller/src/control/schema.json" in tracked
-    # The words of tests in Rust are not in the wheel.
-    assert {name for name in tracked - has if not name.startswith("crates/maple-testing/")} == set()
+    # The words of tests in Rust and the importers are not in the wheel.
+    others = ("crates/maple-testing/", "python/maple/importers/")
+    assert {name for name in tracked - has if not name.startswith(others)} == set()
     # Cargo finds every crate, and the lock file is that of these manifests.
     folder = tmp_path / made.name.removesuffix(".tar.gz")
     command = ["cargo", "metadata", "--locked", "--format-version=1", "--no-deps"]

@@ -1,4 +1,4 @@
-"""The Debian package, made from the wheel that `make build` has made: what is in it, and installed, used and purged.
+"""The Debian package, made from the wheels that `make build` has made: what is in it, and installed, used and purged.
 
 It is installed into a copy of this system that is on no disk (an overlay, in a mount namespace of its own), so nothing
 is left to clean up, whatever fails.
@@ -55,12 +55,16 @@ ours | comm -13 /tmp/before -
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
-    """The package of the newest wheel."""
-    wheels = sorted((ROOT / "target/wheels").glob("*.whl"), key=os.path.getmtime)
-    assert wheels, "there is no wheel: `make build` makes one"
+    """The package of the newest wheels."""
+
+    def newest(name):
+        wheels = sorted((ROOT / "target/wheels").glob(f"{name}-*.whl"), key=os.path.getmtime)
+        assert wheels, f"there is no wheel of {name}: `make build` makes one"
+        return wheels[-1]
+
     folder = tmp_path_factory.mktemp("debian")
     # The licences of dependencies come from Cargo, which takes part in `make dist` only.
-    command = [ROOT / "contrib/debian/build", wheels[-1], ROOT / "LICENSE", folder]
+    command = [ROOT / "contrib/debian/build", newest("maple_sdn"), newest("maple_importers"), ROOT / "LICENSE", folder]
     subprocess.run(command, check=True, timeout=300, env={**os.environ, "DPKG_DEB_COMPRESSOR_LEVEL": "1"})
     (made,) = folder.iterdir()
     return made

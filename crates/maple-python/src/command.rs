@@ -85,7 +85,13 @@ impl PolicyLoader for Loader {
     }
 
     fn import_lists(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
-        program("maple.importers.__main__", arguments)
+        let found =
+            |py: Python<'_>| py.import("importlib.util")?.call_method1("find_spec", ("maple.importers",))?.is_truthy();
+        match Python::attach(found) {
+            Ok(true) => program("maple.importers.__main__", arguments),
+            Ok(false) => Err(anyhow::anyhow!("the importers are not installed: pip install 'maple-sdn[importers]'")),
+            Err(error) => Err(anyhow::anyhow!("{error}")),
+        }
     }
 
     fn run_tests(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
