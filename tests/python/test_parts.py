@@ -213,6 +213,44 @@ def test_parts_know_only_parts_below_them(folder: Folder) -> None:
     assert faults(ROOT / "crates" / folder.crate, folder) == []
 
 
+# The layers of an engine, the lowest first. A part is handed those below it.
+ENGINE = ["Context", "Switches", "Fabric", "Topology", "Decisions", "Samples", "Reload", "Restore", "LiveWatches"]
+
+
+def parts_above(files: list[File], layers: list[str]) -> list[str]:
+    """Methods of a part that are handed a part of a layer above, and methods of the dispatcher outside of its file."""
+    found = []
+    for file in files:
+        for name, start, text in impls(file):
+            if name not in layers:
+                continue
+            above = set(layers[layers.index(name) + 1 :])
+            for method in re.finditer(r"\bfn\s+(\w+)([^{;]*)", text):
+                for part in sorted(above & set(re.findall(r"\w+", method[2]))):
+                    line = file.text.count("\n", 0, start) + text.count("\n", 0, method.start()) + 1
+                    found.append(f"{file.name}:{line}: `{name}::{method[1]}` is handed {part}, which is above it")
+    return found
+
+
+def test_parts_of_an_engine_are_handed_only_parts_below_them() -> None:
+    files = files_of(ROOT / "crates/maple-core", "engine")
+    known = {name for file in files for name, _, _ in impls(file)}
+    assert set(ENGINE) <= known, "a part has another name now"
+    assert parts_above(files, ENGINE) == []
+    homes = {file.name for file in read(ROOT / "crates/maple-core") for name, _, _ in impls(file) if name == "Engine"}
+    homes = {home for home in homes if "/tests" not in home}
+    assert homes == {"crates/maple-core/src/engine/dispatch.rs"}, "the dispatcher has its methods in one file"
+    limits = {"Engine": 8, "Switch": 15} | dict.fromkeys(ENGINE, 15)
+    wide = {name: number for file in files for name, _, number in structs(file) if number > limits.get(name, number)}
+    assert wide == {}
+
+
+def test_a_part_that_is_handed_one_above_is_found(tmp_path: Path) -> None:
+    files = {"hall/cellar.rs": "impl Wine {\n    fn pour(&self, kitchen: &mut Kitchen) {}\n}\n"}
+    found = parts_above(files_of(made_up(tmp_path, GOOD | files), "hall"), ["Wine", "Kitchen"])
+    assert found == ["crates/made-up/src/hall/cellar.rs:2: `Wine::pour` is handed Kitchen, which is above it"]
+
+
 # A dispatcher `Hall` with a kitchen over a cellar.
 GOOD = {
     "lib.rs": "mod hall;\n",

@@ -25,18 +25,19 @@
 //!
 //! # Where to find what
 //!
-//! Most files are one concern of [`Engine`], as methods. The others are parts that own their state and do not know the
-//! engine. ARCHITECTURE.md has a table of the parts. In reading order:
+//! `dispatch` has the methods of [`Engine`], and is where to begin: from top to bottom it is the way of a packet. What
+//! it hands events to are parts, in layers: a part is handed those below it, and cannot reach those above. A file has
+//! the methods of one concern, of the part that the concern needs. In reading order:
 //!
 //! | concern | files |
 //! | --- | --- |
-//! | in and out | `context` (in which all of them work), `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
+//! | in and out | `dispatch`, `event`, `context` (the lowest part), `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
+//! | decisions | `decisions` (the part), `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
-//! | topology and hosts | `topology`, `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
-//! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
-//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
+//! | topology and hosts | `topology` (the part), `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
+//! | tables | `fabric` (the part), `switches`, `switch` with its parts (`ingress`, `paths`, `ports`, `room`, `counters`), `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
+//! | counters and views | `questions`, `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
 
 // In and out: events, effects, options, counts, timers.
 mod context;
