@@ -1,9 +1,9 @@
 //! The engine: the deterministic state machine of one shard.
 //!
 //! An [`Engine`] takes a batch of [`Event`]s and the time, and gives [`Effect`]s. It does no I/O, reads no clock and
-//! starts no thread. Several engines over one [`Store`] make a controller, each in a thread of its own or all in one
-//! test loop. They share only the store. An engine that needs something done at another shard's switch sends a
-//! [`Mail`].
+//! starts no thread. Several engines over one [`Store`](crate::state::Store) make a controller, each in a thread of its
+//! own or all in one test loop. They share only the store. An engine that needs something done at another shard's
+//! switch sends a [`Mail`].
 //!
 //! ```text
 //!  packet-in ── hit: a leaf in use answers, and nothing else changes ──────────────► packet-out
