@@ -6,46 +6,12 @@ use std::time::Duration;
 use clap::{ArgAction, Command, ValueEnum};
 use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
-use maple_core::oracles::Strategy;
 use maple_load::TlsVersion;
 use maple_wire::packet::text::parse_vlan_id;
 use maple_wire::{BadDpid, Dpid, Version};
 
 /// The default port of OpenFlow.
 const OPENFLOW_PORT: u16 = 6653;
-
-/// The compiler of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Compiler {
-    /// Maple's own.
-    Maple,
-    /// The paper's (Algorithms 2 and 5, incremental).
-    Paper,
-}
-
-impl Compiler {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Compiler::Maple => "maple",
-            Compiler::Paper => "paper",
-        }
-    }
-
-    /// Returns the compiler with this name.
-    pub fn named(name: &str) -> Option<Compiler> {
-        [Compiler::Maple, Compiler::Paper].into_iter().find(|compiler| compiler.name() == name)
-    }
-}
-
-impl From<Compiler> for Strategy {
-    fn from(compiler: Compiler) -> Strategy {
-        match compiler {
-            Compiler::Maple => Strategy::Maple,
-            Compiler::Paper => Strategy::Paper,
-        }
-    }
-}
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -136,8 +136,8 @@ fn what_is_wrong_has_file_line_and_key() {
         ]
     );
     assert_eq!(
-        wrong("compiler = \"papr\""),
-        ["/etc/m.toml:1: compiler: \"papr\" is not known; it is one of maple, paper"]
+        wrong("unreachable = \"kepe\""),
+        ["/etc/m.toml:1: unreachable: \"kepe\" is not known; it is one of keep, forget"]
     );
     assert_eq!(wrong("watch = 3"), ["/etc/m.toml:1: watch: this is true or false"]);
     assert_eq!(wrong("workers = [1, 2]"), ["/etc/m.toml:1: workers: this is one value, not an array"]);

@@ -16,7 +16,7 @@ use crate::declared::{Configured, Network};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::usage_error::usage_error;
 use crate::values::{
-    Compiler, Listen, OnOff, Pause, Unreachable, bytes, duration, labels, listen, max_rules, metrics_address, pause,
+    Listen, OnOff, Pause, Unreachable, bytes, duration, labels, listen, max_rules, metrics_address, pause,
 };
 
 /// `maple run`.
@@ -99,9 +99,6 @@ pub struct RunOptions {
     /// switches [default: 1-4094]
     #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
     pub labels: Option<LabelRange>,
-    /// The compiler that makes the rules: Maple's own, or the paper's [default: maple]
-    #[arg(long, value_enum, value_name = "maple|paper")]
-    pub compiler: Option<Compiler>,
     /// Maximum number of rules in a switch; those that are used least give way [default: until it says that it
     /// is full]
     #[arg(long, value_name = "N", value_parser = max_rules)]

@@ -7,13 +7,12 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use maple_controller::control::plan::decisions;
 use maple_controller::record::RecordedSource;
 use maple_controller::replay::{Counts, Recorded, ReplayOptions, Replayed, replay};
 use maple_core::compose::Canary;
-use maple_core::engine::{Comparison, Options, Time};
-use maple_core::oracles::Strategy;
+use maple_core::engine::{Comparison, Time};
 use maple_core::policy::Policy;
 use maple_core::state::Store;
 use serde_json::{Value, json};
@@ -22,8 +21,9 @@ use crate::options::ReplayArgs;
 use crate::output::print_line;
 use crate::plan::{count, packets};
 use crate::policy::{Loaded, PolicyLoader, load_for_replay};
-use crate::values::Compiler;
 
+/// The name of the compiler of rules in recordings.
+pub(crate) const COMPILER: &str = "maple";
 /// The exit status if something differs.
 const DIFFERS: u8 = 2;
 
@@ -90,8 +90,7 @@ impl Again<'_> {
             policies = policies.into_iter().map(|(number, policy)| (number, comparison.watch(policy))).collect();
         }
         let name = recorded.compiler();
-        let compiler = Compiler::named(name).with_context(|| format!("there is no compiler {name:?}"))?;
-        let prepare = |options: &mut Options| options.new_table = Strategy::from(compiler).new_table();
+        ensure!(name == COMPILER, "there is no compiler {name:?}");
         let shows = tells && std::io::stderr().is_terminal();
         let progress = |counts: &Counts| {
             if shows {
@@ -99,7 +98,7 @@ impl Again<'_> {
                 let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
             }
         };
-        let replayed = replay(recorded, ReplayOptions { policies, prepare: &prepare, until, progress: &progress });
+        let replayed = replay(recorded, ReplayOptions { policies, prepare: &|_| {}, until, progress: &progress });
         if shows {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

@@ -27,7 +27,6 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (options.track_hosts.is_some(), "--track-hosts"),
         (!options.middlebox.is_empty(), "--middlebox"),
         (options.labels.is_some(), "--labels"),
-        (options.compiler.is_some(), "--compiler"),
         (options.max_rules.is_some(), "--max-rules"),
         (options.max_traces.is_some(), "--max-traces"),
         (options.max_hosts_per_port.is_some(), "--max-hosts-per-port"),

@@ -33,9 +33,10 @@ use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load, source};
+use crate::replay::COMPILER;
 use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
-use crate::values::{Compiler, OnOff, Pause, Unreachable};
+use crate::values::{OnOff, Pause, Unreachable};
 use crate::{builtin, signal, weights};
 use maple_wire::counted;
 use progress::Lines;
@@ -252,8 +253,7 @@ fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<
     let Some(folder) = options.record.clone() else { return Ok(None) };
     let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
     let limit = options.record_limit.unwrap_or(RECORD_LIMIT);
-    let compiler = options.compiler.unwrap_or(Compiler::Maple).name().to_owned();
-    Ok(Some(RecordOptions { folder, limit, policy, compiler }))
+    Ok(Some(RecordOptions { folder, limit, policy, compiler: COMPILER.to_owned() }))
 }
 
 /// Prints the address of metrics, if they are exported.
@@ -303,9 +303,6 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.flow_mod_rate = options.flow_mod_rate;
     chosen.engine.audit = options.audit.map_or(AUDIT, |Pause(audit)| audit);
-    if let Some(compiler) = options.compiler {
-        chosen.engine.new_table = maple_core::oracles::Strategy::from(compiler).new_table();
-    }
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
     placed(options, chosen)
