@@ -9,7 +9,7 @@
 //! The rules come from a [`TableBackend`]: the incremental compiler, unless tests or benchmarks choose another.
 
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::sync::Arc;
 
 use maple_wire::Constraint;
@@ -36,7 +36,7 @@ pub struct Target {
     pub cookie: Arc<dyn Fn(Option<LeafId>) -> u64 + Send + Sync>,
 }
 
-/// A trace tree and its compiled table.
+/// A trace tree and its compiled table; its methods are those of [`TableBackend`].
 ///
 /// If no rule takes a packet, or its rule sends it to the controller, then the tree does not know the packet, its
 /// leaf's action sends it to the controller, or the switch can't tell it apart from others.
@@ -49,47 +49,85 @@ pub struct Table {
 pub trait TableBackend: fmt::Debug + Send {
     /// Returns an independent copy.
     fn boxed_clone(&self) -> Box<dyn TableBackend>;
-    /// The tree.
+
+    /// The tree, for look-ups.
     fn tree(&self) -> &Tree;
+
     /// The switch's capabilities of matching.
     fn capabilities(&self) -> &Capabilities;
-    /// See [`Table::augment`].
+
+    /// Adds a trace that ends in `leaf`, to whose packets `action` applies. All traces of a table are lowered for its
+    /// switch ([`crate::Trace::lower`]). If the tree already has the trace, its leaf and that leaf's action stay.
+    ///
+    /// # Panics
+    ///
+    /// If `leaf` is in the tree: a leaf has one trace, and its number is never reused.
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
-    /// See [`Table::insert_replayed`].
+
+    /// Begins to replay a run along the tree: questions that the tree already has are not recorded again.
+    fn begin_replay(&self) -> Replay<'_> {
+        self.tree().begin_replay(self.capabilities())
+    }
+
+    /// Adds the trace of a run that was replayed, as [`TableBackend::augment`] does, but without the items. `packet` is
+    /// the run's packet. If that saves many rules, the leaf is specialised, whether it forwards now or later. It then
+    /// keeps only the packets that agree with this one in some more bits (`docs/algorithm.md`, "Leaf specialisation").
+    ///
+    /// # Panics
+    ///
+    /// If the tree has changed since the run began, or `leaf` is in it.
     fn insert_replayed(&mut self, run: Replayed, leaf: LeafId, action: LeafAction, packet: &dyn Fields) -> Augmented;
-    /// See [`Table::remove`].
+
+    /// Removes a leaf. Returns whether it existed.
     fn remove(&mut self, leaf: LeafId) -> bool;
-    /// See [`Table::remove_all`].
+
+    /// Removes leaves, and returns how many of them existed. This costs less than removing one after the other, because
+    /// the effects on the rest of the table are computed once.
     fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
         leaves.iter().filter(|leaf| self.remove(**leaf)).count()
     }
-    /// See [`Table::set_action`].
+
+    /// Sets the action of a leaf. A leaf that does not exist is ignored.
     fn set_action(&mut self, leaf: LeafId, action: LeafAction);
-    /// See [`Table::remove_redundant`].
+
+    /// Removes all redundant barrier rules. When leaves are removed, some redundant rules stay, because detecting them
+    /// costs more than keeping them. Without this call, each new trace has some of them decided.
     fn remove_redundant(&mut self) {}
-    /// See [`Table::begin_rebuild`].
+
+    /// Begins to put many leaves into an empty table. Until [`TableBackend::end_rebuild`] it has no rules for them.
     fn begin_rebuild(&mut self) {}
-    /// See [`Table::end_rebuild`].
+
+    /// Ends a rebuild. Rules with these matches get these priorities, as far as the order of the leaves allows. So a
+    /// table that is built again differs little from the one before.
     fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
         let _ = preferred;
     }
-    /// See [`Table::specialise`].
+
+    /// Specialises a leaf that was just added: it keeps only packets that fit these reads, as far as one match can
+    /// state that. The packet that made the leaf must fit them.
     fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
         let _ = (leaf, reads);
     }
-    /// See [`Table::specialise_if_worthwhile`].
+
+    /// Specialises a leaf if that saves many rules. A leaf that was added during a rebuild is not specialised yet.
     fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
         let _ = (leaf, packet);
     }
-    /// See [`Table::priorities`].
+
+    /// The matches that have a priority, with that priority: those of the rules, and those of barrier rules that are
+    /// not required.
     fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         Vec::new()
     }
-    /// See [`Table::rules`].
+
+    /// The rules as they should be now, by falling priority.
     fn rules(&self) -> Vec<Rule>;
-    /// See [`Table::take_changes`].
+
+    /// Returns what has changed since the last call, in an order whose every prefix is safe.
     fn take_changes(&mut self) -> Vec<Change>;
-    /// See [`Table::visited`].
+
+    /// The number of times that entries of the table were looked at so far: a measure of the work that edits took. The
+    /// paper's compiler does not count and returns 0.
     fn visited(&self) -> u64 {
         0
     }
@@ -110,108 +148,19 @@ impl Table {
     pub fn with_backend(backend: Box<dyn TableBackend>) -> Table {
         Table { backend }
     }
+}
 
-    /// The tree, for look-ups.
-    pub fn tree(&self) -> &Tree {
-        self.backend.tree()
+impl Deref for Table {
+    type Target = dyn TableBackend;
+
+    fn deref(&self) -> &(dyn TableBackend + 'static) {
+        &*self.backend
     }
+}
 
-    /// Adds a trace that ends in `leaf`, to whose packets `action` applies. All traces of a table are lowered for its
-    /// switch ([`crate::Trace::lower`]). If the tree already has the trace, its leaf and that leaf's action stay.
-    ///
-    /// # Panics
-    ///
-    /// If `leaf` is in the tree: a leaf has one trace, and its number is never reused.
-    pub fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
-        self.backend.augment(items, leaf, action)
-    }
-
-    /// Begins to replay a run along the tree: questions that the tree already has are not recorded again.
-    pub fn begin_replay(&self) -> Replay<'_> {
-        self.tree().begin_replay(self.backend.capabilities())
-    }
-
-    /// Adds the trace of a run that was replayed, as [`Table::augment`] does, but without the items. `packet` is the
-    /// run's packet. If that saves many rules, the leaf is specialised, whether it forwards now or later. It then keeps
-    /// only the packets that agree with this one in some more bits (`docs/algorithm.md`, "Leaf specialisation").
-    ///
-    /// # Panics
-    ///
-    /// If the tree has changed since the run began, or `leaf` is in it.
-    pub fn insert_replayed(
-        &mut self,
-        run: Replayed,
-        leaf: LeafId,
-        action: LeafAction,
-        packet: &dyn Fields,
-    ) -> Augmented {
-        self.backend.insert_replayed(run, leaf, action, packet)
-    }
-
-    /// Removes a leaf. Returns whether it existed.
-    pub fn remove(&mut self, leaf: LeafId) -> bool {
-        self.backend.remove(leaf)
-    }
-
-    /// Removes leaves, and returns how many of them existed. This costs less than removing one after the other, because
-    /// the effects on the rest of the table are computed once.
-    pub fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
-        self.backend.remove_all(leaves)
-    }
-
-    /// Sets the action of a leaf. A leaf that does not exist is ignored.
-    pub fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
-        self.backend.set_action(leaf, action);
-    }
-
-    /// Removes all redundant barrier rules. When leaves are removed, some redundant rules stay, because detecting them
-    /// costs more than keeping them. Without this call, each new trace has some of them decided.
-    pub fn remove_redundant(&mut self) {
-        self.backend.remove_redundant();
-    }
-
-    /// Begins to put many leaves into an empty table. Until [`Table::end_rebuild`] it has no rules for them.
-    pub fn begin_rebuild(&mut self) {
-        self.backend.begin_rebuild();
-    }
-
-    /// Ends a rebuild. Rules with these matches get these priorities, as far as the order of the leaves allows. So a
-    /// table that is built again differs little from the one before.
-    pub fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
-        self.backend.end_rebuild(preferred);
-    }
-
-    /// Specialises a leaf that was just added: it keeps only packets that fit these reads, as far as one match can
-    /// state that. The packet that made the leaf must fit them.
-    pub fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
-        self.backend.specialise(leaf, reads);
-    }
-
-    /// Specialises a leaf if that saves many rules. A leaf that was added during a rebuild is not specialised yet.
-    pub fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
-        self.backend.specialise_if_worthwhile(leaf, packet);
-    }
-
-    /// The matches that have a priority, with that priority: those of the rules, and those of barrier rules that are
-    /// not required.
-    pub fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
-        self.backend.priorities()
-    }
-
-    /// The rules as they should be now, by falling priority.
-    pub fn rules(&self) -> Vec<Rule> {
-        self.backend.rules()
-    }
-
-    /// Returns what has changed since the last call, in an order whose every prefix is safe.
-    pub fn take_changes(&mut self) -> Vec<Change> {
-        self.backend.take_changes()
-    }
-
-    /// The number of times that entries of the table were looked at so far: a measure of the work that edits took. The
-    /// paper's compiler does not count and returns 0.
-    pub fn visited(&self) -> u64 {
-        self.backend.visited()
+impl DerefMut for Table {
+    fn deref_mut(&mut self) -> &mut (dyn TableBackend + 'static) {
+        &mut *self.backend
     }
 }
 

@@ -15,7 +15,7 @@
 //! are evicted too; the leaves that use an evicted label stop first.
 //!
 //! When little more than the reserve is free, the compiler removes redundant barrier rules immediately
-//! ([`Table::remove_redundant`](crate::Table::remove_redundant)). Otherwise these wait for new traces.
+//! ([`TableBackend::remove_redundant`](crate::TableBackend::remove_redundant)). Otherwise these wait for new traces.
 //!
 //! A tree holds at most [`Options::max_traces`](super::Options) leaves. When it is full, decisions are not cached, and
 //! leaves are evicted in the same way.
