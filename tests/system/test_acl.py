@@ -62,7 +62,7 @@ def test_what_a_list_denies_never_comes_to_the_controller(controller, lab, tmp_p
             # Hosts are not tracked, so nothing else comes either.
             assert net.tcp("h1", "h2", 8080)
             assert arrived(maple) == came
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 def test_a_list_whose_tests_fail_is_not_run(controller, tmp_path):

@@ -65,7 +65,7 @@ def everywhere(rings, controller, lab, tmp_path):
         check(maple, net, folder)
         net.wait_agreement(maple)
         # While a link flaps its interfaces send frames of their own, and LLDP comes late.
-        assert flaps or maple.show("errors") == []
+        assert flaps or maple.errors() == []
         assert maple.count("policy_errors") == 0
 
     def run_all(example, check, prepare=lambda folder: {}, flaps=False):
@@ -297,4 +297,4 @@ def test_a_built_in_policy_runs_as_well(rings, controller, lab):
     net.follow(maple)
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
-    assert maple.show("errors") == []
+    assert maple.errors() == []

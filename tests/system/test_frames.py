@@ -71,7 +71,7 @@ def test_what_bridges_keep_is_flooded_only_if_the_policy_says_so(controller, lab
     for _ in range(2):
         # The second time by rules.
         assert heard(net, wanted) == sorted(wanted)
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 @BOTH

@@ -78,7 +78,7 @@ def test_hosts_keep_their_tags_and_large_frames_pass(controller, lab, protocols)
 
     # Now and then the kernel says something of its own on the links' ends.
     wait_for("a round without the controller", are_carried_by_rules)
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 def test_labels_stay_within_their_range(controller, lab):

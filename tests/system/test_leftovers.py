@@ -97,7 +97,7 @@ def test_rules_of_1_3_make_no_noise_in_1_0(controller, lab, tmp_path, figure):
     usual = re.compile(r"^listening on | policy .* runs$| connected from | up$| found at ")
     assert [line for line in lines if not usual.search(line)] == [] and len(lines) <= 2 + 3 * (2 + 1 + 1)
     assert sent < 300
-    assert maple.count("of_unencodable") == 0 and maple.show("errors") == []
+    assert maple.count("of_unencodable") == 0 and maple.errors() == []
     assert net.ping_all()[0] == 0
 
 

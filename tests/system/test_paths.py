@@ -46,4 +46,4 @@ def test_ssh_takes_the_secure_path_and_the_rest_the_shortest(controller, lab, pr
         assert counted("s1")[1] == http_at_s1
         # Discovery sends a probe now and then.
         assert net.port_packets("s1", net.port_towards("s1", "s2")) - direct_port <= 3
-    assert maple.show("errors") == []
+    assert maple.errors() == []

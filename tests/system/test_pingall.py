@@ -22,7 +22,7 @@ def test_ping_all_loses_nothing(controller, lab, figure, topology, protocols):
         lost, total, median = net.ping_all()
         figure(f"pingall {topology} {protocols or 'default protocols'}, {which}: {lost} of {total} lost, {median} ms")
         assert lost == 0, which
-    assert maple.show("errors") == []
+    assert maple.errors() == []
     net.wait_agreement(maple)
 
 

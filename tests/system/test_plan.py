@@ -90,4 +90,4 @@ def test_a_plan_equals_what_open_vswitch_has_after_apply(controller, lab, tmp_pa
     assert maple(running, "rollback").returncode == 0
     wait_for("the first rules", lambda: shape(dumped(net)) == shape(first), timeout=5)
     net.wait_agreement(running)
-    assert running.show("errors") == []
+    assert running.errors() == []

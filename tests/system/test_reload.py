@@ -68,7 +68,7 @@ def test_a_changed_line_changes_its_rules_and_no_ping_is_lost(controller, lab, t
             assert net.tcp(host, "h3", 22)
             assert not net.tcp(host, "h3", 23, timeout=0.5)
         net.wait_agreement(maple)
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 def test_another_route_is_changed_over_while_packets_flow(controller, lab, tmp_path):
@@ -98,4 +98,4 @@ def ways(pkt, net):
         wait_for("the packets to go the other way", lambda: net.port_packets("s1", far) > before + 50)
         assert ping.end()[0] == 0
     net.wait_agreement(maple)
-    assert maple.show("errors") == []
+    assert maple.errors() == []

@@ -45,7 +45,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     assert changes == 0
     assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
     assert net.ping_all()[0] == 0
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 @pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
@@ -71,7 +71,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
     assert sorted(switch["peer"] for switch in maple.show("switches")) == peers
     assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
     assert net.ping_all()[0] == 0
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 def own_rules(net):
@@ -110,4 +110,4 @@ def test_a_switch_that_comes_back_gets_its_rules_at_once(controller, lab, tmp_pa
     figure(f"a switch that came back empty: {maple.count('flow_mods') - before} flow-mods for {len(rules)} rules")
     assert own_rules(net) == rules
     assert net.ping_all()[0] == 0
-    assert maple.show("errors") == []
+    assert maple.errors() == []

@@ -42,4 +42,4 @@ def test_tags_come_change_and_go_and_packets_go_back(controller, lab, tmp_path, 
         assert carry(net, "h1", "h1", [back]) == [back]
     rules = "\n".join(net.flows("s1"))
     assert "IN_PORT" in rules, rules
-    assert maple.show("errors") == []
+    assert maple.errors() == []

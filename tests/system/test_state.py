@@ -107,7 +107,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         # It may talk again as soon as it is taken off the list: TCP keeps trying.
         state(maple, "delete", "blocked", mac)
         wait_for("the stream to go on", lambda: own[-1] > returned + 1, timeout=30)
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def test_bandwidth_is_granted_when_it_is_free(controller, lab, figure, language)
     state(maple, "delete", "demands", other)
     wait_for("all to be given back", has())
     assert all(total == 0 for _, total in json.loads(state(maple, "get", "used")))
-    assert maple.show("errors") == []
+    assert maple.errors() == []
 
 
 @LANGUAGES

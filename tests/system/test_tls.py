@@ -99,7 +99,7 @@ def test_packets_pass_under_a_controller_with_tls(secured, pki, openvswitch, pro
             assert net.ping_all()[0] == 0
             net.wait_agreement(maple)
             assert maple.count("of_tls_failures") == 0
-            assert maple.show("errors") == []
+            assert maple.errors() == []
         finally:
             net.stop()
 
