@@ -1,4 +1,4 @@
-//! The path of a packet-in, from its port to its answer.
+//! What becomes of a packet-in at its port: whether the packet enters the network there.
 
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};

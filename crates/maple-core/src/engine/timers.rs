@@ -1,4 +1,4 @@
-//! Timers: what is due at a later time, and the calls that do it.
+//! Timers: what is due at a later time.
 
 use std::time::Duration;
 
