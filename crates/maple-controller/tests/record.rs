@@ -109,7 +109,7 @@ fn recorded_run(folder: &Path, shards: usize, version: Version, other: Option<Ar
 
 fn run_again(recorded: &Recorded, policies: &[Arc<dyn Policy>], until: Option<Time>) -> Replayed {
     let policies: BTreeMap<u64, Arc<dyn Policy>> = (0..).zip(policies.iter().cloned()).collect();
-    let options = ReplayOptions { policies, prepare: &|_| (), until, progress: &|_| () };
+    let options = ReplayOptions { policies, until, progress: &|_| () };
     replay(recorded, options).expect("it is whole")
 }
 

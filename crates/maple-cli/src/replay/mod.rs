@@ -98,7 +98,7 @@ impl Again<'_> {
                 let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
             }
         };
-        let replayed = replay(recorded, ReplayOptions { policies, prepare: &|_| {}, until, progress: &progress });
+        let replayed = replay(recorded, ReplayOptions { policies, until, progress: &progress });
         if shows {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

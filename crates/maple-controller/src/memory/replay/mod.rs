@@ -36,8 +36,6 @@ const TELL: Duration = Duration::from_millis(200);
 pub struct ReplayOptions<'a> {
     /// The policies of the recording, by the numbers of [`Recorded::sources`].
     pub policies: BTreeMap<u64, Arc<dyn Policy>>,
-    /// Changes options of engines that a recording does not have: the compiler.
-    pub prepare: &'a dyn Fn(&mut Options),
     /// The time after which no turn is run.
     pub until: Option<Time>,
     /// Receives the counts so far, several times a second.
@@ -214,8 +212,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     let writes = recorded.start.writes.clone();
     let facts = Arc::clone(&recorded.start.options.facts);
     store.update(|_| writes.into_iter().chain([Write::Facts { number: 0, facts }]).collect());
-    let mut engine_options = recorded.start.options.clone();
-    (options.prepare)(&mut engine_options);
+    let engine_options = recorded.start.options.clone();
     let common = Common::new(recorded, options.policies, options.until);
     let first = common.policies.get(&0).cloned();
     let first = first.ok_or_else(|| RecordingError::damaged(recorded.folder(), 0, "it has no policy"))?;
