@@ -66,9 +66,6 @@ mod _maple {
     use crate::compose::PyComposition;
     #[pymodule_export]
     use crate::field::FieldRef;
-    #[cfg(feature = "bench")]
-    #[pymodule_export]
-    use crate::filters::bench;
     #[pymodule_export]
     use crate::frame::{frame, test_frame};
     #[pymodule_export]
@@ -114,6 +111,9 @@ mod _maple {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::address::accept_fields(crate::field::AS_ADDRESSES);
+        // An attribute, and no name that the module exports: the stub is that of releases.
+        #[cfg(feature = "bench")]
+        module.setattr("_bench", wrap_pyfunction!(crate::filters::bench, module)?)?;
         module.add("FIELDS", PyFrozenSet::new(module.py(), crate::packet::FIELDS)?)
     }
 }
