@@ -1,5 +1,6 @@
 //! Names and ids that all layers share: of tables, moments, shards and leaves.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,3 +35,7 @@ impl ShardId {
 /// The permanent id of a leaf: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafId(pub u64);
+
+/// The id of a route of one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RouteId(pub NonZeroU64);

@@ -3,7 +3,7 @@
 //! # What
 //!
 //! Such a switch is *departed*. Its leaves and surroundings ([`Departed`]) are kept here until it comes back, and then
-//! the engine restores it (`maple_core`, `engine/restore.rs`).
+//! the engine restores it (`maple_core`, `engine/reruns/restore.rs`).
 //!
 //! After a restart of the controller most switches come back within moments, and f's decisions for one may depend on
 //! others. So they wait for each other: nothing is presumed before the last one has come back, or [`PATIENCE`] is over.

@@ -33,23 +33,23 @@
 //! each of them does, so a watch there is refused.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::msg::{FlowMod, FlowModCommand, Message, PacketIn};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo};
 
-use super::classifier::{COPIES, HOSTS};
-use super::cookies::{live_cookie, live_number};
-use super::decisions::Decisions;
-use super::drops::Origin;
-use super::fabric::Fabric;
-use super::received_packet::{ReceivedPacket, from_port};
-use super::switch::{CLASSIFIER, INGRESS, Switch};
-use super::timers::Timer;
-use super::{Effect, Time};
-use crate::network::{Location, Mac};
+use crate::engine::context::event::Effect;
+use crate::engine::context::received_packet::{ReceivedPacket, from_port};
+use crate::engine::context::timers::Timer;
+use crate::engine::context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
+use crate::engine::decisions::Decisions;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::classifier::{COPIES, HOSTS};
+use crate::engine::switch::cookies::{live_cookie, live_number};
+use crate::engine::switch::{CLASSIFIER, INGRESS, Switch};
+use crate::ids::Time;
+use crate::network::Location;
 use crate::update::entry_key;
 
 /// The maximum number of watches of a shard.
@@ -68,93 +68,6 @@ const COPIED_BYTES: u16 = 256;
 const PRIORITY: u16 = HOSTS + 250;
 
 const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
-
-/// The packets that are to be watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveFilter {
-    /// The port where they enter.
-    pub at: Location,
-    /// The host that sends them. Without host tracking, any host at the port.
-    pub from: Mac,
-    /// Further constraints that they fit. The prerequisites of these fields are added.
-    pub fields: Vec<Constraint>,
-}
-
-impl LiveFilter {
-    /// Reports whether a packet is one of these.
-    fn fits(&self, received: &ReceivedPacket, track_hosts: bool) -> bool {
-        let packet = received.packet();
-        let is = |one: &Constraint| packet.switch_value(one.field).is_some_and(|value| value & one.mask == one.value);
-        let from = Constraint::exact(Field::EthSrc, self.from.bits());
-        self.at == received.at && (!track_hosts || is(&from)) && self.fields.iter().all(is)
-    }
-}
-
-/// A report on a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LiveNews {
-    /// The temporary rule is in the switch, or on its way there.
-    Watching,
-    /// A packet entered.
-    Packet {
-        /// The beginning of the packet.
-        frame: Arc<[u8]>,
-        /// The length of the packet, in bytes.
-        total_len: usize,
-        /// f's answer; `None` if no leaf is for the packet.
-        leaf: Option<LiveAnswer>,
-    },
-    /// The maximum number of copies in a second is reached. No more packets are copied in this second.
-    TooMany,
-    /// The packets cannot be watched now. The engine tries it again.
-    NotNow(LiveObstacle),
-    /// The watch has ended, for this reason.
-    Refused(LiveObstacle),
-}
-
-/// A leaf's answer to a watched packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveAnswer {
-    /// Whether the packet is dropped.
-    pub drops: bool,
-    /// The origin of the answer.
-    pub origin: Arc<Origin>,
-}
-
-/// The reason why packets are not watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiveObstacle {
-    /// The shard does not serve the switch.
-    NoSwitch,
-    /// The switch has one table.
-    OneTable,
-    /// The host has no rule at this port.
-    NoRule,
-    /// Rules are being changed.
-    Changing,
-    /// There are too many watches.
-    TooManyWatches,
-    /// The switch refuses the rule.
-    RefusedBySwitch,
-    /// The watch has ended, because nobody confirmed in time that somebody still watches.
-    Ended,
-}
-
-impl fmt::Display for LiveObstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LiveObstacle::NoSwitch => "the switch is not connected",
-            LiveObstacle::OneTable => {
-                "the switch has one table: a rule that copies could not go on as the policy's rules do"
-            }
-            LiveObstacle::NoRule => "the host has no rule at this port: it is not known there, or the switch is full",
-            LiveObstacle::Changing => "rules for hosts are being changed",
-            LiveObstacle::TooManyWatches => "too many are watching already",
-            LiveObstacle::RefusedBySwitch => "the switch refuses the rule",
-            LiveObstacle::Ended => "the watch has ended: the one who watches was stopped, or too slow",
-        })
-    }
-}
 
 /// The watches of a shard, by number.
 #[derive(Debug, Default)]

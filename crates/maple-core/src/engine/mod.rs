@@ -25,172 +25,72 @@
 //!
 //! # Where to find what
 //!
-//! `dispatch` has the methods of [`Engine`], and is where to begin: from top to bottom it is the way of a packet. What
-//! it hands events to are parts, in layers: a part is handed those below it, and cannot reach those above. A file has
-//! the methods of one concern, of the part that the concern needs. In reading order:
+//! `dispatch` is [`Engine`] and where to begin: from top to bottom it is the way of a packet. What it hands events to are
+//! parts, in layers, each in a folder that has its methods. A part is handed those below it, and cannot reach those
+//! above. A file of a folder has one concern of the part. From the bottom:
 //!
-//! | concern | files |
+//! | folder | its concerns, in reading order |
 //! | --- | --- |
-//! | in and out | `dispatch`, `event`, `context` (the lowest part), `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
-//! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
-//! | decisions | `decisions` (the part), `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
-//! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
-//! | topology and hosts | `topology` (the part), `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
-//! | tables | `fabric` (the part), `switches`, `switch` with its parts (`ingress`, `paths`, `ports`, `room`, `counters`), `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
-//! | counters and views | `questions`, `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
+//! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram` |
+//! | `switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `classifier`, `host_rules/`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_growth`, `drops/`, `audits`; `view` |
+//! | `switches` | those of the shard: `send`, `tables` read again, `capacity`, `audit`, `measure`, `traffic`, `rule_counts`, `dropped` |
+//! | `fabric` | `routes/` and their use, `labels`, `meters`, switches that are `unreachable` |
+//! | `topology` | `packet_in`, `new_port`, `link_port`, `hosts/`, `host_actions`, `flaps`, `segments`, `declare`, `presume` |
+//! | `decisions` | `hit` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_use`, `route_changes`, `labels`; switches: `flush`, `confirm`, `await_barriers`, `refusals`, `eviction`, `count_reports` |
+//! | `reruns` | `proactive` samples, `reload` with `comparison` and `differences`, `restore` |
+//! | `live` | people watch packets |
+//! | `dispatch` | the engine, and copies of it |
+//! | `explain`, `rehearsal` | what is built on whole engines |
 
-// In and out: events, effects, options, counts, timers.
+// Layers, the lowest first.
 mod context;
-mod dispatch;
-mod event;
-mod fabric;
-mod histogram;
-mod messages;
-mod options;
-mod stats;
-mod timers;
-mod uses;
 
-// Packets: from a packet-in to its answer.
-mod cache;
-mod hit;
-mod link_port;
-mod live;
-mod new_port;
-mod packet_in;
-mod received_packet;
-mod send;
-
-// Decisions: f runs, and its answers become leaves.
-mod add_leaf;
-mod comparison;
-mod decide;
-mod decisions;
-mod differences;
-mod disjoint;
-mod invalidate;
-mod leaf;
-mod leaves;
-mod proactive;
-mod recheck;
-mod reconsider;
-mod rehearsal;
-mod reload;
-mod restore;
-mod waiting;
-
-// Routes and labels: how the packets of a leaf cross the network.
-mod install;
-mod labels;
-mod meters;
-mod reroute;
-mod route_changes;
-mod route_rules;
-mod route_use;
-mod routes;
-
-// Topology and hosts: events become tracked state.
-mod declare;
-mod flaps;
-mod host_actions;
-mod host_rules;
-mod hosts;
-mod segments;
-mod topology;
-mod unreachable;
-
-// Tables: what each switch has, and what it is to have.
-mod audit;
-mod await_barriers;
-mod backoff;
-mod capacity;
-mod classifier;
-mod cookies;
-mod counters;
-mod eviction;
-mod flush;
-mod ingress;
-mod pacing;
-mod paths;
-mod ports;
-mod refusals;
-mod room;
 mod switch;
-mod switches;
-mod tables;
 
-// Counters, and views for people.
-mod access_hits;
-mod count_reports;
-mod dropped;
-mod drops;
+mod switches;
+
+mod fabric;
+
+mod topology;
+
+mod decisions;
+
+mod reruns;
+
+mod live;
+
+mod dispatch;
+
 mod explain;
-mod measure;
-mod polls;
-mod questions;
-mod reports;
-mod rule_counts;
-mod rule_growth;
-mod traffic;
-mod view;
+mod rehearsal;
 
 pub use crate::report::Counted;
 pub use crate::state::Selection;
-pub use await_barriers::{BARRIER_ROUNDS, Unsettled};
-pub use classifier::is_the_controllers;
-pub use comparison::Comparison;
-pub use cookies::OWN_COOKIES;
-pub use differences::{DecidedPacket, Decision, Difference, DifferenceKind};
-pub use drops::{DropCause, Dropped, KEPT_MINUTES, Origin};
-pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
+pub use context::cause::{DropCause, Origin};
+pub use context::event::{Effect, Event, InstalledFlow, ListenerPacket, RuleCount};
+pub use context::histogram::Histogram;
+pub use context::messages::Mail;
+pub use context::options::Options;
+pub use context::reports::ViolationKey;
+pub use context::stats::Stats;
+pub use context::trial::{Candidate, DecidedPacket, Decision, Difference, DifferenceKind, Trial};
+pub use context::uses::{BadUses, Conductor, Due};
+pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
+pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};
+pub use decisions::hit::{Answered, Hits, MAX_HITS};
+pub use decisions::view::TableRule;
+pub use dispatch::Engine;
+pub use dispatch::copy::EngineCopy;
 pub use explain::Engines;
-pub use histogram::Histogram;
-pub use hit::{Answered, Hits, MAX_HITS};
-pub use hosts::PROBE_MAC;
-pub use live::{COPIES_A_SECOND, LiveAnswer, LiveFilter, LiveNews, LiveObstacle, MAX_WATCHES};
-pub use messages::Mail;
-pub use options::Options;
-pub use polls::RuleCount;
-pub use rehearsal::{EngineCopy, Rehearsal, Rehearsed, RuleDifference};
-pub use reload::{Candidate, Trial};
-pub use reports::ViolationKey;
-pub use stats::Stats;
-pub use traffic::{PortCount, Traffic};
-pub use uses::{BadUses, Conductor, Due};
-pub use view::{SwitchCounts, TableRule};
+pub use live::{COPIES_A_SECOND, MAX_WATCHES};
+pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
+pub use reruns::comparison::Comparison;
+pub use switch::classifier::is_the_controllers;
+pub use switch::cookies::OWN_COOKIES;
+pub use switch::drops::{Dropped, KEPT_MINUTES};
+pub use switch::protocols::PROBE_MAC;
+pub use switch::view::SwitchCounts;
+pub use switches::traffic::{PortCount, Traffic};
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
-
-use decisions::Decisions;
-use fabric::Fabric;
-use live::LiveWatches;
-use proactive::Samples;
-use reload::Reload;
-use restore::Restore;
-use topology::Topology;
-
-/// One shard of the controller.
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use maple_core::engine::{Engine, Event, Options, ShardId, Time};
-/// use maple_core::{Net, PacketHandle, Route, Store};
-///
-/// let policy = |_: &PacketHandle, _: &Net| Route::flood();
-/// let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
-/// let (mut events, mut effects) = (vec![Event::Tick], Vec::new());
-/// engine.handle(Time(1), &mut events, &mut effects);
-/// assert!(events.is_empty() && effects.is_empty());
-/// ```
-pub struct Engine {
-    fabric: Fabric,
-    topology: Topology,
-    decisions: Decisions,
-    /// Packets that the policy decides beforehand.
-    samples: Samples,
-    reload: Reload,
-    restore: Restore,
-    live: LiveWatches,
-}

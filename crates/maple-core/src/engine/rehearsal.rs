@@ -25,14 +25,16 @@ use std::time::Duration;
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, Port, Version};
 
-use super::differences::DecidedPacket;
-use super::reload::{Candidate, Trial};
-use super::switch::Switch;
-use super::switches::Switches;
-use super::timers::Timer;
-use super::uses::EngineStore;
-use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
 use crate::access::AccessList;
+use crate::engine::context::event::{Effect, Event, InstalledFlow};
+use crate::engine::context::options::Options;
+use crate::engine::context::trial::{Candidate, DecidedPacket, Trial};
+use crate::engine::context::uses::EngineStore;
+use crate::engine::decisions::view::TableRule;
+use crate::engine::dispatch::Engine;
+use crate::engine::dispatch::copy::EngineCopy;
+use crate::engine::dispatch::copy::quiet;
+use crate::engine::switch::Switch;
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
@@ -48,9 +50,6 @@ const MAX_ROUNDS: usize = 12;
 const UNKNOWN: Model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
 /// The maximum number of batches of one [`Rehearsal::run`].
 const MAX_BATCHES: usize = 1_000_000;
-
-/// A copy of an engine, which does nothing by itself.
-pub struct EngineCopy(Engine);
 
 /// Copies of all engines of a controller, at rest.
 pub struct Rehearsal {
@@ -87,42 +86,6 @@ pub enum RuleDifference {
     },
     /// A rule is deleted.
     Delete(TableRule),
-}
-
-impl EngineCopy {
-    /// Copies an engine for a [`Rehearsal`], without the packets that wait.
-    pub(super) fn of(engine: &Engine) -> EngineCopy {
-        let options = quiet(&engine.fabric.ctx.options);
-        let mut copy = Engine::new(
-            engine.fabric.ctx.shard,
-            Arc::clone(engine.fabric.ctx.store.shared()),
-            Arc::clone(&engine.decisions.policy),
-            options,
-        );
-        copy.fabric.ctx.now = engine.fabric.ctx.now;
-        copy.topology.address_kinds = engine.topology.address_kinds;
-        copy.decisions.leaves = engine.decisions.leaves.clone();
-        drop(copy.decisions.leaves.take_held());
-        copy.fabric.routes = engine.fabric.routes.clone();
-        copy.reload.former = engine.reload.former.clone();
-        copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
-        copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
-        copy.fabric.ctx.dirty = engine.fabric.ctx.dirty.clone();
-        // Changes that are held back for these switches are not among those that a candidate makes.
-        copy.fabric
-            .ctx
-            .dirty
-            .extend(engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
-        copy.fabric.ctx.inbox = engine.fabric.ctx.inbox.clone();
-        copy.fabric.early_requests = engine.fabric.early_requests.clone();
-        // Hosts, counters and refused rules are other matters.
-        let is_kept = |timer: &Timer| {
-            use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
-            matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
-        };
-        copy.fabric.ctx.timers = engine.fabric.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
-        EngineCopy(copy)
-    }
 }
 
 impl Rehearsal {
@@ -357,12 +320,6 @@ impl RuleDifference {
     }
 }
 
-/// Options with which an engine does nothing by itself.
-fn quiet(options: &Options) -> Options {
-    let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
-    Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..options.clone() }
-}
-
 /// The differences between two sets of rules of a switch.
 fn differences(before: Vec<TableRule>, after: Vec<TableRule>) -> Vec<RuleDifference> {
     let key = |rule: &TableRule| (rule.table_id, entry_key(rule.rule.priority, &rule.rule.matching));
@@ -388,12 +345,6 @@ fn installed(rule: TableRule) -> InstalledFlow {
     InstalledFlow { table_id, priority: rule.priority, cookie: rule.cookie, matching: rule.matching, instructions }
 }
 
-impl fmt::Debug for EngineCopy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineCopy").field("shard", &self.0.fabric.ctx.shard).finish_non_exhaustive()
-    }
-}
-
 impl fmt::Debug for Rehearsal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rehearsal").field("shards", &self.engines.len()).field("now", &self.now).finish_non_exhaustive()
@@ -405,18 +356,4 @@ fn catch_up(engine: &mut Engine) {
     let names = engine.decisions.leaves.keys().copied().chain(engine.fabric.routes.subscriptions());
     let stale: Vec<LeafId> = names.filter(|name| !engine.fabric.ctx.store.is_current(*name)).collect();
     engine.fabric.ctx.stale.extend(stale);
-}
-
-impl Switches {
-    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
-    fn first_unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
-        self.values().find(is_open).map(|switch| switch.dpid)
-    }
-
-    /// The answers to all open barrier requests.
-    fn unanswered(&self) -> impl Iterator<Item = Event> {
-        let of = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
-        self.values().flat_map(move |switch| of(switch.dpid, switch.tables.unanswered()))
-    }
 }

@@ -7,7 +7,8 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus};
 use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
-use crate::engine::{Effect, Engine, Event, Options, ShardId, Time};
+use crate::engine::{Effect, Engine, Event, Options};
+use crate::ids::{ShardId, Time};
 use crate::network::Location;
 use crate::policy::{Net, PacketHandle};
 use crate::report::Report;

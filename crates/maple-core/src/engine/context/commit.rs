@@ -1,0 +1,124 @@
+//! Commits of runs, subscriptions to plans, and what follows from both at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Context;
+use super::event::{Effect, ListenerPacket};
+use super::received_packet::ReceivedPacket;
+use super::uses::EngineStore;
+use crate::ids::LeafId;
+use crate::network::{Location, Mac, PortKind};
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::route::{Absence, LeftOut, Plan, Resolved};
+use crate::run::Violation;
+use crate::state::{Cell, CellValue, Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
+use crate::trace::Source;
+
+impl Context {
+    /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
+    /// host that is known or declared to be elsewhere may not enter by an edge port.
+    pub(in crate::engine) fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
+        let kind = state.port(received.at).map(|port| port.kind);
+        let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
+        let known = || state.host(source).map(|host| host.location);
+        let elsewhere = || [known(), state.facts().place(source)].into_iter().flatten().any(|at| at != received.at);
+        match kind {
+            Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
+            kind => kind == Some(PortKind::Middlebox),
+        }
+    }
+
+    /// The record of a write by this writer at the present time.
+    pub(in crate::engine) fn written_by(&self, by: Writer) -> Written {
+        Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
+    }
+
+    /// Gives a packet to the listeners whose bit is set.
+    pub(in crate::engine) fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
+        if by != 0 {
+            let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
+            self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
+        }
+    }
+
+    /// Reports what rules of access lists log about a packet.
+    pub(in crate::engine) fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
+        for what in logged {
+            if let Some(unreported) = self.reports.count_logged(self.now, what) {
+                let packet = maple_wire::packet::text::summary(&received.packet()).into();
+                self.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
+            }
+        }
+    }
+
+    /// Commits a transaction, within its exclusive turn if it has one.
+    pub(in crate::engine) fn commit_txn(
+        &self,
+        mut txn: Txn,
+        id: Option<LeafId>,
+        exclusive: Option<ExclusiveCommit<'_>>,
+    ) -> Result<Commit, Conflict> {
+        if txn.wrote() {
+            txn.sign(self.written_by(Writer::Policy(None)));
+        }
+        match exclusive {
+            Some(exclusive) => self.store.commit_alone(&exclusive, txn, id),
+            None => self.store.commit(txn, id),
+        }
+    }
+
+    /// Forgets parked packets that will never be decided.
+    pub(in crate::engine) fn drop_parked(&mut self, names: impl IntoIterator<Item = LeafId>) {
+        for name in names {
+            self.store.forget(name);
+            self.stats.wait_drops += 1;
+        }
+    }
+
+    /// Reports the absent places that a route leaves out, each once.
+    pub(in crate::engine) fn report_left_out(&mut self, left_out: Vec<LeftOut>, made_at: Option<&Source>) {
+        for LeftOut { at, why } in left_out {
+            let key = match why {
+                Absence::Switch => at.switch.to_string(),
+                Absence::Port(_) | Absence::Link(_) => at.to_string(),
+            };
+            let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
+            let report = Report::PlaceAbsent { at, why, place };
+            self.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
+        }
+    }
+
+    /// Counts routes that constraints refused. Each is reported once for its constraint and line.
+    pub(in crate::engine) fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
+        for Violation { constraint, why, place } in violations {
+            self.stats.violations += 1;
+            let place: Arc<str> = place.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
+            if self.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
+                self.report(Report::ConstraintViolated { constraint, why, place, at });
+            }
+        }
+    }
+
+    /// Resolves a plan, and subscribes `name` to the result: the store will invalidate `name` when that changes.
+    /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
+    /// itself.
+    pub(in crate::engine) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
+        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+        for lost in 0.. {
+            let has_lost = lost >= self.options.max_reruns;
+            let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
+            let mut txn = self.store.begin_txn();
+            let value = txn.read(Cell::Route(plan.clone()));
+            if self.commit_txn(txn, Some(name), exclusive).is_err() {
+                continue;
+            }
+            let CellValue::Route(Ok(resolved)) = value else {
+                self.store.forget(name);
+                return None;
+            };
+            return Some(resolved);
+        }
+        unreachable!("an attempt that has the store to itself does not lose")
+    }
+}

@@ -1,0 +1,375 @@
+//! Events, which go into the engine, and effects, which come out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::msg::stats::{Desc, StatsReply};
+use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
+use maple_wire::{Dpid, Instruction, Match, Port, Version};
+
+use super::messages::Mail;
+use super::trial::{Candidate, Trial};
+use super::watched::{LiveFilter, LiveNews};
+use crate::ids::{LeafId, ShardId};
+use crate::network::{Facts, Location, OwnFrame};
+use crate::remembered::{Surroundings, Witness};
+use crate::report::{Counted, Report};
+use crate::rule::Rule;
+use crate::state::{Commit, Selection, Write};
+
+/// Everything that can wake the engine.
+///
+/// "To any one shard" means that the caller sends the event to exactly one shard, and it does not matter to which.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A switch has finished its handshake, and this shard serves it from now on. The engine answers with
+    /// [`Effect::ReadFlows`]. It sends no rule before [`Event::FlowsRead`].
+    SwitchUp {
+        /// The switch.
+        dpid: Dpid,
+        /// The OpenFlow version of the session.
+        version: Version,
+        /// Its features reply.
+        features: Features,
+        /// Its description; empty if it gives none.
+        description: Desc,
+        /// Its ports, from the features reply (1.0) or the port description (1.3).
+        ports: Vec<Port>,
+        /// Whether it has bundles.
+        has_bundles: bool,
+    },
+    /// The switch is gone, with everything at it.
+    SwitchDown {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// The connection to the switch has ended, but the switch is taken to go on in the network: its links, hosts,
+    /// labels and rules stand. If the engine does not know its rules yet, the switch is gone instead, as after
+    /// [`Event::SwitchDown`].
+    SwitchUnreachable {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// The switch has a connection to this shard again, and describes itself as before. Changes of its ports follow as
+    /// [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
+    SwitchReachable {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// A packet. Discovery's own packets (LLDP with our authentication code) are never given to the engine.
+    PacketIn {
+        /// The switch.
+        dpid: Dpid,
+        /// The message.
+        packet_in: PacketIn,
+    },
+    /// A port was added, removed or changed.
+    PortStatus {
+        /// The switch.
+        dpid: Dpid,
+        /// The message.
+        status: PortStatus,
+    },
+    /// The knowledge of an earlier run, which is presumed where nothing is known yet. To any one shard, when all these
+    /// switches are up. [`Event::Restore`] for each of them follows the mail that this event causes. No rule is sent
+    /// before the rules of all of them are known ([`Event::FlowsRead`]).
+    Presume {
+        /// The knowledge of the earlier run.
+        earlier: Arc<Surroundings>,
+        /// The switches that will be restored.
+        switches: BTreeSet<Dpid>,
+    },
+    /// Knowledge of a switch that has rules of an earlier run. After [`Event::Presume`] and before
+    /// [`Event::FlowsRead`]. Witnesses that become known later follow in another event of this kind.
+    Restore {
+        /// The switch.
+        dpid: Dpid,
+        /// The rules of the switch, if another controller knows them. The switch's own report confirms them.
+        flows: Option<Vec<InstalledFlow>>,
+        /// The witnesses of its leaves, oldest first.
+        witnesses: Vec<Witness>,
+        /// The knowledge of the earlier run.
+        earlier: Arc<Surroundings>,
+    },
+    /// A switch has removed a rule.
+    FlowRemoved {
+        /// The switch.
+        dpid: Dpid,
+        /// The message.
+        removed: FlowRemoved,
+    },
+    /// A switch refused a request.
+    SwitchError {
+        /// The switch.
+        dpid: Dpid,
+        /// The transaction id of the refused request.
+        xid: u32,
+        /// The message.
+        error: ErrorMsg,
+    },
+    /// The switch has done everything that was sent before the barrier request with this id.
+    BarrierReply {
+        /// The switch.
+        dpid: Dpid,
+        /// The request's transaction id.
+        xid: u32,
+    },
+    /// The answer to [`Effect::ReadFlows`]: every rule in the switch's tables, including foreign ones.
+    FlowsRead {
+        /// The switch.
+        dpid: Dpid,
+        /// Its rules.
+        flows: Vec<InstalledFlow>,
+    },
+    /// An answer, or a part of one, to a statistics request of the engine.
+    FlowStats {
+        /// The switch.
+        dpid: Dpid,
+        /// The request's transaction id.
+        xid: u32,
+        /// The message.
+        reply: StatsReply,
+    },
+    /// A poll was not sent, because too much already waits for the switch.
+    Unsent {
+        /// The switch.
+        dpid: Dpid,
+        /// The request's transaction id.
+        xid: u32,
+    },
+    /// A person wants to see the counters of a switch. The engine asks for them soon, and then once a second for some
+    /// seconds.
+    Watch {
+        /// The switch.
+        dpid: Dpid,
+        /// The counters to ask for.
+        what: Counted,
+    },
+    /// Somebody asks for the counter of a rule. The engine answers with [`Effect::RuleCounted`].
+    CountRule {
+        /// The switch.
+        dpid: Dpid,
+        /// The number of the question, which the answer repeats.
+        token: u64,
+        /// The rule's table.
+        table: u8,
+        /// The rule, with the cookie that the switch reports.
+        rule: Rule,
+    },
+    /// Somebody begins to watch packets as they enter. To the shard of the switch. The engine reports on the watch with
+    /// [`Effect::Live`], always with this number.
+    LiveBegin {
+        /// The number of the watch.
+        token: u64,
+        /// The packets to watch.
+        filter: LiveFilter,
+    },
+    /// Somebody still watches under this number. Without this event, a watch ends after three seconds.
+    LiveGoOn(u64),
+    /// Nobody watches under this number any more.
+    LiveEnd(u64),
+    /// Discovery saw a link between these ports. One event covers both directions, and repetitions are harmless. To any
+    /// one shard.
+    LinkUp {
+        /// One end.
+        a: Location,
+        /// The other end.
+        b: Location,
+    },
+    /// Discovery no longer sees the link, because it has aged. Its ports become new ports until discovery classifies
+    /// them. No event is needed for links of ports that go down or of switches that disconnect. To any one shard.
+    LinkDown {
+        /// One end.
+        a: Location,
+        /// The other end.
+        b: Location,
+    },
+    /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out.
+    /// Each port's own shard gets this event after the event that the port is up. Repetitions are harmless.
+    Segment {
+        /// All ports of the segment, at least three.
+        ports: BTreeSet<Location>,
+    },
+    /// Discovery no longer sees the port on any segment. It becomes a new port until discovery classifies it. To any
+    /// one shard.
+    SegmentLeft {
+        /// The port.
+        port: Location,
+    },
+    /// Discovery has probed this port and found no switch behind it. To any one shard.
+    PortIsEdge {
+        /// The port.
+        port: Location,
+    },
+    /// Discovery has signs of a switch behind an edge port, but no link yet. The port becomes a new port. To any one
+    /// shard.
+    PortIsNew {
+        /// The port.
+        port: Location,
+    },
+    /// The declarations of ports and hosts have changed. To every shard. What is known of ports and contradicts them is
+    /// dropped, so discovery then reports again all that it has found.
+    Declare {
+        /// The number of the declaration ([`crate::Store::number_declaration`]). Shards receive declarations in any
+        /// order, and the one with the highest number holds.
+        number: u64,
+        /// The declarations.
+        facts: Arc<Facts>,
+    },
+    /// A message from another shard.
+    Mail(Mail),
+    /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.
+    Send(OwnFrame),
+    /// Withdraws the selected leaves at every shard. To any one shard.
+    Invalidate(Selection),
+    /// Writes tracked state from outside f. To any one shard.
+    Write(Vec<Write>),
+    /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one
+    /// shard.
+    Committed(Commit),
+    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
+    /// tries one policy at a time.
+    Try(Candidate),
+    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
+    Adopt(Candidate),
+    /// The policy with this number, which was tried, will not be adopted.
+    Abandon(u64),
+    /// Asks for [`Effect::BarriersDone`] with this token, once all rules that are being removed from switches of this
+    /// shard are gone.
+    AwaitBarriers(u64),
+    /// Only time has passed.
+    Tick,
+}
+
+/// A rule that a switch reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstalledFlow {
+    /// Its table; 0 in OpenFlow 1.0.
+    pub table_id: u8,
+    /// Its priority.
+    pub priority: u16,
+    /// Its cookie.
+    pub cookie: u64,
+    /// Its match.
+    pub matching: Match,
+    /// Its instructions.
+    pub instructions: Vec<Instruction>,
+}
+
+/// Something that the engine wants done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Send a message to a switch of this shard. The engine owns the transaction ids from [`crate::engine::Options::first_xid`]
+    /// up.
+    Send {
+        /// The switch.
+        dpid: Dpid,
+        /// The transaction id.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
+    /// Send a request that can wait. If much already waits for the switch, the caller drops the request and answers
+    /// with [`Event::Unsent`].
+    Poll {
+        /// The switch.
+        dpid: Dpid,
+        /// The transaction id.
+        xid: u32,
+        /// The message.
+        message: Message,
+    },
+    /// Ask the switch for all its rules, and answer with [`Event::FlowsRead`]. The request must not overtake earlier
+    /// messages.
+    ReadFlows {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// End the connection to a switch, which connects again. It then gets another layout of its tables.
+    Reconnect {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// Ask a switch for its ports. Answer with [`Event::PortStatus`] for each port that differs from what was known.
+    AskPorts {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// Remember leaves for the next run of the controller: each leaf that came or changed, and each that has gone
+    /// (`None`). Only if [`crate::engine::Options::remember`].
+    Remember(Vec<(LeafId, Option<Witness>)>),
+    /// Remember a switch that has disconnected, for its return to this run of the controller or the next. Only if
+    /// [`crate::engine::Options::remember`].
+    Departed {
+        /// The switch.
+        dpid: Dpid,
+        /// The witnesses of its leaves, which are gone.
+        leaves: Vec<(LeafId, Witness)>,
+        /// The links, edge ports, hosts and labels around it, and the models of switches.
+        surroundings: Surroundings,
+    },
+    /// Deliver this to another shard.
+    Mail {
+        /// The shard.
+        to: ShardId,
+        /// The message.
+        mail: Mail,
+    },
+    /// Give this packet to listeners.
+    ListenerPacket(ListenerPacket),
+    /// Report on a watch.
+    Live {
+        /// The number of the watch.
+        token: u64,
+        /// The report.
+        news: LiveNews,
+    },
+    /// The answer to [`Event::AwaitBarriers`].
+    BarriersDone(u64),
+    /// The counter of a rule: the answer to [`Event::CountRule`].
+    RuleCounted {
+        /// The number of the question.
+        token: u64,
+        /// `None` if the switch did not say.
+        count: Option<RuleCount>,
+    },
+    /// The result of a policy's trial: the answer to [`Event::Try`].
+    Tried {
+        /// The policy's number.
+        candidate: u64,
+        /// The result.
+        trial: Trial,
+    },
+    /// The shard decides by the new policy: the answer to [`Event::Adopt`]. The messages to its switches that follow
+    /// from the new policy came before this effect.
+    Adopted {
+        /// The policy's number.
+        candidate: u64,
+    },
+    /// Report something to people.
+    Report(Report),
+}
+
+/// A packet for listeners, which run alongside the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerPacket {
+    /// The conditions of [`crate::engine::Options::listener_filters`] that it fits: bit i for the i-th condition.
+    pub by: u64,
+    /// The port where it came in.
+    pub at: Location,
+    /// The captured bytes.
+    pub frame: Arc<[u8]>,
+    /// Its length on the wire, in bytes.
+    pub total_len: usize,
+}
+
+/// The counters of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RuleCount {
+    /// The rule's cookie.
+    pub cookie: u64,
+    /// The number of packets that the rule counted.
+    pub packets: u64,
+    /// The number of bytes of these packets.
+    pub bytes: u64,
+}

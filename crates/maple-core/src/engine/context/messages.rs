@@ -1,0 +1,141 @@
+//! Messages between shards, and the work that a commit causes at shards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use super::Context;
+use super::event::Effect;
+use crate::ids::{LeafId, ShardId};
+use crate::labels::{Acquire, Holder, News};
+use crate::network::{Location, Mac};
+use crate::route::SwitchHops;
+use crate::state::{Commit, Selection};
+
+/// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and keep the
+/// order between any two shards.
+#[derive(Clone, Debug)]
+pub struct Mail {
+    from: ShardId,
+    /// Its number among all mails of that shard.
+    number: u64,
+    pub(in crate::engine) message: EngineMessage,
+}
+
+impl Mail {
+    /// The shard that sent it, and the number of mails that this shard had sent before.
+    pub fn name(&self) -> (ShardId, u64) {
+        (self.from, self.number)
+    }
+}
+
+/// The content of a mail. "You" is the shard that receives it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) enum EngineMessage {
+    /// Withdraw those of your leaves that this selects.
+    Withdraw(Selection),
+    /// State that these leaves of yours depend on has changed. Decide again whether they stay.
+    Reconsider(BTreeSet<LeafId>),
+    /// Ports or hosts of your switches have changed.
+    Refresh(Refreshed),
+    /// A route or label asks for a label of your switch.
+    Acquire(Acquire),
+    /// News of a label of this switch, which a route or label of yours had asked for.
+    LabelNews(Dpid, Holder, News),
+    /// A holder gives back a label of your switch. `confirmed`: a switch has confirmed that no rule leads to it.
+    Release { at: Dpid, holder: Holder, confirmed: bool },
+    /// Send a frame out of your switch.
+    Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
+    /// Find out whether a host is still at your port.
+    FindHost { mac: Mac, at: Location, named: Option<IpAddr>, asker: ShardId },
+    /// The result of that search.
+    HostSearched { mac: Mac, at: Location, found: SearchResult },
+    /// A port has gone down. Its hosts may now be at ports of yours.
+    Unplugged(Location),
+    /// A host's packet came in at `seen`, the other end of the link at your port `at`.
+    UnexpectedHost { mac: Mac, at: Location, seen: Location },
+    /// Something now depends on the addresses of hosts.
+    AddressesAreRead,
+    /// Something now depends on measured rates.
+    LoadsAreRead,
+}
+
+/// The ports that changed, and the hosts that came to a port or left it.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Refreshed {
+    pub ports: BTreeSet<Location>,
+    pub hosts: BTreeSet<(Location, Mac)>,
+}
+
+impl Context {
+    /// Carries out what a commit requires, here and at other shards.
+    pub(in crate::engine) fn apply_commit(&mut self, commit: Commit) {
+        let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
+        for leaf in commit.withdraw {
+            by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
+        }
+        for (shard, leaves) in by_shard {
+            if shard == self.shard {
+                self.stale.extend(leaves);
+            } else {
+                self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
+            }
+        }
+        let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();
+        let state = self.store.snapshot();
+        let shard_of = |at: &Location| state.shard_of(at.switch);
+        for at in commit.ports {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().ports.insert(at);
+            }
+        }
+        for (at, mac) in commit.hosts {
+            if let Some(to) = shard_of(&at) {
+                refreshed.entry(to).or_default().hosts.insert((at, mac));
+            }
+        }
+        for (shard, refreshed) in refreshed {
+            self.send_to_shard(shard, EngineMessage::Refresh(refreshed));
+        }
+        commit.invalidate.iter().for_each(|selection| self.invalidate(selection));
+    }
+
+    /// Withdraws the selected leaves at every shard.
+    pub(in crate::engine) fn invalidate(&mut self, selection: &Selection) {
+        let state = self.store.snapshot();
+        let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
+        for shard in shards {
+            self.send_to_shard(shard, EngineMessage::Withdraw(selection.clone()));
+        }
+    }
+
+    /// Sends a message to a shard.
+    pub(in crate::engine) fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
+        if to == self.shard {
+            self.inbox.push_back(message);
+        } else {
+            let mail = Mail { from: self.shard, number: self.mails, message };
+            self.mails += 1;
+            self.out.push(Effect::Mail { to, mail });
+        }
+    }
+
+    /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
+    /// too, and with them every leaf whose route used them.
+    pub(in crate::engine) fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
+        if let Some(shard) = self.store.snapshot().shard_of(dpid) {
+            self.send_to_shard(shard, message);
+        }
+    }
+}
+
+/// The result of a search for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum SearchResult {
+    /// The host is where it was.
+    Alive,
+    /// The host is not there. `was_asked`: it had announced addresses, so it could be asked.
+    Gone { was_asked: bool },
+}

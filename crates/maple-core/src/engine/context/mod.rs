@@ -1,0 +1,134 @@
+//! The context in which all parts of an engine work: the tracked state, the options, the time of the batch, and what the
+//! batch sends and counts.
+//!
+//! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
+//! [`Context::after`]; what is to happen later, into [`Context::timers`].
+
+pub(super) mod cause;
+pub(super) mod commit;
+pub(super) mod event;
+pub(super) mod histogram;
+pub(super) mod messages;
+pub(super) mod options;
+pub(super) mod received_packet;
+pub(super) mod reports;
+pub(super) mod stats;
+pub(super) mod timers;
+pub(super) mod trial;
+pub(super) mod uses;
+pub(super) mod watched;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+
+use crate::ids::{LeafId, ShardId, Time};
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::state::Store;
+use event::Effect;
+use histogram::Histogram;
+use messages::EngineMessage;
+use options::Options;
+use reports::{Novelty, Reports};
+use stats::Stats;
+use timers::Timer;
+use uses::EngineStore;
+
+/// The context of one engine.
+pub(super) struct Context {
+    /// The engine's own shard.
+    pub shard: ShardId,
+    pub store: EngineStore,
+    pub options: Options,
+    /// The time of the batch.
+    pub now: Time,
+    pub stats: Stats,
+    /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
+    pub install_times: Histogram,
+    pub timers: BTreeSet<(Time, Timer)>,
+    /// What was reported.
+    pub reports: Reports,
+    /// The number of mails to other shards so far.
+    pub mails: u64,
+    /// Messages of this shard to itself.
+    pub inbox: VecDeque<EngineMessage>,
+    /// Leaves that may no longer be what f would answer. Ids of something other than leaves are allowed.
+    pub stale: BTreeSet<LeafId>,
+    /// Switches whose tables have to be updated at the end of the batch.
+    pub dirty: BTreeSet<Dpid>,
+    /// The effects of the batch, in order.
+    pub out: Vec<Effect>,
+    /// Effects to send after the rules.
+    pub after: Vec<Effect>,
+}
+
+impl Context {
+    /// Creates the context of an engine that has done nothing.
+    pub fn new(shard: ShardId, store: Arc<Store>, options: Options) -> Context {
+        Context {
+            shard,
+            store: EngineStore::new(store),
+            options,
+            now: Time::default(),
+            stats: Stats::default(),
+            install_times: Histogram::default(),
+            timers: BTreeSet::new(),
+            reports: Reports::default(),
+            mails: 0,
+            inbox: VecDeque::new(),
+            stale: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            out: Vec::new(),
+            after: Vec::new(),
+        }
+    }
+
+    /// Reports something.
+    pub fn report(&mut self, report: Report) {
+        self.out.push(Effect::Report(report));
+    }
+
+    /// Reports something, unless something of this kind was reported under this key before, or too much about this
+    /// subject.
+    pub fn report_once(&mut self, kind: ReportKind, about: ReportSubject, key: &str, report: Report) {
+        let novelty = self.reports.note(kind, about, key);
+        self.report_novel(kind, about, novelty, report);
+    }
+
+    /// Reports what is new. Counts reports that are suppressed because there were too many, and says once that there are
+    /// such.
+    pub fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
+        match novelty {
+            Novelty::New => self.report(report),
+            Novelty::Known => {}
+            Novelty::TooMany { is_first } => {
+                self.stats.reports_suppressed += 1;
+                if is_first {
+                    self.report(Report::Suppressed { kind, about });
+                }
+            }
+        }
+    }
+
+    /// Reports whether this shard owns the leaf.
+    pub(in crate::engine) fn owns(&self, leaf: LeafId) -> bool {
+        ShardId::of(leaf) == self.shard
+    }
+
+    /// Forgets a switch that is gone.
+    pub(in crate::engine) fn forget_switch(&mut self, dpid: Dpid) {
+        self.store.change_restoring(|all| all.unreachable.remove(&dpid));
+        self.dirty.remove(&dpid);
+    }
+
+    /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
+    pub(in crate::engine) fn is_any_unconfirmed(&self) -> bool {
+        self.store.restoring(|all| !all.unconfirmed.is_empty())
+    }
+
+    /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
+    pub(in crate::engine) fn is_any_restoring(&self) -> bool {
+        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+    }
+}

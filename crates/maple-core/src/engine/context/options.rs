@@ -1,0 +1,132 @@
+//! The options of an engine.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use crate::compile::{Table, Target};
+use crate::labels::LabelRange;
+use crate::network::{Facts, Location};
+use crate::trace::Cond;
+
+/// The options of an engine. All shards of a controller have equal ones.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whether the engine learns and checks where hosts are. If `false`, `net.locate` is an error.
+    pub track_hosts: bool,
+    /// The VLAN ids that labels on links may have.
+    pub labels: LabelRange,
+    /// Makes the empty table of a switch: [`Table::new`], or the table of another compiler.
+    pub new_table: fn(Target) -> Table,
+    /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
+    pub epoch: u16,
+    /// The wall-clock time at the engine's time 0, because the times of f's writes are kept as wall-clock times.
+    pub wall_clock: SystemTime,
+    /// Whether the engine publishes its leaves for the next run of the controller ([`crate::engine::Effect::Remember`]).
+    pub remember: bool,
+    /// The lowest transaction id that engines use. After the highest one they continue here.
+    pub first_xid: u32,
+    /// The maximum number of packets that wait for one leaf, and of packets that wait at one switch because their ports
+    /// are new. Further packets of a leaf go through the controller; further packets from new ports are dropped.
+    pub held_packets: usize,
+    /// The maximum number of packets of a shard that wait for a change of what f read (`retry`). A further one replaces
+    /// the oldest.
+    pub parked_packets: usize,
+    /// The maximum number of bytes of packets from new ports that wait at one switch. Further packets are dropped.
+    pub held_bytes: usize,
+    /// How long a leaf that gets another route may keep the rule of the old one. After that it is withdrawn.
+    pub reroute_timeout: Duration,
+    /// How long a packet may wait for its rules. After that it goes through the controller.
+    pub hold: Duration,
+    /// How long a packet may wait until discovery knows the kind of its port. This must exceed the time that discovery
+    /// takes for a port that came up.
+    pub new_port_hold: Duration,
+    /// How long a label keeps its rule after the last rule that leads to it is gone, and then how long its id is not
+    /// reused. This must exceed the time that packets take to cross the network, and the time that a switch takes to
+    /// carry out what it has confirmed.
+    pub quarantine: Duration,
+    /// The time that replaces `quarantine` if the switch with the last rule has disconnected, so that it cannot confirm
+    /// anything.
+    pub lost_quarantine: Duration,
+    /// The ports and hosts that the configuration declares at the start. [`crate::engine::Event::Declare`] changes them.
+    pub facts: Arc<Facts>,
+    /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
+    /// no host is learned or checked at these ports, and floods leave them out.
+    pub middleboxes: BTreeSet<Location>,
+    /// The length of a round in the search for a host at its old port. A search has at least two rounds.
+    pub probe_timeout: Duration,
+    /// How long a host that announced no address must have been silent before a move is accepted.
+    pub silence: Duration,
+    /// The maximum number of hosts at a port. Packets of further hosts are dropped.
+    pub max_hosts_per_port: usize,
+    /// The maximum number of hosts at a switch. Its ports share them.
+    pub max_hosts: usize,
+    /// How long a host may be silent before it is forgotten.
+    pub host_timeout: Duration,
+    /// The maximum number of rules in all tables of a switch. The engine's own rules, a few for each port and host, are
+    /// always installed.
+    pub max_rules: Option<usize>,
+    /// The maximum number of leaves in a switch's tree.
+    pub max_traces: Option<usize>,
+    /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
+    pub eviction_period: Duration,
+    /// How often a switch is asked for the counters that f reads. Zero: never, so that all rates are 0.
+    pub poll: Duration,
+    /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it
+    /// connects.
+    pub audit: Duration,
+    /// The maximum number of rule changes that a switch is sent per second; `None`: all at once. With a rate, the next
+    /// update waits until the switch has confirmed the one before.
+    pub flow_mod_rate: Option<NonZeroU32>,
+    /// The maximum number of times that a run is repeated because the state changed under it. The next run has the
+    /// store to itself.
+    pub max_reruns: u32,
+    /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
+    /// if f had tested them. At most 64.
+    pub listener_filters: Arc<[Cond]>,
+    /// The maximum number of leaves that are decided again immediately after a change. Further leaves are withdrawn,
+    /// and f runs when a packet comes.
+    pub max_reconsidered: usize,
+    /// The number of cached leaves per second that are checked by another run of f; 0: none.
+    pub check_rate: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            track_hosts: true,
+            labels: LabelRange::ALL,
+            new_table: Table::new,
+            epoch: 1,
+            wall_clock: SystemTime::UNIX_EPOCH,
+            remember: false,
+            first_xid: 0x8000_0000,
+            held_packets: 64,
+            parked_packets: 1024,
+            held_bytes: 256 * 1024,
+            reroute_timeout: Duration::from_secs(2),
+            hold: Duration::from_millis(100),
+            new_port_hold: Duration::from_secs(1),
+            quarantine: Duration::from_millis(100),
+            lost_quarantine: Duration::from_secs(10),
+            facts: Arc::default(),
+            middleboxes: BTreeSet::new(),
+            probe_timeout: Duration::from_millis(500),
+            silence: Duration::from_secs(10),
+            max_hosts_per_port: 1024,
+            max_hosts: 16_384,
+            host_timeout: Duration::from_secs(300),
+            max_rules: None,
+            max_traces: None,
+            eviction_period: Duration::from_secs(1),
+            poll: Duration::from_secs(10),
+            audit: Duration::ZERO,
+            flow_mod_rate: None,
+            max_reruns: 16,
+            listener_filters: [].into(),
+            max_reconsidered: 1024,
+            check_rate: 0,
+        }
+    }
+}

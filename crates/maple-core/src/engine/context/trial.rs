@@ -1,0 +1,170 @@
+//! Candidates for the place of a policy, and what came of their trials.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::network::{Location, Mac};
+use crate::policy::Policy;
+
+/// A policy that may take the place of the one that runs.
+#[derive(Clone)]
+pub struct Candidate {
+    /// The candidate's number, which tells candidates apart.
+    pub number: u64,
+    /// The policy.
+    pub policy: Arc<dyn Policy>,
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// The outcome of a shard's trial of a candidate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The number of leaves whose witness packets the candidate decided.
+    pub leaves: usize,
+    /// The number of leaves whose packets go where they went, in the same way.
+    pub same: usize,
+    /// The number of leaves that it decided otherwise, by kind.
+    pub counts: BTreeMap<DifferenceKind, usize>,
+    /// The decisions that differ, the first 1000 of each shard.
+    pub differences: Vec<Difference>,
+    /// The number of leaves for which it failed.
+    pub failed: usize,
+    /// The candidate's errors, each with the number of leaves; at most 16 of them.
+    pub errors: BTreeMap<Arc<str>, usize>,
+}
+
+impl Trial {
+    pub(in crate::engine) fn count_error(&mut self, text: Arc<str>) {
+        if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&text) {
+            *self.errors.entry(text).or_default() += 1;
+        }
+    }
+}
+
+impl std::ops::AddAssign for Trial {
+    fn add_assign(&mut self, other: Trial) {
+        self.leaves += other.leaves;
+        self.same += other.same;
+        self.failed += other.failed;
+        other.counts.into_iter().for_each(|(kind, count)| *self.counts.entry(kind).or_default() += count);
+        self.differences.extend(other.differences);
+        for (error, leaves) in other.errors {
+            if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&error) {
+                *self.errors.entry(error).or_default() += leaves;
+            }
+        }
+    }
+}
+
+/// The maximum number of different errors that a trial reports.
+const MAX_ERRORS: usize = 16;
+
+/// The maximum number of differences that a trial reports one by one.
+pub(in crate::engine) const MAX_DIFFERENCES: usize = 1000;
+
+/// The kind of difference between a candidate's decision and that of the policy that runs, from the point of view of
+/// those who receive packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DifferenceKind {
+    /// The packet leaves by fewer edge ports: some are gone, and none is new.
+    Loses,
+    /// The packet leaves by more edge ports: some are new, and none is gone.
+    Gains,
+    /// The packet leaves by other edge ports: some are gone, and others are new.
+    GoesElsewhere,
+    /// The packet leaves by the same edge ports, but takes another path to them.
+    Moves,
+    /// The packet takes the same path, but is treated otherwise: rewrites, queues, limits, frames of f's own.
+    Treated,
+    /// The candidate has no answer until state changes (`retry`).
+    Waits,
+    /// The candidate fails.
+    Fails,
+}
+
+/// A decision, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Decision {
+    /// The route, such as `drop` or `1:2, 2:3`, or the error.
+    pub route: String,
+    /// The edge ports where it leaves, in order.
+    pub exits: Vec<Location>,
+    /// The source lines that decided, in order; empty if they are not known.
+    pub lines: String,
+}
+
+/// A packet that the network has decided about, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecidedPacket {
+    /// The port where it entered.
+    pub at: Location,
+    /// The host that sent it.
+    pub from: Mac,
+    /// The address that it is sent to.
+    pub to: Mac,
+    /// The packet in one line.
+    pub packet: String,
+}
+
+/// A difference between two decisions about a leaf's packets: that of the policy that runs, and that of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Difference {
+    /// The kind of difference.
+    pub kind: DifferenceKind,
+    /// The port where the witness packet entered.
+    pub at: Location,
+    /// The host that sent it.
+    pub from: Mac,
+    /// The address that it is sent to.
+    pub to: Mac,
+    /// The witness packet in one line.
+    pub packet: String,
+    /// The decision of the policy that runs.
+    pub before: Decision,
+    /// The decision of the candidate.
+    pub after: Decision,
+}
+
+impl DifferenceKind {
+    /// All kinds, in the order in which people want to read them.
+    pub const ALL: [DifferenceKind; 7] = [
+        DifferenceKind::Loses,
+        DifferenceKind::Gains,
+        DifferenceKind::GoesElsewhere,
+        DifferenceKind::Moves,
+        DifferenceKind::Treated,
+        DifferenceKind::Waits,
+        DifferenceKind::Fails,
+    ];
+
+    /// The name of the kind, such as `loses`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DifferenceKind::Loses => "loses",
+            DifferenceKind::Gains => "gains",
+            DifferenceKind::GoesElsewhere => "goes elsewhere",
+            DifferenceKind::Moves => "moves",
+            DifferenceKind::Treated => "treated otherwise",
+            DifferenceKind::Waits => "waits",
+            DifferenceKind::Fails => "fails",
+        }
+    }
+}
+
+impl fmt::Display for DifferenceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for DecidedPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.packet, self.at)
+    }
+}

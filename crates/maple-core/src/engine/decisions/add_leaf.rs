@@ -1,0 +1,99 @@
+//! Puts a new leaf into its switch's tree.
+
+use super::Decisions;
+use super::leaf::{Leaf, LeafState, source_lines};
+use crate::compile::{LeafAction, Table};
+use crate::engine::context::cause::Origin;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
+use crate::ids::LeafId;
+use crate::route::Goal;
+use crate::trace::Trace;
+use crate::tree::Augmented;
+
+impl Decisions {
+    /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
+    /// one.
+    pub(in crate::engine) fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
+        let ingress = leaf.ingress();
+        if !fabric.switches.contains_key(&ingress) {
+            fabric.ctx.store.forget(id);
+            return id;
+        }
+        let action = self.prepare_leaf(fabric, id, &mut leaf);
+        let Some(switch) = fabric.switches.get_mut(&ingress) else { return id };
+        match insert(&mut switch.ingress.table, id, &mut leaf, action.clone()) {
+            Augmented::Added => {}
+            Augmented::Existing(old) => {
+                let current = fabric.ctx.store.is_current(old);
+                if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
+                    fabric.ctx.store.forget(id);
+                    self.discard_prepared(fabric, id, &mut leaf);
+                    return old;
+                }
+                if current {
+                    self.inconsistent(fabric, old, &shown(&leaf));
+                }
+                self.withdraw(fabric, old);
+                if let Some(switch) = fabric.switches.get_mut(&ingress) {
+                    insert(&mut switch.ingress.table, id, &mut leaf, action);
+                }
+            }
+            Augmented::Replaced { removed, .. } => {
+                for old in removed {
+                    if fabric.ctx.store.is_current(old) {
+                        self.inconsistent(fabric, old, &shown(&leaf));
+                    }
+                    self.withdraw(fabric, old);
+                }
+            }
+        }
+        self.register_leaf(fabric, id, leaf);
+        id
+    }
+
+    pub(in crate::engine) fn new_leaf(
+        &mut self,
+        fabric: &mut Fabric,
+        trace: Trace,
+        (answer, origin): (Goal, Origin),
+        witness: ReceivedPacket,
+    ) -> Leaf {
+        Leaf {
+            trace: self.leaves.intern(trace),
+            specialisation: Box::default(),
+            answer,
+            origin: self.leaves.intern_origin(origin),
+            route_id: None,
+            witness,
+            state: LeafState::Waiting { by_controller: false, since: fabric.ctx.now },
+            held: None,
+        }
+    }
+
+    /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
+    pub(in crate::engine) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
+        fabric.ctx.stats.inconsistent_runs += 1;
+        let Some(old) = self.leaves.get(&old) else { return };
+        let what = format!("first {}, now {new}", shown(old));
+        self.not_a_function(fabric, &what, "not a function");
+    }
+}
+
+/// The observations of a leaf's run, and the source lines that decided, as text.
+pub(in crate::engine) fn shown(leaf: &Leaf) -> String {
+    let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
+    format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
+}
+
+/// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same
+/// questions.
+pub(in crate::engine) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
+    let packet = leaf.witness.packet();
+    let mut run = table.begin_replay();
+    run.observe(&packet, &leaf.trace);
+    let run = run.finish(&packet);
+    let outcome = table.insert_replayed(run, id, action, &packet);
+    leaf.specialisation = table.tree().specialisation(id).into();
+    outcome
+}

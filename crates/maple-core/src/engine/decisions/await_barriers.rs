@@ -1,0 +1,394 @@
+//! Waits until rules that are being removed are gone.
+//!
+//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule reads headers. To know that nothing
+//! of it is left, a caller asks all shards [`BARRIER_ROUNDS`] times. After the first round of answers, the shards have
+//! told each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be in
+//! quarantine, but no packet that enters after that gets them. If nothing is being removed, a round is one message and
+//! its answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::Dpid;
+
+use super::Decisions;
+use super::leaves::Leaves;
+use crate::engine::context::event::Effect;
+use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::Routes;
+use crate::engine::switch::tables::Waiter;
+use crate::engine::switch::{Stale, Switch};
+use crate::engine::switches::audit::line;
+use crate::ids::{LeafId, Time};
+use crate::update::Change;
+
+/// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
+pub const BARRIER_ROUNDS: u64 = 2;
+
+/// Finished changes of paths are not searched for until there are at least twice this many changes.
+const LEAST_TIDIED: usize = 64;
+
+/// A change of path: the packets of a leaf, or of a route that follows a plan, move to another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) struct Moving {
+    /// The switch where the packets enter.
+    pub ingress: Dpid,
+    /// The leaf, or the route's subscription.
+    pub name: LeafId,
+    /// When the change has to be over. It distinguishes the changes of one name.
+    pub until: Time,
+}
+
+/// The changes of paths that go on, and the waits for removals.
+///
+/// A change of path can end in many ways, and none of them announces the end. Instead, each wait checks whether the
+/// change still goes on, so no way can be forgotten.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct BarrierWaits {
+    /// Changes that began. Some may be over.
+    moving: BTreeSet<Moving>,
+    /// The number of changes at which those that are over are removed.
+    tidy_at: usize,
+    waiting: Vec<BarrierWait>,
+}
+
+/// A wait until what was being removed when it began is gone.
+#[derive(Debug)]
+struct BarrierWait {
+    token: u64,
+    since: Time,
+    /// The switches with barriers that are not answered yet, and the number of these barriers.
+    switches: BTreeMap<Dpid, usize>,
+    /// The changes of paths that are not over yet.
+    moving: BTreeSet<Moving>,
+}
+
+/// Something that a wait is waiting for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// The switch that has not confirmed something.
+    pub switch: Dpid,
+    /// When the first wait for it began.
+    pub since: Time,
+    /// A description for people.
+    pub what: String,
+}
+
+impl BarrierWaits {
+    /// Records a change of path. `goes_on` reports whether a change is not over yet.
+    pub fn begin_move(&mut self, moving: Moving, goes_on: impl Fn(&Moving) -> bool) {
+        if self.moving.len() >= self.tidy_at {
+            self.moving.retain(goes_on);
+            self.tidy_at = 2 * self.moving.len().max(LEAST_TIDIED);
+        }
+        self.moving.insert(moving);
+    }
+
+    /// Reports whether packets that enter at a switch are changing to another path.
+    pub fn is_moving(&mut self, dpid: Dpid, goes_on: impl Fn(&Moving) -> bool) -> bool {
+        let first = Moving { ingress: dpid, name: LeafId(0), until: Time(0) };
+        let at_switch = |moving: &&Moving| moving.ingress == dpid;
+        let over: Vec<Moving> =
+            self.moving.range(first..).take_while(at_switch).take_while(|moving| !goes_on(moving)).copied().collect();
+        for moving in &over {
+            self.moving.remove(moving);
+        }
+        self.moving.range(first..).next().is_some_and(|moving| moving.ingress == dpid)
+    }
+
+    /// Begins a wait for all removals that go on, including those of rules at these switches.
+    pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&Moving) -> bool) {
+        self.moving.retain(goes_on);
+        let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
+        self.waiting.push(BarrierWait { token, since, switches, moving: self.moving.clone() });
+    }
+
+    /// Reports whether there are no waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
+    /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
+    pub fn end_moves(&mut self, goes_on: impl Fn(&Moving) -> bool) -> Vec<(Dpid, u64)> {
+        let mut ended = Vec::new();
+        for wait in &mut self.waiting {
+            let all = std::mem::take(&mut wait.moving);
+            let (on, over): (BTreeSet<Moving>, BTreeSet<Moving>) = all.into_iter().partition(&goes_on);
+            wait.moving = on;
+            let switches: BTreeSet<Dpid> = over.iter().map(|moving| moving.ingress).collect();
+            for dpid in switches {
+                *wait.switches.entry(dpid).or_default() += 1;
+                ended.push((dpid, wait.token));
+            }
+        }
+        ended
+    }
+
+    /// Records that a switch has done all that was sent before the wait's barrier.
+    pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
+        for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
+            if let Some(open) = wait.switches.get_mut(&dpid) {
+                *open -= 1;
+                if *open == 0 {
+                    wait.switches.remove(&dpid);
+                }
+            }
+        }
+    }
+
+    /// Removes a disconnected switch from all waits, with the changes of paths whose packets enter there.
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        for wait in &mut self.waiting {
+            wait.switches.remove(&dpid);
+            wait.moving.retain(|moving| moving.ingress != dpid);
+        }
+    }
+
+    /// Removes and returns the waits that are over.
+    pub fn take_finished(&mut self) -> Vec<u64> {
+        let mut settled = Vec::new();
+        self.waiting.retain(|wait| {
+            let waits = !wait.switches.is_empty() || !wait.moving.is_empty();
+            settled.extend((!waits).then_some(wait.token));
+            waits
+        });
+        settled
+    }
+}
+
+impl Decisions {
+    /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
+    pub(in crate::engine) fn begin_move(&mut self, fabric: &mut Fabric, moving: Moving) {
+        self.barrier_waits.begin_move(moving, |moving| goes_on(&self.leaves, &fabric.routes, moving));
+    }
+
+    /// Reports whether packets that enter at a switch are changing to another path.
+    pub(in crate::engine) fn is_moving(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        self.barrier_waits.is_moving(dpid, |moving| goes_on(&self.leaves, &fabric.routes, moving))
+    }
+
+    /// Records that a switch has confirmed all that was sent before this barrier.
+    pub(in crate::engine) fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+        self.barrier_waits.on_confirmed(dpid, token);
+        self.report_finished_waits(fabric);
+    }
+
+    /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
+    /// this before switches are updated.
+    pub(in crate::engine) fn end_moves(&mut self, fabric: &mut Fabric) {
+        if self.barrier_waits.is_idle() {
+            return;
+        }
+        for (dpid, token) in self.barrier_waits.end_moves(|moving| goes_on(&self.leaves, &fabric.routes, moving)) {
+            match fabric.switches.contains_key(&dpid) {
+                true => self.await_barrier(fabric, dpid, token),
+                false => self.barrier_waits.forget_switch(dpid),
+            }
+        }
+        self.report_finished_waits(fabric);
+    }
+
+    /// Ends all waits for a switch that has disconnected.
+    pub(in crate::engine) fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        self.barrier_waits.forget_switch(dpid);
+        self.report_finished_waits(fabric);
+    }
+
+    /// Withdraws what a switch that is gone had, and ends what waits for it.
+    pub(in crate::engine) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
+        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
+        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.report_departed(fabric, departed);
+        self.end_waits_for(fabric, dpid);
+        // These barriers will not be answered.
+        for waiter in switch.tables.waiters() {
+            match waiter {
+                Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
+                Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
+                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
+            }
+        }
+        fabric.close_all_labels(switch.paths.labels, dpid);
+        self.drop_waiting(fabric, dpid);
+    }
+
+    /// Drops the packets of a switch that wait for something that f read.
+    pub(in crate::engine) fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let parked = self.waiting.forget_switch(dpid);
+        fabric.ctx.drop_parked(parked);
+    }
+
+    /// Returns everything that waits are waiting for.
+    pub(in crate::engine) fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
+        let waits = self.barrier_waits.waiting.iter();
+        let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
+        for wait in waits {
+            let moving = wait.moving.iter().map(|moving| (moving.ingress, self.move_in_words(fabric, moving)));
+            let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(fabric, *dpid)));
+            for what in moving.chain(switches) {
+                let first = all.entry(what).or_insert(wait.since);
+                *first = wait.since.min(*first);
+            }
+        }
+        all.into_iter().map(|((switch, what), since)| Unsettled { switch, since, what }).collect()
+    }
+
+    fn move_in_words(&self, fabric: &Fabric, moving: &Moving) -> String {
+        let leaf = fabric.routes.of_subscription(moving.name).and_then(|id| fabric.routes.get(id)?.leaves().min());
+        match self.leaves.get(&leaf.unwrap_or(moving.name)) {
+            Some(leaf) => {
+                let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
+                format!("packets like {packet} wait for the rules of their new path")
+            }
+            None => "packets wait for the rules of their new path".to_owned(),
+        }
+    }
+
+    fn unconfirmed_in_words(&self, fabric: &Fabric, dpid: Dpid) -> String {
+        let Some(switch) = fabric.switches.get(&dpid) else { return "it is gone".to_owned() };
+        if switch.unreachable.is_some() {
+            return "it has no control connection, and its rules change when it is back".to_owned();
+        }
+        if switch.restoring.is_some() {
+            return "its rules of an earlier run are being compared".to_owned();
+        }
+        match switch.tables.first_unconfirmed() {
+            _ if !switch.tables.is_ready() => "its rules are being read".to_owned(),
+            Some((table, change)) => {
+                let verb = match change {
+                    Change::Add(_) => "add",
+                    Change::Modify(_) => "modify",
+                    Change::Delete(_) => "delete",
+                };
+                format!("it has not confirmed: {verb} {}", line(switch.version(), table, change.rule()))
+            }
+            None => "it has not answered a barrier request".to_owned(),
+        }
+    }
+
+    fn await_barrier(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
+            switch.tables.wait(Waiter::Barriers(token));
+        }
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    }
+
+    fn report_finished_waits(&mut self, fabric: &mut Fabric) {
+        fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
+    }
+
+    /// Begins a wait for all removals that go on.
+    pub(in crate::engine) fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
+        self.record_for_unreachable(fabric);
+        let is_awaited =
+            |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
+        let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
+        let awaited: BTreeSet<Dpid> = awaited.collect();
+        let goes_on = |moving: &Moving| goes_on(&self.leaves, &fabric.routes, moving);
+        self.barrier_waits.begin(token, fabric.ctx.now, awaited.clone(), goes_on);
+        awaited.into_iter().for_each(|dpid| self.await_barrier(fabric, dpid, token));
+        self.report_finished_waits(fabric);
+    }
+}
+
+/// Reports whether a change of path is not over yet.
+fn goes_on(leaves: &Leaves, routes: &Routes, moving: &Moving) -> bool {
+    let of_leaf = leaves.get(&moving.name).and_then(|leaf| leaf.reroute_until());
+    let of_route = || routes.of_subscription(moving.name).and_then(|id| routes.get(id)?.next_until());
+    of_leaf.or_else(of_route) == Some(moving.until)
+}
+
+impl Decisions {
+    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
+    pub(in crate::engine) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
+        if let Some(Effect::Departed { leaves, .. }) = &departed {
+            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
+        }
+        fabric.ctx.out.extend(departed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Dpid = Dpid(1);
+    const TWO: Dpid = Dpid(2);
+
+    const FIVE: Moving = Moving { ingress: ONE, name: LeafId(5), until: Time(7) };
+
+    /// Begins a wait for these switches, and for all changes of paths.
+    fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {
+        waits.begin(token, Time(1), switches.into_iter().collect(), |_| true);
+    }
+
+    #[test]
+    fn a_wait_ends_at_once_if_nothing_is_being_removed() {
+        let mut barrier_waits = BarrierWaits::default();
+        begin(&mut barrier_waits, 7, []);
+        assert_eq!(barrier_waits.take_finished(), [7]);
+        assert_eq!(barrier_waits.take_finished(), [0; 0], "and reported once");
+    }
+
+    #[test]
+    fn a_wait_covers_all_switches_and_nothing_that_begins_later() {
+        let mut barrier_waits = BarrierWaits::default();
+        begin(&mut barrier_waits, 1, [ONE, TWO]);
+        barrier_waits.on_confirmed(ONE, 1);
+        begin(&mut barrier_waits, 2, [ONE]);
+        barrier_waits.begin_move(FIVE, |_| true);
+        assert_eq!(barrier_waits.take_finished(), [0; 0]);
+        barrier_waits.on_confirmed(TWO, 1);
+        assert_eq!(barrier_waits.take_finished(), [1]);
+        barrier_waits.on_confirmed(ONE, 2);
+        assert_eq!(barrier_waits.take_finished(), [2]);
+    }
+
+    #[test]
+    fn a_wait_covers_a_reroute_and_then_its_switch() {
+        let mut barrier_waits = BarrierWaits::default();
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, []);
+        assert_eq!(barrier_waits.end_moves(|_| true), []);
+        assert_eq!(barrier_waits.take_finished(), [0; 0]);
+        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
+        assert_eq!(barrier_waits.take_finished(), [0; 0], "its rule is still there");
+        barrier_waits.on_confirmed(ONE, 3);
+        assert_eq!(barrier_waits.take_finished(), [3]);
+        barrier_waits.begin(4, Time(2), BTreeSet::new(), |moving| *moving != FIVE);
+        assert_eq!(barrier_waits.take_finished(), [4], "the reroute is over");
+    }
+
+    #[test]
+    fn a_switch_that_is_awaited_twice_confirms_twice() {
+        let mut barrier_waits = BarrierWaits::default();
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, [ONE]);
+        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
+        barrier_waits.on_confirmed(ONE, 3);
+        assert_eq!(barrier_waits.take_finished(), [0; 0], "that was sent before the reroute was over");
+        barrier_waits.on_confirmed(ONE, 3);
+        assert_eq!(barrier_waits.take_finished(), [3]);
+    }
+
+    #[test]
+    fn changes_that_are_over_are_not_kept() {
+        let mut barrier_waits = BarrierWaits::default();
+        for n in 0..10_000 {
+            let moving = Moving { until: Time(n), ..FIVE };
+            barrier_waits.begin_move(moving, |moving| moving.until.0 + 100 > n);
+        }
+        assert!(barrier_waits.moving.len() <= 300, "{}", barrier_waits.moving.len());
+    }
+
+    #[test]
+    fn a_wait_leaves_out_a_switch_that_is_gone() {
+        let mut barrier_waits = BarrierWaits::default();
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, [ONE, TWO]);
+        barrier_waits.forget_switch(ONE);
+        assert_eq!(barrier_waits.take_finished(), [0; 0]);
+        barrier_waits.on_confirmed(TWO, 3);
+        assert_eq!(barrier_waits.take_finished(), [3]);
+    }
+}

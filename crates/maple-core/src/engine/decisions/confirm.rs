@@ -1,0 +1,63 @@
+//! The confirmation of rules by their switch, and the removal of rules by it.
+
+use std::time::Duration;
+
+use maple_wire::Dpid;
+use maple_wire::msg::FlowRemoved;
+
+use super::Decisions;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::Stale;
+use crate::engine::switch::cookies::is_ours;
+use crate::engine::switch::tables::{Confirmed, Waiter};
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::update::entry_key;
+
+impl Decisions {
+    /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
+    pub(in crate::engine) fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
+        switch.open_route_table();
+        waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
+        if has_second_step {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+        fabric.switches.poll_postponed(&mut fabric.ctx, dpid);
+        if fabric.ctx.options.flow_mod_rate.is_some() {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+    }
+
+    fn wake_waiter(&mut self, fabric: &mut Fabric, dpid: Dpid, waiter: Waiter) {
+        match waiter {
+            Waiter::Labels(serials) => fabric.labels_confirmed(dpid, &serials),
+            Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
+            Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
+            Waiter::Barriers(token) => self.confirmed(fabric, dpid, token),
+            Waiter::RuleAdded(_, since) => {
+                let took = fabric.ctx.now.0.saturating_sub(since.0);
+                fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
+                if let Some(switch) = fabric.switches.get_mut(&dpid)
+                    && switch.room.full_until.is_none()
+                {
+                    switch.room.full_count = 0;
+                }
+            }
+        }
+    }
+
+    /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
+    pub(in crate::engine) fn flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+        if is_ours(removed.cookie) {
+            self.read_removed_count(fabric, dpid, removed);
+        }
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
+        let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
+        if switch.tables.is_lost(fabric.ctx.now, removed.table_id, cookie, key) {
+            let report = Report::RulesLost { switch: dpid, count: 1 };
+            fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+    }
+}

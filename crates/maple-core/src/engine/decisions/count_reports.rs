@@ -1,0 +1,158 @@
+//! Evaluates the counters that switches report for their rules: the drops of rules ([`crate::engine::switch::drops`]), and the packets
+//! that rules of access lists have decided ([`crate::engine::switch::access_hits`]).
+
+use std::sync::Arc;
+
+use maple_wire::msg::FlowRemoved;
+use maple_wire::msg::stats::FlowStats;
+use maple_wire::{Dpid, Field, Instruction, Match, PortNo, Version};
+
+use super::Decisions;
+use super::leaf::Leaf;
+use crate::access::AccessList;
+use crate::engine::context::cause::DropCause;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::access_hits::AccessHits;
+use crate::engine::switch::classifier::drops_by_priority;
+use crate::engine::switch::cookies::{Subject, cookie, is_ours, subject_of};
+use crate::engine::switch::rule_growth::{CountedLeaf, RuleReport};
+use crate::engine::switch::{CLASSIFIER, Switch};
+use crate::engine::switches::traffic::ingress_table;
+use crate::ids::LeafId;
+use crate::network::{Location, PortKind};
+use crate::state::Snapshot;
+use crate::update::entry_key;
+
+/// The value of a counter that the switch does not have.
+const UNCOUNTED: u64 = u64::MAX;
+
+/// A rule with its counter, from a reading or from its removal.
+struct Counted<'a> {
+    table: u8,
+    priority: u16,
+    matching: &'a Match,
+    /// `None` for a rule that was removed.
+    instructions: Option<&'a [Instruction]>,
+    /// The cookie, as the switch has it.
+    reported: u64,
+    packets: u64,
+}
+
+impl Decisions {
+    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// [`AccessList::rules`].
+    pub(in crate::engine) fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+        self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
+    }
+
+    /// Counts a packet of a leaf that the controller answers.
+    pub(in crate::engine) fn count_access_hit(&mut self, id: LeafId) {
+        if let Some(leaf) = self.leaves.get(&id) {
+            self.access_hits.count_packet(&leaf.trace);
+        }
+    }
+
+    /// Keeps what a withdrawn leaf counts for, since its rules still report packets.
+    pub(in crate::engine) fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
+        if let Some(counted) = counted_leaf(&self.access_hits, leaf)
+            && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
+        {
+            switch.counters.growth.withdraw(id, counted);
+        }
+    }
+
+    /// Reads the counters that a switch reports for its rules.
+    pub(in crate::engine) fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
+        let own = flows.iter().filter(|flow| is_ours(flow.cookie));
+        for flow in own {
+            self.read_count(
+                fabric,
+                dpid,
+                &Counted {
+                    table: flow.table_id,
+                    priority: flow.priority,
+                    matching: &flow.matching,
+                    instructions: Some(&flow.instructions),
+                    reported: flow.cookie,
+                    packets: flow.packet_count,
+                },
+            );
+        }
+    }
+
+    /// Reads the counter of a rule that was removed, for the last time.
+    pub(in crate::engine) fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+        let counted = Counted {
+            table: removed.table_id,
+            priority: removed.priority,
+            matching: &removed.matching,
+            instructions: None,
+            reported: removed.cookie,
+            packets: removed.packet_count,
+        };
+        self.read_count(fabric, dpid, &counted);
+    }
+
+    fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &Counted<'_>) {
+        let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
+        switch.counters.growth.alter(switch.tables.take_altered());
+        // OpenFlow 1.0 has one table, whatever number a switch gives it.
+        let table = if switch.version() == Version::Of10 { CLASSIFIER } else { counted.table };
+        let current = switch.renamed.current(counted.reported);
+        let key = entry_key(counted.priority, counted.matching);
+        let report = RuleReport {
+            table,
+            key: &key,
+            packets: counted.packets,
+            is_removed: counted.instructions.is_none(),
+            from_earlier: current != counted.reported,
+        };
+        match subject_of(epoch, current) {
+            Some(Subject::Leaf(id)) if table == ingress_table(switch) => {
+                let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
+                let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
+                let grown = switch.counters.growth.grown(&report);
+                if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
+                    switch.counters.drops.count_leaf(now, (origin, witness), counted.matching, grown.as_it_is);
+                }
+                self.access_hits.count(&leaf.asked, grown.packets);
+            }
+            None if table == CLASSIFIER && current == cookie(epoch, None) => {
+                let is_drop = counted.instructions.is_none_or(sends_nowhere);
+                let state = fabric.ctx.store.snapshot();
+                let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
+                if let Some(cause) = cause {
+                    let grown = switch.counters.growth.grown(&report).as_it_is;
+                    if grown > 0 {
+                        switch.counters.drops.count_classifier(now, cause, counted.matching, grown);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are neither.
+fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
+    let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
+    let asked = hits.asked(&leaf.trace);
+    (drop.is_some() || !asked.is_empty()).then_some(CountedLeaf { drop, asked })
+}
+
+fn sends_nowhere(instructions: &[Instruction]) -> bool {
+    instructions.iter().all(|one| matches!(one, Instruction::ApplyActions(actions) if actions.is_empty()))
+}
+
+/// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
+fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &Counted<'_>) -> Option<DropCause> {
+    if drops_by_priority(counted.priority, switch.three_tables)? {
+        return Some(DropCause::TooManyHosts);
+    }
+    let mut all = counted.matching.constraints();
+    let port = all.find(|constraint| constraint.field == Field::InPort)?.value;
+    let at = Location::new(switch.dpid, PortNo(port as u32));
+    let is_shut = matches!(state.port(at).map(|port| port.kind), Some(PortKind::Shared { .. }));
+    Some(if is_shut { DropCause::Shut } else { DropCause::Closed })
+}

@@ -1,0 +1,119 @@
+//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::switch::capacity`] decides.
+
+use maple_wire::Dpid;
+use maple_wire::msg::stats::{ReplyBody, StatsReply};
+
+use super::Decisions;
+use super::leaf::LeafState;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::cookies::{Subject, subject_of};
+use crate::engine::switch::tables::Waiter;
+use crate::ids::LeafId;
+use crate::labels::Refusal;
+
+impl Decisions {
+    /// Refuses the leaves and labels whose rules were to be added with the next update.
+    pub(in crate::engine) fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let waiting = switch.tables.take_waiting();
+        for waiter in waiting {
+            match waiter {
+                Waiter::RuleAdded(leaf, _) => self.evict_leaf(fabric, leaf),
+                Waiter::Labels(serials) => {
+                    let why = Refusal::Full(dpid);
+                    serials.iter().for_each(|serial| fabric.refuse_label_for_capacity(dpid, *serial, why));
+                    // Labels that are installed already, and labels that are being removed, still wait.
+                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                        switch.tables.wait(Waiter::Labels(serials));
+                    }
+                }
+                left @ (Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_)) => {
+                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                        switch.tables.wait(left);
+                    }
+                    continue;
+                }
+            }
+            if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                switch.room.capacity.on_rules_refused();
+            }
+            fabric.ctx.stats.capacity_refusals += 1;
+        }
+        fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid);
+    }
+
+    /// Evicts all leaves and labels, because required rules do not fit.
+    pub(in crate::engine) fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        for subject in self.all_subjects_at(fabric, dpid) {
+            self.evict(fabric, dpid, subject);
+        }
+    }
+
+    /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
+    /// rerouted.
+    pub(in crate::engine) fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
+        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
+            return self.withdraw(fabric, id);
+        }
+        let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
+        self.uninstall(fabric, id, LeafState::NoCapacity { from });
+    }
+
+    /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the cookies
+    /// that they are to have.
+    pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
+        let ReplyBody::Flow(flows) = &mut reply.body else { return };
+        if let Some(switch) = fabric.switches.get(&dpid) {
+            switch.arrange(flows);
+        }
+        self.read_counts(fabric, dpid, flows);
+        if let Some(switch) = fabric.switches.get(&dpid) {
+            flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
+        }
+    }
+
+    /// Reads which rules are in use, for evictions.
+    pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
+        let epoch = fabric.ctx.options.epoch;
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        if let ReplyBody::Flow(flows) = &reply.body {
+            let of_rule = |(subject, packets)| Some((subject?, packets));
+            let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
+            switch.room.capacity.on_counters(packets.filter_map(of_rule));
+        }
+        if !reply.more() {
+            self.end_round(fabric, dpid);
+        }
+    }
+
+    /// Evicts leaves and labels by the known use of their rules.
+    pub(in crate::engine) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let round = switch.room.capacity.end_round(fabric.ctx.now);
+        let tree = switch.ingress.table.tree();
+        tree.begin_period();
+        tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
+        let coldest = tree.least_recently_used(tree.len());
+        let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
+        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
+        let with_rules = leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect();
+        let traces = coldest.iter().copied().map(Subject::Leaf).collect();
+        round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(fabric, dpid, subject));
+    }
+
+    /// Evicts a leaf or label. The leaves that use a label stop first.
+    fn evict(&mut self, fabric: &mut Fabric, dpid: Dpid, subject: Subject) {
+        match subject {
+            Subject::Label(serial) => {
+                fabric.ctx.stats.labels_evicted += 1;
+                fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
+            }
+            Subject::Leaf(leaf) => {
+                fabric.ctx.stats.leaves_evicted += 1;
+                // If the waiting packets were decided again, they would make the same leaf again.
+                self.send_held(fabric, leaf);
+                self.withdraw(fabric, leaf);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What the decisions of a shard say of one packet: its leaf, and its way through the rules.
+
+use std::sync::Arc;
+
+use maple_wire::{Field, Version};
+
+use super::Decisions;
+use super::leaf::{Leaf, LeafState};
+use super::view::TableRule;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::Switch;
+use crate::explain::{Entering, LeafView, Passage, PassedRule, TableRules};
+use crate::ids::LeafId;
+use crate::network::Location;
+use crate::rule::Rule;
+use crate::trace::show;
+
+impl Decisions {
+    /// The leaf that answers a packet, if there is one.
+    pub(in crate::engine) fn leaf_view(&self, fabric: &Fabric, packet: &Entering) -> Option<LeafView> {
+        let Entering { at, frame } = packet;
+        let received = ReceivedPacket {
+            frame: Arc::clone(frame),
+            total_len: frame.len(),
+            buffer_id: maple_wire::msg::NO_BUFFER,
+            at: *at,
+        };
+        let id = fabric.switches.lookup(&received)?;
+        let leaf = self.leaves.get(&id)?;
+        let specialised_to = leaf.specialisation.iter().map(show).collect();
+        Some(LeafView { id, under_way: self.under_way(fabric, id, leaf), specialised_to })
+    }
+
+    /// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
+    fn under_way(&self, fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
+        if !fabric.ctx.store.is_current(id) {
+            return Some("something that it depends on has changed, and it is being decided again".into());
+        }
+        let text = match &leaf.state {
+            LeafState::Waiting { by_controller: false, .. } => "the rules of its route are being installed",
+            LeafState::Waiting { by_controller: true, .. } => {
+                "the rules of its route are being installed; the controller forwards its packets meanwhile"
+            }
+            LeafState::Rerouting(_) => "its route is changing to another one",
+            LeafState::NoCapacity { .. } => {
+                "the switch has no room for its rule, so the controller answers its packets"
+            }
+            LeafState::ByController => "no rule can do that, so the controller answers its packets",
+            LeafState::Active => {
+                let switch = fabric.switches.get(&leaf.ingress())?;
+                if switch.tables.has_confirmed_all() && !fabric.ctx.dirty.contains(&switch.dpid) {
+                    return None;
+                }
+                "the switch has not confirmed its latest changes"
+            }
+        };
+        Some(text.to_owned())
+    }
+
+    /// The witness packet of a leaf: f ran on it.
+    pub(in crate::engine) fn witness(&self, leaf: LeafId) -> Option<Entering> {
+        let witness = &self.leaves.get(&leaf)?.witness;
+        Some(Entering { at: witness.at, frame: Arc::clone(&witness.frame) })
+    }
+
+    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
+    /// serve the switch.
+    pub(in crate::engine) fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
+        let switch = fabric.switches.get(&at.switch)?;
+        Some(Passage::through(&SwitchRules { decisions: self, fabric, switch }, at.port, frame))
+    }
+}
+
+/// The rules of a switch: ours, and the foreign ones that the last audit saw.
+struct SwitchRules<'a> {
+    decisions: &'a Decisions,
+    fabric: &'a Fabric,
+    switch: &'a Switch,
+}
+
+impl TableRules for SwitchRules<'_> {
+    fn version(&self) -> Version {
+        self.switch.version()
+    }
+
+    fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<PassedRule> {
+        let ours = self.switch.tables.find(table, value);
+        let foreign = self
+            .switch
+            .counters
+            .audits
+            .foreign()
+            .iter()
+            .filter(|(of, rule)| *of == table && rule.matching.holds(value));
+        let foreign = foreign.map(|(_, rule)| rule).max_by_key(|rule| rule.priority);
+        let is_higher = |foreign: &&Rule| ours.as_ref().is_none_or(|ours| foreign.priority >= ours.priority);
+        if let Some(rule) = foreign.filter(is_higher) {
+            let why = "a rule of others".to_owned();
+            return Some(PassedRule { table, rule: rule.clone(), why, leaf: None, is_foreign: true });
+        }
+        let TableRule { rule, leaf, why, .. } = self.decisions.table_rule(self.fabric, self.switch, table, ours?);
+        Some(PassedRule { table, rule, why, leaf, is_foreign: false })
+    }
+}

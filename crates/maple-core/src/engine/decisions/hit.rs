@@ -1,0 +1,315 @@
+//! The fast path: packets that a leaf in use answers.
+//!
+//! A packet is answered in place, in a shard's read buffer. The answer is appended to the buffer that will be sent. The
+//! frame is copied once, into its answer, and nothing is allocated.
+//!
+//! # What
+//!
+//! [`Engine::hits`] borrows the engine for the packets of one read from a switch, before the turn's events. A packet
+//! takes this path if it changes nothing, and its answer is at most one packet-out at its own switch:
+//!
+//! * it is whole, untagged, from an edge port, and announces no address;
+//! * its host is known to be at that port, and no search waits for a packet of it;
+//! * its leaf is current and in use.
+//!
+//! Every other packet is an event for [`Engine::handle`].
+//!
+//! # Why the answer is right
+//!
+//! All packets of one borrow see one snapshot, the newest when it began. The store says, under its lock, whether a leaf
+//! is current, once for each leaf and version of the state. A leaf that is current now, and was in the tree before the
+//! snapshot was taken, was current in the snapshot.
+//!
+//! A leaf and its switch's OpenFlow version determine the answer. Every change of a leaf forgets its remembered answer
+//! ([`super::leaves::Leaves`]). The snapshot alone determines where a host is, so that is remembered for one version.
+//! The rules of earlier turns have been sent, and this packet-out is written after them.
+//!
+//! # Cost
+//!
+//! A borrow loads the snapshot: two atomic operations for all packets of a read. A packet costs one search of the tree
+//! and two look-ups of one cache line each. With many hosts and leaves the time goes into waiting for memory. So
+//! packets come in batches, and all cache lines that a batch needs next are prefetched before the first is read.
+//!
+//! # Callers
+//!
+//! A shard's connection calls it for each read that brings packet-ins.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
+use maple_wire::{Dpid, Field, Packet, PortNo, Version};
+
+use super::Decisions;
+use super::leaf::{Leaf, LeafState};
+use super::leaves::AnswerTemplate;
+use crate::engine::context::cause::DropCause;
+use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::SharedRoute;
+use crate::engine::switch::classifier::is_the_controllers;
+use crate::engine::switch::cookies::is_live;
+use crate::engine::switch::protocols::PROBE_MAC;
+use crate::engine::topology::hosts::{Hosts, is_announcement};
+use crate::forwarding;
+use crate::ids::{LeafId, Time};
+use crate::network::{Location, Mac, PortKind};
+use crate::route::Goal;
+use crate::state::Snapshot;
+use crate::tree::MAX_BATCH;
+
+/// The maximum number of packets that are answered together.
+pub const MAX_HITS: usize = MAX_BATCH;
+
+/// The byte ranges of a message's length and of its transaction id.
+const LENGTH: std::ops::Range<usize> = 2..4;
+const XID: std::ops::Range<usize> = 4..8;
+/// The byte range, in a packet-out, of the port that the packet came in by: in OpenFlow 1.0, and in 1.3.
+const IN_PORT_10: std::ops::Range<usize> = 12..14;
+const IN_PORT_13: std::ops::Range<usize> = 12..16;
+
+/// The engine's parts, borrowed for the packets of one read.
+pub struct Hits<'a> {
+    fabric: &'a mut Fabric,
+    hosts: &'a Hosts,
+    decisions: &'a mut Decisions,
+    state: Arc<Snapshot>,
+    dpid: Dpid,
+    /// The last port that was checked, and whether it is an edge port.
+    port: Option<(PortNo, bool)>,
+}
+
+/// The packets of a batch that were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// A bit for each packet; bit 0 for the first.
+    pub packets: u64,
+    /// The number of packet-outs appended. A dropped packet needs none.
+    pub packet_outs: usize,
+}
+
+/// A packet that may be a hit.
+struct Candidate<'a> {
+    /// Its position in the batch.
+    number: usize,
+    frame: &'a [u8],
+    port: PortNo,
+    packet: Packet<'a>,
+    host: Mac,
+    leaf: Option<LeafId>,
+}
+
+/// The value that is remembered for a host whose location was verified.
+const VERIFIED: u32 = 1;
+
+impl<'a> Hits<'a> {
+    /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, if packets from
+    /// its new ports wait, or if its rules are being read or restored.
+    pub(in crate::engine) fn begin(
+        (fabric, hosts, decisions): (&'a mut Fabric, &'a Hosts, &'a mut Decisions),
+        now: Time,
+        dpid: Dpid,
+    ) -> Option<Hits<'a>> {
+        let switch = fabric.switches.get_mut(&dpid)?;
+        if !switch.ports.waiting.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
+            return None;
+        }
+        let state = fabric.ctx.store.snapshot();
+        switch.ingress.verified_hosts.begin(state.version());
+        decisions.leaves.begin(state.version());
+        fabric.ctx.now = fabric.ctx.now.max(now);
+        Some(Hits { fabric, hosts, decisions, state, dpid, port: None })
+    }
+
+    /// Appends to `out` the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are
+    /// events.
+    pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
+        let mut candidates: ArrayVec<Candidate<'_>, MAX_HITS> = ArrayVec::new();
+        for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
+            candidates.extend(self.candidate(number, packet_in));
+        }
+        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
+        if self.fabric.ctx.options.track_hosts {
+            candidates.iter().for_each(|candidate| switch.ingress.verified_hosts.prefetch(candidate.key()));
+            candidates.retain(|candidate| self.is_accepted(candidate));
+        }
+        let leaves = &self.decisions.leaves;
+        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
+        let found = switch.ingress.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
+        for (candidate, leaf) in candidates.iter_mut().zip(found) {
+            candidate.leaf = leaf;
+        }
+        candidates.iter().filter_map(|candidate| candidate.leaf).for_each(|leaf| leaves.prefetch(leaf));
+        let mut answered = Answered::default();
+        for candidate in &candidates {
+            if let Some(packet_outs) = self.append_answer(candidate, out) {
+                answered.packets |= 1 << candidate.number;
+                answered.packet_outs += packet_outs;
+            }
+        }
+        answered
+    }
+
+    /// Makes a packet a candidate, if neither its port nor its own bytes rule it out.
+    fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
+        let (port, frame) = (packet_in.in_port()?, packet_in.data());
+        let is_whole = frame.len() >= usize::from(packet_in.total_len());
+        if !is_whole || is_live(packet_in.cookie()) || !self.is_edge(port) {
+            return None;
+        }
+        let packet = Packet::with_wire_len(frame, port.0, frame.len());
+        if is_the_controllers(&packet, self.fabric.ctx.options.track_hosts) {
+            return None;
+        }
+        let mut host = Mac::default();
+        if self.fabric.ctx.options.track_hosts {
+            host = Mac::from_bits(packet.switch_value(Field::EthSrc).unwrap_or_default());
+            if !host.is_host() || host == PROBE_MAC || is_announcement(&packet) {
+                return None;
+            }
+        }
+        Some(Candidate { number, frame, port, packet, host, leaf: None })
+    }
+
+    /// Reports whether the port is an edge port.
+    fn is_edge(&mut self, port: PortNo) -> bool {
+        match self.port {
+            Some((last, is_edge)) if last == port => is_edge,
+            _ => {
+                let info = self.state.port(Location::new(self.dpid, port));
+                let is_edge = info.is_some_and(|info| info.kind == PortKind::Edge);
+                self.port = Some((port, is_edge));
+                is_edge
+            }
+        }
+    }
+
+    /// Reports whether the packet's host is known to be at its port, and no search waits for a packet of it.
+    fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
+        if self.hosts.awaits(candidate.host) {
+            return false;
+        }
+        let Some(switch) = self.fabric.switches.get_mut(&self.dpid) else { return false };
+        // A port number beyond 16 bits has no key, and is looked up every time.
+        let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
+        if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {
+            return true;
+        }
+        let Some(host) = self.state.host(candidate.host) else { return false };
+        let is_here = host.location == Location::new(self.dpid, candidate.port);
+        if let Some(key) = key.filter(|_| is_here) {
+            switch.ingress.verified_hosts.put(key, VERIFIED);
+        }
+        is_here
+    }
+
+    /// Appends the answer to a leaf's packet. Returns the number of messages appended, or `None` if the packet is not a
+    /// hit.
+    fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let leaf = candidate.leaf?;
+        if self.decisions.leaves.answer(leaf).is_none() {
+            self.decisions.learn_answer(self.fabric, leaf, self.dpid)?;
+        }
+        let Fabric { ctx, switches, .. } = &mut *self.fabric;
+        let Decisions { leaves, access_hits, .. } = &mut *self.decisions;
+        let template = leaves.answer(leaf)?;
+        let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
+        ctx.stats.packet_ins += 1;
+        ctx.stats.hits += 1;
+        ctx.stats.sent_by_controller += u64::from(template.by_controller);
+        if !access_hits.is_empty() {
+            leaves.get(&leaf).into_iter().for_each(|leaf| access_hits.count_packet(&leaf.trace));
+        }
+        let switch = switches.get_mut(&self.dpid)?;
+        if template.bytes.is_empty() {
+            if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
+                let cause = DropCause::Policy(Arc::clone(&leaf.origin));
+                switch.counters.drops.count_packet(ctx.now, &candidate.packet, cause);
+            }
+            return Some(0);
+        }
+        let start = out.len();
+        out.extend_from_slice(&template.bytes);
+        out.extend_from_slice(candidate.frame);
+        let message = &mut out[start..];
+        message[LENGTH].copy_from_slice(&length.to_be_bytes());
+        message[XID].copy_from_slice(&switch.tables.take_xid().to_be_bytes());
+        // No edge port has a number that exceeds the field.
+        match switch.version() {
+            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(candidate.port.0 as u16).to_be_bytes()),
+            Version::Of13 => message[IN_PORT_13].copy_from_slice(&candidate.port.0.to_be_bytes()),
+        }
+        Some(1)
+    }
+}
+
+impl Decisions {
+    fn route_of<'a>(&self, fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
+        fabric.routes.get(leaf.route_id?)
+    }
+
+    /// Remembers the answer to the leaf's packets. `None` if they are not hits.
+    fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
+        let is_current = fabric.ctx.store.is_current(id)
+            && self.plan_of(fabric, id).is_none_or(|name| fabric.ctx.store.is_current(name));
+        if !is_current {
+            return None;
+        }
+        if !self.leaves.renew(id) {
+            let version = fabric.switches.get(&dpid)?.version();
+            let leaf = self.leaves.get(&id)?;
+            let template = answer_template(leaf, self.route_of(fabric, leaf), dpid, version)?;
+            self.leaves.remember(id, template);
+        }
+        Some(())
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Decisions {
+    /// Panics if a remembered answer differs from the one that would be computed now.
+    pub(crate) fn check_remembered(&self, fabric: &Fabric) {
+        for (id, leaf) in self.leaves.iter() {
+            let Some(remembered) = self.leaves.remembered(*id) else { continue };
+            let switch = fabric.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
+            let now = answer_template(leaf, self.route_of(fabric, leaf), leaf.ingress(), switch.version());
+            assert_eq!(Some(remembered), now.as_ref(), "the remembered and the current answer of {id:?}");
+        }
+    }
+}
+
+/// The packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than that.
+fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
+    let (actions, by_controller) = match leaf.state {
+        // If the rule does not take all packets of the leaf, each packet has to be examined.
+        LeafState::Active => {
+            (route.filter(|route| !route.is_for_untagged() && route.next_until().is_none())?.actions(), false)
+        }
+        LeafState::ByController => {
+            // A plan that no route follows can change without notice.
+            let Goal::Fixed(route) = &leaf.answer else { return None };
+            let hops = route.switches.get(&dpid);
+            let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
+            if elsewhere {
+                return None;
+            }
+            (hops.map(|hops| forwarding::egress(version, hops)).unwrap_or_default(), true)
+        }
+        _ => return None,
+    };
+    let mut bytes = Vec::new();
+    if !actions.is_empty() {
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(0), actions, data: Vec::new() };
+        Message::PacketOut(message).encode(version, 0, &mut bytes).ok()?;
+    }
+    Some(AnswerTemplate { bytes, by_controller })
+}
+
+impl Candidate<'_> {
+    /// Host and port as one word. The port must fit into 16 bits.
+    fn key(&self) -> u64 {
+        self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48
+    }
+}
+
+#[cfg(test)]
+mod tests;

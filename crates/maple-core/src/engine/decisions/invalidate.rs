@@ -1,0 +1,105 @@
+//! Finds the leaves that an invalidation selects, without looking at all the others.
+//!
+//! * By fields: each switch's tree knows which leaves can have a value ([`crate::Tree::leaves_fitting`]).
+//! * By port: a route that uses a port depends on that port's cell, or on the flood that led there. So the store knows
+//!   its leaf. The packets that can enter by the port are again found by field.
+//!
+//! The result may contain too many leaves, so each one is checked. The cost is one step for each leaf found.
+//! [`crate::engine::Stats::leaves_examined`] counts them.
+
+use std::collections::BTreeSet;
+
+use maple_wire::{Constraint, Field};
+
+use super::Decisions;
+use super::disjoint::are_disjoint;
+use super::leaf::Leaf;
+use crate::engine::context::received_packet::from_port;
+use crate::engine::fabric::Fabric;
+use crate::ids::{LeafId, RouteId};
+use crate::network::{Location, Mac};
+use crate::state::{Cell, Selection};
+use crate::trace::Item;
+
+impl Decisions {
+    /// Withdraws those of this shard's leaves that are selected.
+    pub(in crate::engine) fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
+        let found: BTreeSet<LeafId> = match selection {
+            Selection::All => self.leaves.keys().copied().collect(),
+            Selection::Leaves(leaves) => leaves.clone(),
+            Selection::Cell(cell) => self.owned_dependents(fabric, cell),
+            Selection::Fields(all) => self.leaves_with_all(fabric, all),
+            Selection::Host(mac) => self.leaves_of_host(fabric, *mac),
+            Selection::Port(at) => self.leaves_at_port(fabric, *at),
+        };
+        let found = self.with_leaves_of_routes(fabric, found);
+        fabric.ctx.stats.leaves_examined += found.len() as u64;
+        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| self.is_selected(fabric, leaf, selection));
+        let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
+        chosen.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+    }
+
+    /// Replaces each subscription of a route by the leaves of that route.
+    fn with_leaves_of_routes(&self, fabric: &Fabric, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
+        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| fabric.routes.of_subscription(*name)).collect();
+        found.retain(|name| fabric.routes.of_subscription(*name).is_none());
+        found.extend(fabric.leaves_of_routes(&routes));
+        found
+    }
+
+    fn owned_dependents(&self, fabric: &Fabric, cell: &Cell) -> BTreeSet<LeafId> {
+        fabric.ctx.store.dependents_of(cell).into_iter().filter(|leaf| fabric.ctx.owns(*leaf)).collect()
+    }
+
+    /// The leaves, at all switches, whose packets can fit a constraint.
+    fn leaves_with(&self, fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
+        fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
+    }
+
+    /// The leaves that can fit the most selective of these constraints.
+    fn leaves_with_all(&self, fabric: &Fabric, constraints: &[Constraint]) -> BTreeSet<LeafId> {
+        let each = constraints.iter().map(|constraint| self.leaves_with(fabric, constraint));
+        each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
+    }
+
+    fn leaves_of_host(&self, fabric: &Fabric, mac: Mac) -> BTreeSet<LeafId> {
+        let with = |field| self.leaves_with(fabric, &Constraint::exact(field, mac.bits()));
+        with(Field::EthSrc).into_iter().chain(with(Field::EthDst)).collect()
+    }
+
+    fn leaves_at_port(&self, fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
+        let floods = fabric.ctx.store.dependents_of_floods().into_iter();
+        let mut found: BTreeSet<LeafId> = floods.filter(|leaf| fabric.ctx.owns(*leaf)).collect();
+        found.extend(self.owned_dependents(fabric, &Cell::Port(at)));
+        if let Some(switch) = fabric.switches.get(&at.switch) {
+            found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
+        }
+        found
+    }
+
+    /// Reports whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
+    fn is_selected(&self, fabric: &Fabric, leaf: &Leaf, selection: &Selection) -> bool {
+        let can_have = |constraints: &[Constraint]| {
+            let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
+            !are_disjoint(&leaf.trace.items, &items)
+        };
+        match selection {
+            Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
+            Selection::Fields(constraints) => can_have(constraints),
+            Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
+                .into_iter()
+                .any(|field| can_have(&[Constraint::exact(field, mac.bits())])),
+            Selection::Port(at) => self.uses(fabric, leaf, *at),
+        }
+    }
+
+    fn uses(&self, fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
+        let passes = self.resolved(fabric, leaf).is_none_or(|route| {
+            route.switches.get(&at.switch).is_some_and(|hops| {
+                hops.arrives == Some(at.port) || hops.links.contains_key(&at.port) || hops.edges.contains(&at.port)
+            })
+        });
+        let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);
+        passes || leaf.ingress() == at.switch && enters()
+    }
+}

@@ -1,0 +1,118 @@
+//! A leaf: f's answer for one kind of packet, with all that is needed to install, withdraw and explain it.
+
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Dpid};
+
+use crate::engine::context::cause::Origin;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::ids::{RouteId, Time};
+use crate::remembered::Witness;
+use crate::route::Goal;
+use crate::trace::Trace;
+
+/// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Leaf {
+    /// The observations of f's run.
+    pub trace: Trace,
+    /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
+    /// own.
+    pub specialisation: Box<[Constraint]>,
+    /// f's answer.
+    pub answer: Goal,
+    /// The origin of the answer.
+    pub origin: Arc<Origin>,
+    /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
+    pub route_id: Option<RouteId>,
+    /// The witness packet: f ran on it.
+    pub witness: ReceivedPacket,
+    pub state: LeafState,
+    /// The packets that wait for the installation.
+    pub held: Option<Box<HeldPackets>>,
+}
+
+/// Packets that wait, and the end of their wait.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct HeldPackets {
+    pub packets: Vec<ReceivedPacket>,
+    pub until: Time,
+}
+
+/// The state of a leaf's installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum LeafState {
+    /// The route's labels are not ready; the wait began at the time `since`. The packets wait, or go through the
+    /// controller.
+    Waiting { by_controller: bool, since: Time },
+    /// The ingress switch has the rule, or gets it with the next flush.
+    Active,
+    /// The ingress switch has the rule of the old route. The labels of the new one are not ready; if they are not ready
+    /// in time, the leaf is withdrawn.
+    Rerouting(Box<Reroute>),
+    /// There is no capacity for its rules. The first packet after this time tries again.
+    NoCapacity { from: Time },
+    /// The packets go through the controller.
+    ByController,
+}
+
+/// A leaf's change to another route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Reroute {
+    pub to: Goal,
+    pub route_id: RouteId,
+    /// When it began.
+    pub since: Time,
+    pub until: Time,
+}
+
+impl Leaf {
+    /// The switch where the leaf's packets enter.
+    pub fn ingress(&self) -> Dpid {
+        self.witness.at.switch
+    }
+
+    /// Reports whether the leaf sends packets nowhere, whatever the topology is.
+    pub fn drops(&self) -> bool {
+        self.answer.sends_nowhere()
+    }
+
+    /// The part of the leaf that the next run of the controller is to know.
+    pub fn remembered(&self) -> Witness {
+        let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
+        let specialisation = self.specialisation.clone();
+        Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, specialisation }
+    }
+
+    /// The number of packets that wait.
+    pub fn count_held(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.packets.len())
+    }
+
+    /// Reports whether the leaf is changing to another route.
+    pub fn is_rerouting(&self) -> bool {
+        matches!(self.state, LeafState::Rerouting(_))
+    }
+
+    /// The time at which its change to another route has to be over, if it is changing.
+    pub fn reroute_until(&self) -> Option<Time> {
+        if let LeafState::Rerouting(reroute) = &self.state { Some(reroute.until) } else { None }
+    }
+
+    /// The route that the leaf has or is changing to.
+    pub fn goal(&self) -> &Goal {
+        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.answer }
+    }
+}
+
+/// The source lines that decided, each once, in order.
+pub(in crate::engine) fn source_lines(trace: &Trace) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for source in trace.steps().filter_map(|step| step.source()) {
+        let line = source.to_string();
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.join(", ")
+}

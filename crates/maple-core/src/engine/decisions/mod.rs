@@ -1,0 +1,71 @@
+//! Decisions: f's answers as leaves, and the packets that wait for one.
+
+pub(super) mod add_leaf;
+pub(super) mod await_barriers;
+pub(super) mod confirm;
+pub(super) mod count_reports;
+pub(super) mod decide;
+pub(super) mod disjoint;
+pub(super) mod dropped;
+pub(super) mod eviction;
+pub(super) mod explain;
+pub(super) mod flush;
+pub(super) mod hit;
+pub(super) mod install;
+pub(super) mod invalidate;
+pub(super) mod labels;
+pub(super) mod leaf;
+pub(super) mod leaves;
+pub(super) mod recheck;
+pub(super) mod reconsider;
+pub(super) mod refusals;
+pub(super) mod reroute;
+pub(super) mod route_changes;
+pub(super) mod route_use;
+pub(super) mod send;
+pub(super) mod view;
+pub(super) mod waiting;
+
+use std::sync::Arc;
+
+use crate::engine::context::Context;
+use crate::engine::context::event::Effect;
+use crate::engine::switch::access_hits::AccessHits;
+use crate::policy::Policy;
+use await_barriers::BarrierWaits;
+use leaves::Leaves;
+use recheck::Rechecks;
+use waiting::Waiting;
+
+/// What f has decided at this shard.
+pub(super) struct Decisions {
+    pub policy: Arc<dyn Policy>,
+    /// The packets that the rules of the policy's access lists have decided.
+    pub access_hits: AccessHits,
+    pub leaves: Leaves,
+    pub waiting: Waiting,
+    pub rechecks: Rechecks,
+    pub barrier_waits: BarrierWaits,
+}
+
+impl Decisions {
+    /// Creates the decisions of a shard before the first packet. `remember`: the engine publishes its leaves.
+    pub fn new(policy: Arc<dyn Policy>, remember: bool) -> Decisions {
+        Decisions {
+            access_hits: AccessHits::new(&*policy),
+            policy,
+            leaves: Leaves::new(remember),
+            waiting: Waiting::default(),
+            rechecks: Rechecks::default(),
+            barrier_waits: BarrierWaits::default(),
+        }
+    }
+
+    /// Publishes the leaves that came, changed or went since the last time ([`Effect::Remember`]).
+    pub fn publish(&mut self, ctx: &mut Context) {
+        if let Some(changed) = self.leaves.take_changed() {
+            let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
+            ctx.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Runs f again on cached leaves from time to time, to check that f observes only what is tracked.
+//!
+//! Leaves are checked in turn, [`crate::engine::Options::check_rate`] a second, each on its witness packet. The run uses the
+//! newest snapshot, and its writes are thrown away. If a leaf is current *after* the run, it was current all the time,
+//! because a withdrawn leaf never returns under its id. So all cells that it read have had one value since its own run,
+//! and f must behave as it did then. If f behaves differently, the leaf is wrong or will be. It is withdrawn, and a
+//! report says so once for each place.
+//!
+//! Cost: a run of f and a comparison for each check; nothing while there is no leaf.
+
+use std::time::Duration;
+
+use super::Decisions;
+use super::leaf::{Leaf, source_lines};
+use super::leaves::Leaves;
+use crate::check::Observation;
+use crate::engine::context::reports::Novelty;
+use crate::engine::context::timers::Timer;
+use crate::engine::fabric::Fabric;
+use crate::ids::{LeafId, Time};
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::trace::Trace;
+
+/// When the next leaf is checked, and the id from which to look for it.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Rechecks {
+    due: Time,
+    next: u64,
+}
+
+impl Rechecks {
+    /// Returns the time of the next check if one is due, at `rate` checks per second (0: never).
+    fn take_due(&mut self, now: Time, rate: u32) -> Option<Time> {
+        if rate == 0 || now < self.due {
+            return None;
+        }
+        self.due = now + Duration::from_secs(1) / rate;
+        Some(self.due)
+    }
+
+    /// Returns the next leaf to check, in the order of ids.
+    fn take_next<'a>(&mut self, leaves: &'a Leaves) -> Option<(LeafId, &'a Leaf)> {
+        let (id, leaf) = leaves.next_from(LeafId(self.next))?;
+        self.next = id.0 + 1;
+        Some((id, leaf))
+    }
+}
+
+impl Decisions {
+    /// Checks the next leaf, if a check is due.
+    pub(in crate::engine) fn recheck(&mut self, fabric: &mut Fabric) {
+        if self.leaves.is_empty() {
+            return;
+        }
+        let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
+        fabric.ctx.timers.insert((due, Timer::Recheck));
+        let Some((id, leaf)) = self.rechecks.take_next(&self.leaves) else { return };
+        let first = self.observation_of(fabric, leaf);
+        if let Some(again) = self.run_again(fabric, id) {
+            self.compare(fabric, id, first, &again);
+        }
+    }
+
+    /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
+    fn run_again(&mut self, fabric: &mut Fabric, id: LeafId) -> Option<Observation> {
+        let run = self.admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
+        fabric.ctx.stats.rechecks += 1;
+        Some(Observation::of(&*self.policy, &run))
+    }
+
+    /// The observation of the run that made the leaf, as far as the leaf keeps it.
+    fn observation_of(&self, fabric: &Fabric, leaf: &Leaf) -> Observation {
+        let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(fabric, leaf).unwrap_or_default()));
+        let goal = Some(leaf.goal().clone());
+        Observation {
+            trace,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            wrote_at: None,
+            answer,
+            goal,
+            made_at: None,
+            goes_back: None,
+            violations: Vec::new(),
+            floods: false,
+        }
+    }
+
+    fn compare(&mut self, fabric: &mut Fabric, id: LeafId, first: Observation, again: &Observation) {
+        // A leaf does not keep the cells that it read. That it is current says enough about them.
+        let first = Observation { reads: again.reads.clone(), ..first };
+        // A leaf does not depend on what its plan resolves to.
+        let is_same = first.goal.is_some() && first.goal == again.goal;
+        let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
+        let Some(difference) = first.difference(again).filter(|_| fabric.ctx.store.is_current(id)) else { return };
+        fabric.ctx.stats.rechecks_failed += 1;
+        let what = format!("{difference}{}", asked(&first.trace, &again.trace));
+        let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
+        self.not_a_function(fabric, &what, &format!("recheck {place}"));
+        self.withdraw(fabric, id);
+    }
+
+    /// Reports, once for each key, that f reads something that is not tracked.
+    pub(in crate::engine) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
+        let kind = ReportKind::PolicyNotAFunction;
+        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
+        if novelty != Novelty::Known {
+            let reads = self.policy.untracked_reads().into();
+            fabric.ctx.report_novel(
+                kind,
+                ReportSubject::Policy,
+                novelty,
+                Report::PolicyNotAFunction { what: what.into(), reads },
+            );
+        }
+    }
+}
+
+/// The questions of two runs, in words for people, if they differ.
+fn asked(first: &Trace, again: &Trace) -> String {
+    let shown = |trace: &Trace| match trace.steps().next() {
+        None => "nothing".to_owned(),
+        Some(_) => {
+            let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
+            format!("[{}] at {}", items.join("; "), source_lines(trace))
+        }
+    };
+    if first.asks_like(again) {
+        return String::new();
+    }
+    format!("; it asked {}, and now {}", shown(first), shown(again))
+}

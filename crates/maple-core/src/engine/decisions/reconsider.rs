@@ -1,0 +1,119 @@
+//! Leaves that depend on changed state: f runs again on the witness packet, as if that packet came now.
+//!
+//! The paper (§3) has an API for updating cached decisions; here this happens automatically:
+//!
+//! * If f asks the same questions and gives the same answer, the leaf stays: f may read more state than its answer
+//!   uses.
+//! * If f gives another route, the leaf gets that route without a miss (`reroute.rs`).
+//! * Otherwise, and if f fails or writes, the leaf is withdrawn. Its next packet is decided when it comes.
+//! * With one table, the leaf of a host that is not known is withdrawn: its rule would keep the host's packets from the
+//!   controller.
+//!
+//! Then the routes concerned follow their plans (`route_changes.rs`).
+//!
+//! This equals a fresh run: the leaf's packets agree with its witness packet in everything that the run observed. The
+//! reads of the run are validated and subscribed to like those of any run.
+
+use std::collections::BTreeSet;
+
+use maple_wire::Field;
+
+use super::Decisions;
+use super::decide::{Answer, Outcome, outcome};
+use super::leaf::LeafState;
+use crate::engine::context::cause::Origin;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
+use crate::engine::fabric::routes::SharedRoute;
+use crate::ids::LeafId;
+use crate::network::{Mac, PortKind};
+use crate::run::{Finished, Run};
+
+impl Decisions {
+    /// Reconsiders all stale leaves.
+    pub(in crate::engine) fn reconsider_all(&mut self, fabric: &mut Fabric) {
+        let stale = std::mem::take(&mut fabric.ctx.stale);
+        if !stale.is_empty() {
+            self.reconsider(fabric, &stale);
+        }
+    }
+
+    /// Decides these leaves again. Leaves that are current are skipped. An id without a leaf may be that of a parked
+    /// packet, which f then decides again.
+    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<LeafId>) {
+        let (mut runs, mut routes) = (Vec::new(), Vec::new());
+        for id in stale {
+            if fabric.ctx.store.is_current(*id) {
+                continue;
+            }
+            if let Some(route) = fabric.routes.of_subscription(*id) {
+                routes.push(route);
+                continue;
+            }
+            let Some(leaf) = self.leaves.get(id) else {
+                // The id may be that of a parked packet.
+                self.withdraw(fabric, *id);
+                continue;
+            };
+            fabric.ctx.stats.leaves_invalidated += 1;
+            let has_time = runs.len() < fabric.ctx.options.max_reconsidered;
+            let is_seen = self.sees_first_packets(fabric, &leaf.witness);
+            match self.admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
+                Some(run) => runs.push((run, *id)),
+                None => self.withdraw(fabric, *id),
+            }
+        }
+        for (run, id, answer) in self.run_policy(fabric, runs) {
+            self.apply_rerun(fabric, id, &run, answer);
+        }
+        // By this point it is known which leaves leave a route, before the route takes another path.
+        routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
+        for id in stale {
+            // A label may have been lost while the leaf was stale.
+            let lost = self.leaves.get(id).and_then(|leaf| leaf.route_id);
+            let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
+            lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, *id, route));
+        }
+    }
+
+    /// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
+    /// the leaf's rule would take the packets of an unknown host.
+    fn sees_first_packets(&self, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+        let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
+        let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
+        let state = fabric.ctx.store.snapshot();
+        let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
+        let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
+        !(has_one_table && fabric.ctx.options.track_hosts && is_unknown())
+    }
+
+    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
+        let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
+        let origin = self.leaves.intern_origin(Origin::of(&finished));
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+        let Some(leaf) = self.leaves.get(&id) else { return };
+        let at = leaf.witness.at;
+        let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
+        let stays = *leaf.goal() == route;
+        if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id)).is_err() {
+            return self.withdraw(fabric, id);
+        }
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, at);
+        let trace = self.leaves.intern(trace);
+        if let Some(leaf) = self.leaves.get_mut(&id) {
+            (leaf.trace, leaf.origin) = (trace, origin);
+        }
+        if !stays {
+            return self.begin_reroute(fabric, id, route);
+        }
+        fabric.ctx.stats.leaves_confirmed += 1;
+    }
+
+    /// Reports whether a leaf can change its route while its packets flow.
+    pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
+        let Some(leaf) = self.leaves.get(&id) else { return false };
+        let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.full_until.is_some());
+        leaf.state == LeafState::Active && !is_full
+    }
+}

@@ -1,0 +1,310 @@
+//! Rules that a switch refuses: what is withdrawn, what is tried again, and when.
+//!
+//! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
+//! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
+//! refusal the switch is asked which rules it has ([`Switches::reread`]). That holds for a refused rule of a bundle as
+//! well, although the bundle has changed nothing.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maple_wire::msg::ErrorMsg;
+use maple_wire::msg::bundle::ONF;
+use maple_wire::{Dpid, Instruction, Match, Version, print};
+
+use super::Decisions;
+use crate::engine::context::event::Effect;
+use crate::engine::context::timers::Timer;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::backoff::pause;
+use crate::engine::switch::cookies::{Subject, subject_of};
+use crate::engine::switch::paths::RouteTable;
+use crate::engine::switch::tables::{Refused, Waiter};
+use crate::engine::switch::{INGRESS, LABELS, ROUTES, Stale, Switch};
+use crate::labels::Refusal;
+use crate::report::{Report, ReportKind, ReportSubject};
+use crate::rule::Rule;
+use crate::update::key_of;
+
+/// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
+/// counts as full.
+const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
+
+/// The minimum and the maximum time for which a switch that refuses several updates in a row gets no new rules.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+
+impl Decisions {
+    /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
+    /// the switch had before, stay right by themselves. Returns `false` if the request was for something else than
+    /// rules and meters.
+    pub(in crate::engine) fn switch_error(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        xid: u32,
+        error: &ErrorMsg,
+    ) -> bool {
+        if self.meter_refused(fabric, dpid, xid, error) {
+            return true;
+        }
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return true };
+        match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
+            Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Deletion(table, rule)) => self.deletion_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Bundle) => self.bundle_refused(fabric, dpid, error),
+            None => return false,
+        }
+        true
+    }
+
+    /// Handles the refusal of a rule.
+    fn rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        if fabric.meter_is_lost(dpid, rule, error) {
+            return;
+        }
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let full = is_table_full(error, switch.version());
+        if !full && needs_one_table(switch, table, rule) {
+            return self.fall_back_to_one_table(fabric, dpid, (table, rule), error);
+        }
+        let what = refusal(switch.version(), table, rule, error);
+        if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
+            return self.host_rule_refused(fabric, dpid, table, full, what);
+        }
+        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
+            return self.route_rule_refused(fabric, dpid, (table, rule), what);
+        }
+        let is_hopeless = self.count_refusal(fabric, dpid, (table, rule), full);
+        self.report_refusal(fabric, dpid, what);
+        self.remove_suspects(fabric, dpid, rule.cookie, full, is_hopeless);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
+    fn bundle_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
+        let why = print::error_name(Version::Of13, error).into();
+        let report = Report::BundleRefused { switch: dpid, why };
+        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
+    fn deletion_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
+        let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        self.report_refusal(fabric, dpid, what);
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
+    /// rule in one of them.
+    fn fall_back_to_one_table(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        (table, rule): (u8, &Rule),
+        error: &ErrorMsg,
+    ) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let what = refusal(switch.version(), table, rule, error);
+        // Each table refuses its first rule.
+        if !fabric.switches.note_one_table(dpid) {
+            return;
+        }
+        fabric.ctx.stats.refused_rules += 1;
+        fabric.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
+        fabric.ctx.out.push(Effect::Reconnect { dpid });
+    }
+
+    /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
+    fn count_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
+        let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
+        switch.stale.classifier = true;
+        // Only the first refusal of an update counts: after it the switch is being read and is not ready.
+        switch.room.full_count += u32::from(switch.tables.is_ready());
+        let is_hopeless = switch.room.full_count > 3;
+        let until = fabric.ctx.now + backoff(switch.room.full_count);
+        fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
+        if full {
+            switch.room.capacity.on_table_full(table);
+        }
+        if is_hopeless {
+            switch.room.full_until = Some(until);
+        }
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        is_hopeless
+    }
+
+    fn report_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, what: String) {
+        fabric.ctx.stats.refused_rules += 1;
+        let report = Report::RuleRefused { switch: dpid, what: what.into() };
+        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
+    }
+
+    /// Removes the leaves and labels that the refusal concerns. If the switch refuses again and again, they are all of
+    /// its leaves and labels. If it is full, they are all that it has not confirmed. Otherwise it is the refused rule's
+    /// leaf or label, or all unconfirmed ones if that is not known.
+    fn remove_suspects(&mut self, fabric: &mut Fabric, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
+        let culprit = subject_of(fabric.ctx.options.epoch, cookie);
+        let suspects = if is_hopeless { self.all_subjects_at(fabric, dpid) } else { self.unconfirmed_at(fabric, dpid) };
+        let innocent = |subject: &Subject| !full && !is_hopeless && culprit.is_some_and(|culprit| culprit != *subject);
+        for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
+            match subject {
+                Subject::Label(serial) => {
+                    let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
+                    match is_hopeless && culprit != Some(subject) {
+                        true => fabric.revoke_label(dpid, serial, why),
+                        false => fabric.deny_label(dpid, serial, why),
+                    }
+                }
+                Subject::Leaf(leaf) if is_hopeless => self.withdraw(fabric, leaf),
+                Subject::Leaf(leaf) if full => self.evict_leaf(fabric, leaf),
+                Subject::Leaf(leaf) => self.forward_by_controller(fabric, leaf),
+            }
+        }
+    }
+
+    /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
+    /// else stays.
+    fn host_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
+        let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        self.report_refusal(fabric, dpid, what);
+        if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
+            switch.room.capacity.on_table_full(table);
+        }
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
+    /// carry their routes' actions.
+    fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
+        self.report_refusal(fabric, dpid, what);
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
+            switch.paths.route_table = RouteTable::Refused;
+            if (table, rule.priority) == (ROUTES, 0) {
+                let again = switch.room.refused.refuse(fabric.ctx.now, ROUTES, key_of(rule));
+                switch.stale.classifier = true;
+                fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
+            }
+        }
+        for route in fabric.routes.with_rules_at(dpid) {
+            self.close_route(fabric, route);
+            fabric.routes.drop_rule(route);
+        }
+        fabric.sync_route_rules();
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// The leaves and labels with rules that the switch has not confirmed.
+    fn unconfirmed_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+        let mut subjects = BTreeSet::new();
+        for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
+            match waiter {
+                Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
+                Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
+            }
+        }
+        subjects
+    }
+
+    /// All leaves and labels with rules at a switch, or with rules to be added there.
+    pub(in crate::engine) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+        let Some(switch) = fabric.switches.get(&dpid) else { return BTreeSet::new() };
+        let leaves = switch.ingress.table.tree().leaves().map(Subject::Leaf);
+        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
+    }
+
+    pub(in crate::engine) fn retry_refused_rules(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        if let Some(switch) = fabric.switches.get_mut(&dpid)
+            && switch.room.full_until.is_some_and(|until| until <= fabric.ctx.now)
+        {
+            switch.room.full_until = None;
+        }
+        if let Some(switch) = fabric.switches.get_mut(&dpid)
+            && switch.room.full_until.is_none()
+            && switch.room.refused.end(fabric.ctx.now)
+        {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
+        }
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.host_rules.reopen(fabric.ctx.now)) {
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+    }
+}
+
+/// How long a switch gets no new rules after it refused `count` updates in a row.
+fn backoff(count: u32) -> Duration {
+    pause(count.saturating_sub(1), SHORTEST_PAUSE, LONGEST_PAUSE)
+}
+
+/// Reports whether a refused rule is one that the layout with several tables rests on.
+fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
+    switch.three_tables && [INGRESS, LABELS].contains(&table) && (rule.priority, &rule.matching) == (0, &Match::any())
+}
+
+/// The refused rule and the error, in words for people.
+fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
+    let Rule { priority, matching, instructions, cookie } = rule;
+    let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
+    format!("{}, error {}", line.trim_start(), print::error_name(version, error))
+}
+
+/// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
+    match version {
+        Version::Of10 => (error.kind, error.code) == (3, 0),
+        Version::Of13 => (error.kind, error.code) == (5, 1),
+    }
+}
+
+/// Reports whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN`
+/// to `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
+fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
+    const EXPERIMENTER: u16 = 0xffff;
+    const BAD_EXPERIMENTER: [u16; 2] = [3, 4];
+    let is_onf = || error.data.starts_with(&ONF.to_be_bytes());
+    version == Version::Of13
+        && match error.kind {
+            EXPERIMENTER => (2300..=2315).contains(&error.code) && is_onf(),
+            ErrorMsg::BAD_REQUEST => BAD_EXPERIMENTER.contains(&error.code),
+            _ => false,
+        }
+}
+
+impl Decisions {
+    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
+    /// and the switch gets no more meters.
+    pub(in crate::engine) fn meter_refused(
+        &mut self,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        xid: u32,
+        error: &ErrorMsg,
+    ) -> bool {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
+        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
+        if is_news {
+            fabric.report_no_meter(
+                dpid,
+                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
+            );
+            for leaf in fabric.routes.limited_leaves_at(dpid) {
+                self.withdraw(fabric, leaf);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

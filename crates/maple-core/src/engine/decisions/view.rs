@@ -1,0 +1,85 @@
+//! Views for people: the rules of the switches, the trees, and the reasons for both.
+
+use maple_wire::Dpid;
+
+use super::Decisions;
+use super::leaf::{Leaf, source_lines};
+use crate::engine::context::event::RuleCount;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::Switch;
+use crate::engine::switch::classifier::reason;
+use crate::engine::switch::cookies::{Subject, subject_of};
+use crate::engine::switch::polls::Reading;
+use crate::ids::LeafId;
+use crate::labels::outline;
+use crate::report::Counted;
+use crate::rule::Rule;
+use crate::trace::show;
+use crate::update::entry_key;
+
+/// A rule that the engine has installed in a switch, with its purpose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRule {
+    /// The number of the table.
+    pub table_id: u8,
+    /// The rule.
+    pub rule: Rule,
+    /// The rule's leaf; `None` for the engine's own rules (classifier, table-miss) and barrier rules.
+    pub leaf: Option<LeafId>,
+    /// The rule's counters in the switch's last answer; `None` if there is none.
+    pub counted: Option<RuleCount>,
+    /// The rule's purpose in words: the source lines that decided, or the engine's reason.
+    pub why: String,
+}
+
+impl Decisions {
+    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
+    /// does not serve it.
+    pub(in crate::engine) fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
+        let Some(switch) = fabric.switches.get(&dpid) else { return Vec::new() };
+        let installed = switch.tables.installed();
+        let mut rules: Vec<TableRule> =
+            installed.map(|(table, rule)| self.table_rule(fabric, switch, table, rule)).collect();
+        rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
+        rules
+    }
+
+    /// A rule of a switch, with its purpose.
+    pub(in crate::engine) fn table_rule(
+        &self,
+        fabric: &Fabric,
+        switch: &Switch,
+        table_id: u8,
+        rule: Rule,
+    ) -> TableRule {
+        let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
+        let leaf = match subject {
+            Some(Subject::Leaf(leaf)) if fabric.routes.of_subscription(leaf).is_none() => Some(leaf),
+            _ => None,
+        };
+        let (newest, _) = switch.counters.polls.readings(Counted::Rules);
+        let of = |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
+        let counted = newest.and_then(|round| of(round)).filter(|count| count.cookie == rule.cookie);
+        let why = self.why(fabric, switch, &rule, subject);
+        let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
+        TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
+    }
+
+    fn why(&self, fabric: &Fabric, switch: &Switch, rule: &Rule, subject: Option<Subject>) -> String {
+        match subject {
+            None => reason(rule).to_owned(),
+            Some(Subject::Label(serial)) => switch.paths.labels.describe(serial).unwrap_or_default(),
+            Some(Subject::Leaf(name)) if let Some(route) = fabric.routes.of_subscription(name) => {
+                fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
+            }
+            Some(Subject::Leaf(leaf)) => self.leaves.get(&leaf).map(|leaf| reasons(leaf)).unwrap_or_default(),
+        }
+    }
+}
+
+/// The source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
+fn reasons(leaf: &Leaf) -> String {
+    let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
+    let specialisation = leaf.specialisation.iter().map(|read| format!("specialised to {}", show(read)));
+    lines.into_iter().chain(specialisation).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,60 @@
+//! Copies of engines, for rehearsals.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use crate::engine::context::options::Options;
+use crate::engine::context::timers::Timer;
+
+/// A copy of an engine, which does nothing by itself.
+pub struct EngineCopy(pub(in crate::engine) Engine);
+
+impl EngineCopy {
+    /// Copies an engine for a [`Rehearsal`], without the packets that wait.
+    pub(super) fn of(engine: &Engine) -> EngineCopy {
+        let options = quiet(&engine.fabric.ctx.options);
+        let mut copy = Engine::new(
+            engine.fabric.ctx.shard,
+            Arc::clone(engine.fabric.ctx.store.shared()),
+            Arc::clone(&engine.decisions.policy),
+            options,
+        );
+        copy.fabric.ctx.now = engine.fabric.ctx.now;
+        copy.topology.address_kinds = engine.topology.address_kinds;
+        copy.decisions.leaves = engine.decisions.leaves.clone();
+        drop(copy.decisions.leaves.take_held());
+        copy.fabric.routes = engine.fabric.routes.clone();
+        copy.reload.former = engine.reload.former.clone();
+        copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
+        copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
+        copy.fabric.ctx.dirty = engine.fabric.ctx.dirty.clone();
+        // Changes that are held back for these switches are not among those that a candidate makes.
+        copy.fabric
+            .ctx
+            .dirty
+            .extend(engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
+        copy.fabric.ctx.inbox = engine.fabric.ctx.inbox.clone();
+        copy.fabric.early_requests = engine.fabric.early_requests.clone();
+        // Hosts, counters and refused rules are other matters.
+        let is_kept = |timer: &Timer| {
+            use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
+            matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
+        };
+        copy.fabric.ctx.timers = engine.fabric.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+        EngineCopy(copy)
+    }
+}
+
+/// Options with which an engine does nothing by itself.
+pub(in crate::engine) fn quiet(options: &Options) -> Options {
+    let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
+    Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..options.clone() }
+}
+
+impl fmt::Debug for EngineCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineCopy").field("shard", &self.0.fabric.ctx.shard).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,711 @@
+//! The dispatcher of an engine: hands each event to the part that it concerns.
+//!
+//! This file is the only one with methods of [`Engine`]. From top to bottom it is the way of a packet: a batch
+//! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches at
+//! the end. The rest are what other crates ask of an engine.
+//!
+//! The parts stand in layers. Each knows only those that stand before it, and is handed them by who calls it:
+//!
+//! | part | owns |
+//! | --- | --- |
+//! | [`Context`](crate::engine::context::Context) | the store, options, time, counts, timers, and the effects of the batch |
+//! | [`Fabric`](crate::engine::fabric::Fabric) | the switches with their tables, and the routes and labels between them |
+//! | [`Topology`] | hosts, and what becomes of ports and links |
+//! | [`Decisions`] | leaves, and the packets that wait for one |
+//! | [`Samples`], [`Reload`], [`Restore`] | packets that f decides beforehand, again, or from an earlier run |
+//! | [`LiveWatches`] | people who watch packets |
+//!
+//! What a part wants of a later one it returns, or leaves in the context: a message to this shard, a timer, a stale
+//! leaf, a switch that is to be updated.
+
+pub(super) mod copy;
+
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+use maple_wire::msg::stats::StatsReply;
+use maple_wire::msg::{ErrorMsg, PacketIn};
+
+use crate::access::AccessList;
+use crate::capabilities::Capabilities;
+use crate::engine::context::Context;
+use crate::engine::context::event::{Effect, Event, InstalledFlow};
+use crate::engine::context::histogram::Histogram;
+use crate::engine::context::messages::{EngineMessage, Refreshed};
+use crate::engine::context::options::Options;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::stats::Stats;
+use crate::engine::context::timers::Timer;
+use crate::engine::context::uses::{BadUses, Conductor};
+use crate::engine::decisions::Decisions;
+use crate::engine::decisions::hit::Hits;
+use crate::engine::decisions::view::TableRule;
+use crate::engine::fabric::Fabric;
+use crate::engine::live::LiveWatches;
+use crate::engine::reruns::proactive::Samples;
+use crate::engine::reruns::reload::Reload;
+use crate::engine::reruns::restore::Restore;
+use crate::engine::switch::Stale;
+use crate::engine::switch::cookies::is_live;
+use crate::engine::switch::drops::Dropped;
+use crate::engine::switch::pacing::PACED_REROUTE_TIMEOUT;
+use crate::engine::switch::questions::Question;
+use crate::engine::switch::view::SwitchCounts;
+use crate::engine::topology::Topology;
+use crate::engine::topology::presume::presume;
+use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
+use crate::explain::{Admission, Conditions, Entering, LeafView, Passage};
+use crate::ids::{LeafId, ShardId, Time};
+use crate::network::{Facts, Location};
+use crate::policy::Policy;
+use crate::report::Counted;
+use crate::state::{Store, Write};
+use copy::EngineCopy;
+
+/// One shard of the controller.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use maple_core::engine::{Engine, Event, Options, ShardId, Time};
+/// use maple_core::{Net, PacketHandle, Route, Store};
+///
+/// let policy = |_: &PacketHandle, _: &Net| Route::flood();
+/// let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
+/// let (mut events, mut effects) = (vec![Event::Tick], Vec::new());
+/// engine.handle(Time(1), &mut events, &mut effects);
+/// assert!(events.is_empty() && effects.is_empty());
+/// ```
+pub struct Engine {
+    pub(super) fabric: Fabric,
+    pub(super) topology: Topology,
+    pub(super) decisions: Decisions,
+    /// Packets that the policy decides beforehand.
+    pub(super) samples: Samples,
+    pub(super) reload: Reload,
+    pub(super) restore: Restore,
+    pub(super) live: LiveWatches,
+}
+
+impl Engine {
+    /// Creates the engine of `shard`. All shards of a controller share `store` and have equal `options`.
+    pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, mut options: Options) -> Engine {
+        if options.flow_mod_rate.is_some() {
+            options.reroute_timeout = options.reroute_timeout.max(PACED_REROUTE_TIMEOUT);
+        }
+        if !options.track_hosts {
+            store.know_no_hosts();
+        }
+        // The declarations of the first engine are those of all. Later ones come as events.
+        if !store.snapshot().has_facts() && *options.facts != Facts::default() {
+            let facts = Write::Facts { number: 0, facts: Arc::clone(&options.facts) };
+            // Nothing depends on them yet.
+            drop(store.update(|state| if state.has_facts() { Vec::new() } else { vec![facts] }));
+        }
+        Engine {
+            topology: Topology::new(&options),
+            decisions: Decisions::new(Arc::clone(&policy), options.remember),
+            samples: Samples::new(policy.samples()),
+            fabric: Fabric::new(Context::new(shard, store, options)),
+            reload: Reload::default(),
+            restore: Restore::default(),
+            live: LiveWatches::default(),
+        }
+    }
+
+    /// Handles a batch of events, which it empties, and appends the effects to `out`, in order.
+    ///
+    /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
+    pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
+        self.fabric.ctx.store.begin();
+        self.fabric.ctx.now = self.fabric.ctx.now.max(now);
+        self.decisions.waiting.begin_batch();
+        // After a standstill, what came in time is handled before the timers run.
+        let standstill = self.fabric.ctx.standstill();
+        match standstill {
+            Some(late) => self.topology.hosts.stood_still(self.fabric.ctx.now, late),
+            None => {
+                self.run_timers();
+                self.decisions.recheck(&mut self.fabric);
+            }
+        }
+        for event in events.drain(..) {
+            self.on(event);
+            self.read_inbox();
+        }
+        if standstill.is_some() {
+            self.run_timers();
+        }
+        self.settle();
+        self.fabric.switches.check_demand(&mut self.fabric.ctx);
+        self.decisions.publish(&mut self.fabric.ctx);
+        for dpid in self.fabric.switches.away_for_too_long() {
+            self.switch_down(dpid);
+        }
+        self.fabric.withhold_from_unreachable();
+        out.append(&mut self.fabric.ctx.out);
+        out.append(&mut self.fabric.ctx.after);
+        self.fabric.ctx.store.end();
+    }
+
+    /// Handles an event.
+    fn on(&mut self, event: Event) {
+        let Engine { fabric, topology, decisions, samples, reload, restore, live } = self;
+        match event {
+            Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
+            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
+                let capabilities = Capabilities::of(version, &features).described(&description).bundles(has_bundles);
+                let capabilities = fabric.switches.as_it_turned_out(dpid, capabilities);
+                if fabric.switches.contains_key(&dpid) {
+                    self.switch_down(dpid);
+                }
+                self.topology.switch_up(&mut self.fabric, dpid, capabilities, &ports);
+            }
+            Event::SwitchDown { dpid } => self.switch_down(dpid),
+            Event::SwitchUnreachable { dpid } => self.switch_unreachable(dpid),
+            Event::SwitchReachable { dpid } => {
+                if fabric.resume_switch(dpid) {
+                    topology.with_hosts(fabric, |hosts, now, actions| hosts.resume_switch(now, dpid, actions));
+                    fabric.switch_resumed(dpid);
+                }
+            }
+            Event::PortStatus { dpid, status } => topology.port_status(fabric, dpid, &status),
+            Event::LinkUp { a, b } => topology.link_up(fabric, a, b),
+            Event::LinkDown { a, b } => topology.link_down(fabric, a, b),
+            Event::Segment { ports } => topology.segment(fabric, &ports),
+            Event::SegmentLeft { port } => topology.segment_left(fabric, port),
+            Event::PortIsEdge { port } => {
+                topology.port_is_edge(fabric, port);
+                samples.install_samples(decisions, fabric, port.switch);
+            }
+            Event::PortIsNew { port } => topology.port_is_new(fabric, port),
+            Event::Declare { number, facts } => self.declare(number, &facts),
+
+            Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
+            Event::AwaitBarriers(token) => decisions.await_all_barriers(fabric, token),
+            Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
+            Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
+            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
+            Event::Unsent { dpid, xid } => self.question_unsent(dpid, xid),
+            Event::Watch { dpid, what } => fabric.switches.watch(&mut fabric.ctx, dpid, what),
+            Event::CountRule { dpid, token, table, rule } => {
+                fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
+            }
+            Event::FlowsRead { dpid, flows } => {
+                fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
+                if fabric.switches.awaits_earlier_rules(dpid) {
+                    return restore.earlier_rules_known(decisions, fabric, dpid, true);
+                }
+                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            }
+            Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
+            Event::Restore { dpid, flows, witnesses, earlier } => {
+                restore.restore(decisions, fabric, dpid, flows, witnesses, &earlier);
+            }
+
+            Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
+            Event::Send(own) => fabric.switches.send_listener_frame(&mut fabric.ctx, &own),
+            Event::Invalidate(selection) => fabric.ctx.invalidate(&selection),
+            Event::Write(writes) => {
+                let commit = fabric.ctx.store.update(|_| writes);
+                fabric.ctx.apply_commit(commit);
+            }
+            Event::Committed(commit) => fabric.ctx.apply_commit(commit),
+
+            Event::Try(candidate) => reload.try_policy(decisions, fabric, candidate),
+            Event::Adopt(candidate) => reload.adopt(samples, decisions, fabric, candidate),
+            Event::Abandon(number) => reload.abandon(number),
+            Event::LiveBegin { token, filter } => live.begin_live(fabric, token, filter),
+            Event::LiveGoOn(token) => live.go_on_live(fabric, token),
+            Event::LiveEnd(token) => live.end_live(fabric, token),
+            Event::Tick => {}
+        }
+    }
+
+    /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
+    fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
+        self.fabric.ctx.stats.packet_ins += 1;
+        if is_live(packet_in.cookie) {
+            return self.live.live_packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
+        }
+        if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
+            self.admit_waiting(dpid);
+            self.enter(received);
+        }
+    }
+
+    /// Lets the packets enter that waited until their port's kind is known.
+    fn admit_waiting(&mut self, dpid: Dpid) {
+        for received in self.topology.take_admitted(&mut self.fabric, dpid) {
+            self.enter(received);
+        }
+    }
+
+    /// Handles a packet that enters the network: a leaf answers it, or f decides it.
+    fn enter(&mut self, received: ReceivedPacket) {
+        if self.topology.accepts(&mut self.fabric, &received) {
+            self.decisions.on_packet(&mut self.fabric, received);
+        }
+    }
+
+    /// Handles what shards, this one among them, have told this shard.
+    fn read_inbox(&mut self) {
+        while let Some(message) = self.fabric.ctx.inbox.pop_front() {
+            let Engine { fabric, topology, decisions, .. } = self;
+            match message {
+                EngineMessage::Withdraw(selection) => decisions.withdraw_selected(fabric, &selection),
+                EngineMessage::Reconsider(leaves) => fabric.ctx.stale.extend(leaves),
+                EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
+                EngineMessage::Acquire(asked) => fabric.acquire_label(asked),
+                EngineMessage::LabelNews(from, holder, news) => decisions.label_news(fabric, from, holder, &news),
+                EngineMessage::Release { at, holder, confirmed } => fabric.release_label(at, holder, confirmed),
+                EngineMessage::Emit { dpid, hops, frame } => {
+                    fabric.switches.emit(&mut fabric.ctx, dpid, &hops, &frame);
+                }
+                EngineMessage::FindHost { mac, at, named, asker } => {
+                    topology.find_host(fabric, (mac, at), named, asker);
+                }
+                EngineMessage::HostSearched { mac, at, found } => topology.host_searched(fabric, mac, at, found),
+                EngineMessage::Unplugged(at) => topology.look_for_unplugged_hosts(fabric, at),
+                EngineMessage::UnexpectedHost { mac, at, seen } => {
+                    topology.unexpected_host_seen(fabric, mac, at, seen);
+                }
+                // The engine checks for these at the end of each batch.
+                EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
+            }
+        }
+    }
+
+    /// Handles changes of ports or hosts at this shard's switches.
+    fn refresh(&mut self, refreshed: &Refreshed) {
+        let state = self.fabric.ctx.store.snapshot();
+        for at in &refreshed.ports {
+            self.topology.refresh_port(&mut self.fabric, &state, *at);
+            self.admit_waiting(at.switch);
+        }
+        for (at, mac) in &refreshed.hosts {
+            self.topology.refresh_host(&mut self.fabric, &state, *mac, *at);
+        }
+    }
+
+    /// Runs all timers that are due.
+    fn run_timers(&mut self) {
+        while let Some(timer) = self.fabric.ctx.take_due() {
+            let Engine { fabric, topology, decisions, samples, reload, restore, live } = self;
+            match timer {
+                Timer::Leaf(leaf) => decisions.leaf_timer(fabric, leaf),
+                Timer::Labels(dpid) => fabric.expire_labels(dpid),
+                Timer::Routes => fabric.retry_routes(),
+                Timer::NextPath(route) => decisions.abandon_next_path(fabric, route),
+                Timer::Search(mac) => {
+                    topology.with_hosts(fabric, |hosts, now, actions| hosts.on_search_timer(now, mac, actions));
+                }
+                Timer::Guard(at) => {
+                    topology.with_hosts(fabric, |hosts, now, actions| hosts.on_guard_timer(now, at, actions));
+                }
+                Timer::Muted(at, mac) => {
+                    topology.with_hosts(fabric, |hosts, _, actions| hosts.on_muted_timer(at, mac, actions));
+                }
+                Timer::Hosts(dpid) => {
+                    topology.with_hosts(fabric, |hosts, now, actions| hosts.on_round_timer(now, dpid, actions));
+                }
+                Timer::NewPorts(dpid) => topology.expire_new_port_packets(fabric, dpid),
+                Timer::Refused(dpid) => decisions.retry_refused_rules(fabric, dpid),
+                Timer::Capacity(dpid) => fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid),
+                Timer::Meters(dpid) => fabric.sweep_meters(dpid),
+                Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
+                Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
+                Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
+                Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
+                Timer::Samples(dpid) => samples.samples_due(decisions, fabric, dpid),
+                Timer::SampleTurn => samples.decide_samples(decisions, fabric),
+                Timer::Trial => reload.go_on_trying(decisions, fabric),
+                Timer::EarlyRequests => restore.ask_again(fabric),
+                Timer::Restore(dpid) => restore.go_on_restoring(decisions, fabric, dpid),
+                Timer::Live(number) => live.look_after_live(fabric, number),
+                // Every batch checks whether a leaf is due; the timer only causes a batch.
+                Timer::Recheck => {}
+            }
+        }
+    }
+
+    /// Lets f decide, and updates the switches, until nothing is left to do.
+    fn settle(&mut self) {
+        loop {
+            self.decisions.reconsider_all(&mut self.fabric);
+            self.decisions.decide_misses(&mut self.fabric);
+            self.read_inbox();
+            self.topology.update_copied_announcements(&mut self.fabric);
+            self.decisions.end_moves(&mut self.fabric);
+            if self.decisions.waiting.has_no_misses() && self.fabric.ctx.stale.is_empty() {
+                if self.fabric.ctx.dirty.is_empty() {
+                    return;
+                }
+                for dpid in std::mem::take(&mut self.fabric.ctx.dirty) {
+                    self.flush(dpid);
+                }
+            }
+        }
+    }
+
+    /// Updates the tables of a switch.
+    fn flush(&mut self, dpid: Dpid) {
+        let Engine { fabric, decisions, samples, restore, live, .. } = self;
+        if fabric.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
+            return restore.flush_restoring(samples, decisions, fabric, dpid);
+        }
+        if !decisions.prepare_update(fabric, dpid) {
+            return;
+        }
+        live.suspend_live(fabric, dpid);
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
+            switch.send_update(&mut fabric.ctx);
+        }
+        fabric.switches.evict_for_hosts(&mut fabric.ctx, dpid);
+    }
+
+    /// Handles the end of a switch: each part forgets what it knows of it.
+    fn switch_down(&mut self, dpid: Dpid) {
+        let Engine { fabric, topology, decisions, restore, live, .. } = self;
+        let departed = restore.remembered_of(decisions, fabric, dpid);
+        let Some(switch) = fabric.switches.remove(&dpid) else { return };
+        fabric.ctx.forget_switch(dpid);
+        fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
+        live.forget_live_rules(dpid);
+        restore.give_up_restore(fabric, dpid);
+        decisions.switch_gone(fabric, switch, departed);
+        topology.switch_gone(fabric, dpid);
+    }
+
+    /// Handles the end of the connection to a switch, whose datapath is presumed to go on.
+    fn switch_unreachable(&mut self, dpid: Dpid) {
+        let Engine { fabric, topology, decisions, restore, live, .. } = self;
+        let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
+        if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
+            return self.switch_down(dpid);
+        }
+        fabric.suspend_switch(dpid);
+        live.forget_live_rules(dpid);
+        decisions.drop_waiting(fabric, dpid);
+        topology.hosts.suspend_switch(dpid);
+        if fabric.switches.awaits_earlier_rules(dpid) {
+            // There is nothing to go by but the previous controller's report of the rules.
+            restore.earlier_rules_known(decisions, fabric, dpid, true);
+        }
+        fabric.switch_suspended(dpid);
+    }
+
+    /// Applies a declaration of ports and hosts.
+    fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
+        self.topology.declare(&mut self.fabric, number, facts);
+        self.read_inbox();
+        for selection in self.topology.follow_declaration(&mut self.fabric) {
+            self.decisions.withdraw_selected(&mut self.fabric, &selection);
+        }
+    }
+
+    /// Handles a switch's refusal of a request: of a rule for a watch, of other rules or meters, or of statistics.
+    fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+        let Engine { fabric, topology, decisions, live, .. } = self;
+        if live.live_refused(fabric, dpid, xid) || decisions.switch_error(fabric, dpid, xid, error) {
+            return;
+        }
+        match fabric.question(dpid, xid) {
+            Question::Audit => fabric.switches.audit_failed(&mut fabric.ctx, dpid, true),
+            Question::Meters => fabric.meters_not_read(dpid, true),
+            Question::Rule => fabric.switches.end_rule_count(&mut fabric.ctx, dpid, xid),
+            Question::Counters => fabric.switches.poll_refused(&mut fabric.ctx, dpid),
+            // The least recently used leaves are evicted then.
+            Question::Usage => decisions.end_round(fabric, dpid),
+            Question::Hosts => {
+                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats_refused(now, dpid, xid, actions));
+            }
+        }
+    }
+
+    /// Handles statistics, or a part of them.
+    fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+        let Engine { fabric, topology, decisions, .. } = self;
+        decisions.read_reply(fabric, dpid, &mut reply);
+        match fabric.question(dpid, xid) {
+            Question::Audit => fabric.switches.audit_answered(&mut fabric.ctx, dpid, &mut reply),
+            Question::Meters => fabric.meters_read(dpid, &reply),
+            Question::Rule => fabric.switches.rule_count_answered(&mut fabric.ctx, dpid, xid, &reply),
+            Question::Counters => fabric.switches.poll_answered(&mut fabric.ctx, dpid, &reply),
+            Question::Usage => decisions.usage_read(fabric, dpid, &reply),
+            Question::Hosts => {
+                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats(now, dpid, xid, &reply, actions));
+            }
+        }
+    }
+
+    /// Handles a statistics request that was not sent, because too much already waits for the switch.
+    fn question_unsent(&mut self, dpid: Dpid, xid: u32) {
+        let fabric = &mut self.fabric;
+        match fabric.question(dpid, xid) {
+            Question::Audit => fabric.switches.audit_failed(&mut fabric.ctx, dpid, false),
+            Question::Meters => fabric.meters_not_read(dpid, false),
+            Question::Rule => fabric.switches.end_rule_count(&mut fabric.ctx, dpid, xid),
+            Question::Counters => fabric.switches.poll_not_sent(&mut fabric.ctx, dpid),
+            // These are always sent.
+            Question::Usage | Question::Hosts => {}
+        }
+    }
+
+    /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.fabric.ctx.next_deadline()
+    }
+
+    /// Borrows the engine for packets of this switch. `None` if this shard does not serve the switch, if packets from
+    /// its new ports wait, or if its rules are being read or restored.
+    pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
+        Hits::begin((&mut self.fabric, &self.topology.hosts, &mut self.decisions), now, dpid)
+    }
+
+    /// Advances the transaction ids of a switch past those of `packet_outs` packet-outs, which answered recorded
+    /// [`Hits`].
+    pub fn skip_hits(&mut self, dpid: Dpid, packet_outs: u64) {
+        if let Some(switch) = self.fabric.switches.get_mut(&dpid) {
+            switch.tables.skip_xids(packet_outs);
+        }
+    }
+
+    /// Removes and returns the packets that f has yet to decide, for another process: those that wait for labels, for
+    /// what f read to change, or for their port to be classified. f may run on them again, because a run that waits has
+    /// written nothing. To be called at the end.
+    pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
+        let packets = [
+            self.decisions.leaves.take_held(),
+            self.decisions.waiting.take_all(),
+            self.topology.take_new_port_packets(&mut self.fabric),
+        ];
+        packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
+    }
+
+    /// Makes the next call of [`Engine::handle`] publish all leaves again ([`Effect::Remember`]), because what was
+    /// published was lost.
+    pub fn remember_all(&mut self) {
+        self.decisions.leaves.mark_all_changed();
+    }
+
+    /// Copies this engine for a [`Rehearsal`](crate::engine::Rehearsal), without the packets that wait.
+    pub fn copy(&self) -> EngineCopy {
+        EngineCopy::of(self)
+    }
+
+    /// Starts recording each use of the store. `from`: the store's move count when the recording began
+    /// ([`Store::attend`]).
+    pub fn record(&mut self, from: u64) {
+        self.fabric.ctx.store.record(from);
+    }
+
+    /// Appends to `out` the notes of the calls of [`Engine::handle`] since the last time, with their length before
+    /// them. There are none before [`Engine::record`].
+    pub fn take_notes(&self, out: &mut Vec<u8>) {
+        self.fabric.ctx.store.take_notes(out);
+    }
+
+    /// Starts a replay of a recorded engine: each use of the store waits until it is due. `from`: the store's move
+    /// count when the recording began.
+    pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
+        self.fabric.ctx.store.replay(self.fabric.ctx.shard, from, conductor);
+    }
+
+    /// Ends a replay: the engine then uses the store freely, and notes nothing.
+    pub fn end_replay(&mut self) {
+        self.fabric.ctx.store.detach();
+    }
+
+    /// Stops recording.
+    pub fn end_record(&mut self) {
+        self.fabric.ctx.store.detach();
+    }
+
+    /// Gives the engine of a replay the notes of the next call. Returns when its first use is due, as a move count of
+    /// the store.
+    ///
+    /// # Errors
+    /// [`BadUses`] if the notes are damaged, or if this engine is not being replayed.
+    pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
+        self.fabric.ctx.store.expect(notes)
+    }
+
+    /// Reports whether the last call used the store as its notes say.
+    pub fn is_as_noted(&self) -> bool {
+        self.fabric.ctx.store.is_as_noted()
+    }
+
+    /// The policy that decides in this engine.
+    pub fn policy(&self) -> &Arc<dyn Policy> {
+        &self.decisions.policy
+    }
+
+    /// The store that this engine shares with other engines.
+    pub fn store(&self) -> &Arc<Store> {
+        self.fabric.ctx.store.shared()
+    }
+
+    /// The conditions under which policies run.
+    pub fn conditions(&self) -> Conditions {
+        let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
+        Conditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
+    }
+
+    /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
+    /// reason why not.
+    pub fn admit(&self, packet: &Entering) -> Admission {
+        self.topology.admit(&self.fabric, packet)
+    }
+
+    /// The leaf that answers a packet, if there is one.
+    pub fn leaf_view(&self, packet: &Entering) -> Option<LeafView> {
+        self.decisions.leaf_view(&self.fabric, packet)
+    }
+
+    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
+    /// serve the switch.
+    pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
+        self.decisions.passage(&self.fabric, at, frame)
+    }
+
+    /// The witness packet of a leaf: f ran on it.
+    pub fn witness(&self, leaf: LeafId) -> Option<Entering> {
+        self.decisions.witness(leaf)
+    }
+
+    /// The counters of this shard so far.
+    pub fn stats(&self) -> Stats {
+        let switches = || self.fabric.switches.values();
+        Stats {
+            leaves: self.decisions.leaves.len() as u64,
+            rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
+            labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
+            routes: self.fabric.routes.len() as u64,
+            ..self.fabric.ctx.stats
+        }
+    }
+
+    /// The times from the decision of leaves, or their change to another route, to the confirmation of their rules.
+    pub fn install_times(&self) -> Histogram {
+        self.fabric.ctx.install_times
+    }
+
+    /// The number of packets that f has decided, or failed on.
+    pub fn decided(&self) -> u64 {
+        self.fabric.ctx.stats.misses
+    }
+
+    /// The number of packets that wait until something that f read changes.
+    pub fn parked(&self) -> usize {
+        self.decisions.waiting.parked()
+    }
+
+    /// The number of watches.
+    pub fn watches(&self) -> usize {
+        self.live.watches()
+    }
+
+    /// Everything that waits for removals are waiting for.
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        self.decisions.unsettled(&self.fabric)
+    }
+
+    /// The reported errors of f, each with the number of packets that were dropped because of it.
+    pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
+        self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
+    }
+
+    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
+        self.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
+    }
+
+    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// [`AccessList::rules`].
+    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+        self.decisions.access_hits()
+    }
+
+    /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
+    /// switches. The engine then needs an [`Event::Tick`].
+    pub fn is_behind_demand(&self) -> bool {
+        self.fabric.switches.is_behind_demand(&self.fabric.ctx)
+    }
+
+    /// The switches that this shard serves, in order.
+    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
+        self.fabric.switches.keys().copied()
+    }
+
+    /// Reports whether this shard has the switch, and the switch has no connection.
+    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
+        self.fabric.switches.is_unreachable(dpid)
+    }
+
+    /// Reports whether the configuration names this switch.
+    pub fn is_declared(&self, dpid: Dpid) -> bool {
+        self.fabric.ctx.store.shared().snapshot().facts().names(dpid)
+    }
+
+    /// The numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
+    pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
+        self.fabric.switches.get(&dpid).map(|switch| switch.counts())
+    }
+
+    /// The rules that a switch has, as it would report them.
+    pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
+        self.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
+    }
+
+    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
+    /// does not serve it.
+    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
+        self.decisions.rules(&self.fabric, dpid)
+    }
+
+    /// Reports whether an update of a switch's rules is between its two steps: additions have been sent, and old rules
+    /// are still there.
+    pub fn is_half_way(&self, dpid: Dpid) -> bool {
+        self.fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.has_second_step())
+    }
+
+    /// The trace tree of a switch as text; empty if this shard does not serve the switch.
+    pub fn tree(&self, dpid: Dpid) -> String {
+        self.fabric.switches.get(&dpid).map(|switch| switch.ingress.table.tree().render()).unwrap_or_default()
+    }
+
+    /// The counters of a switch's ports; empty before it was asked.
+    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+        self.fabric.switches.port_counts(dpid)
+    }
+
+    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
+        self.fabric.switches.traffic(&self.fabric.ctx, dpid)
+    }
+
+    /// When a switch last answered with these counters.
+    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+        self.fabric.switches.counted_at(dpid, what)
+    }
+
+    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
+    /// serve the switch.
+    pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
+        self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
+    }
+
+    /// Panics if a remembered answer differs from the one that would be computed now.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn check_remembered(&self) {
+        self.decisions.check_remembered(&self.fabric);
+    }
+
+    /// The number of items kept for hosts, of all kinds together.
+    #[cfg(test)]
+    pub(crate) fn size_of_hosts(&self) -> usize {
+        self.topology.hosts.size()
+            + self.fabric.switches.values().map(|switch| switch.ports.host_rules.size()).sum::<usize>()
+    }
+}

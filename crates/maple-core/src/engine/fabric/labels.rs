@@ -1,0 +1,164 @@
+//! Labels of this shard's switches: given out, kept, taken back.
+
+use maple_wire::{Constraint, Dpid};
+
+use super::Fabric;
+use crate::engine::context::messages::EngineMessage;
+use crate::engine::context::timers::Timer;
+use crate::engine::switch::Stale;
+use crate::engine::switch::ports::is_virtual;
+use crate::engine::switch::restoring::LOOK;
+use crate::forwarding::has_vlan;
+use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
+use crate::network::{Location, PortKind};
+
+impl Fabric {
+    /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
+    /// run are known.
+    pub(in crate::engine) fn acquire_label(&mut self, asked: Acquire) {
+        if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
+            self.ctx.timers.insert((self.ctx.now + LOOK, Timer::EarlyRequests));
+            return self.early_requests.push(asked);
+        }
+        if let Some(why) = self.label_refusal(&asked) {
+            return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
+        }
+        let (now, range, Location { switch, port }) = (self.ctx.now, self.ctx.options.labels, asked.at);
+        // Packets that arrive by the port must not match rules for hosts that were there before.
+        let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
+        self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
+        if !is_expected {
+            self.switches.mark_dirty(&mut self.ctx, switch, Stale { classifier: true, ..Stale::default() });
+        }
+    }
+
+    /// The reason why a label cannot be given out; `None` if it can.
+    fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
+        let dpid = asked.at.switch;
+        let state = self.ctx.store.snapshot();
+        if is_virtual(asked.at.port) {
+            return Some(Refusal::Segment(dpid));
+        }
+        let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
+        let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
+        if switch.unreachable.is_some()
+            && !(switch.paths.labels.has(asked) && switch.paths.labels.expects(asked.at.port))
+        {
+            return Some(Refusal::Unreachable(dpid));
+        }
+        if switch.paths.labels.has(asked) {
+            return None;
+        }
+        let needs = asked.suffix.exit.iter().flat_map(|exit| &exit.needs).copied();
+        let mut all: Vec<Constraint> =
+            needs.chain([has_vlan(self.ctx.options.labels.ids().min().unwrap_or(1))]).collect();
+        all.sort_unstable();
+        if !switch.capabilities.can_match_all(&all) {
+            return Some(Refusal::Unmatchable(dpid));
+        }
+        let is_full = switch.room.full_until.is_some_and(|until| until > self.ctx.now);
+        (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
+    }
+
+    /// Takes a label of a switch of this shard back from its holder.
+    pub(in crate::engine) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
+        self.early_requests.retain(|asked| asked.holder != holder);
+        let now = self.ctx.now;
+        self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
+    }
+
+    /// Records that a switch has carried out what its labels asked for.
+    pub(in crate::engine) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
+        let now = self.ctx.now;
+        self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
+    }
+
+    /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
+    pub(in crate::engine) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
+    }
+
+    /// Refuses a label, because its switch has refused the rule.
+    pub(in crate::engine) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
+    }
+
+    /// Removes a label of a switch as soon as nothing sends packets under it.
+    pub(in crate::engine) fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
+    }
+
+    /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
+    pub(in crate::engine) fn forget_arrivals(&mut self, dpid: Dpid) {
+        self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
+    }
+
+    /// Closes the labels for a port that is no longer a link port.
+    pub(in crate::engine) fn close_labels(&mut self, at: Location) {
+        self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
+    }
+
+    /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
+    /// added there, so the labels that the switch has may be used again.
+    pub(in crate::engine) fn expire_labels(&mut self, dpid: Dpid) {
+        if self.switches.is_unreachable(dpid) {
+            return;
+        }
+        let now = self.ctx.now;
+        self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
+    }
+
+    /// Closes the labels of a switch that has disconnected.
+    pub(in crate::engine) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
+        let (now, mut effects) = (self.ctx.now, Vec::new());
+        self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
+        self.apply_label_effects(effects, Timer::Labels(dpid));
+    }
+
+    /// Changes the labels of a switch of this shard, and then carries out what they ask for.
+    pub(in crate::engine) fn with_labels(
+        &mut self,
+        dpid: Dpid,
+        work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>),
+    ) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let mut effects = Vec::new();
+        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
+        if switch.paths.labels.is_touched() {
+            self.switches.mark_dirty(&mut self.ctx, dpid, Stale { labels: true, ..Stale::default() });
+        }
+        self.apply_label_effects(effects, Timer::Labels(dpid));
+    }
+
+    /// Carries out what label tables and routes ask for.
+    pub(in crate::engine) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
+        // Only label tables send news to holders, and their timer names the switch.
+        let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
+        for effect in effects {
+            match effect {
+                LabelEffect::Ask(asked) => match self.ctx.store.snapshot().shard_of(asked.at.switch) {
+                    Some(shard) => self.ctx.send_to_shard(shard, EngineMessage::Acquire(asked)),
+                    None => {
+                        let gone = asked.at.switch;
+                        self.tell_holder(gone, asked.holder, News::Refused(Refusal::Gone(gone)));
+                    }
+                },
+                LabelEffect::Tell(holder, news) => self.tell_holder(from, holder, news),
+                LabelEffect::Release { at, holder, confirmed } => {
+                    self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
+                }
+                LabelEffect::Wake(time) => drop(self.ctx.timers.insert((time, timer))),
+            }
+        }
+        self.sync_route_rules();
+    }
+
+    fn tell_holder(&mut self, from: Dpid, holder: Holder, news: News) {
+        match holder {
+            Holder::Route { shard, .. } => self.ctx.send_to_shard(shard, EngineMessage::LabelNews(from, holder, news)),
+            Holder::Label { switch, .. } => {
+                self.ctx.send_to_shard_of(switch, EngineMessage::LabelNews(from, holder, news))
+            }
+        }
+    }
+}

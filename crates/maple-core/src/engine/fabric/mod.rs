@@ -1,0 +1,37 @@
+//! The fabric: this shard's switches, the routes and labels that lead packets between them, and the context.
+
+pub(super) mod labels;
+pub(super) mod meters;
+pub(super) mod route_use;
+pub(super) mod routes;
+pub(super) mod unreachable;
+
+use maple_wire::Dpid;
+
+use crate::engine::context::Context;
+use crate::engine::switch::questions::Question;
+use crate::engine::switches::Switches;
+use crate::labels::Acquire;
+use routes::Routes;
+
+/// What the decisions and the topology of a shard work on. The labels that routes use at a switch are in
+/// [`Switch::labels`](crate::engine::switch::Switch::labels).
+pub(super) struct Fabric {
+    pub ctx: Context,
+    pub switches: Switches,
+    pub routes: Routes,
+    /// Requests for labels that came before all rules of an earlier run were known.
+    pub early_requests: Vec<Acquire>,
+}
+
+impl Fabric {
+    /// Creates the fabric of a shard without switches.
+    pub fn new(ctx: Context) -> Fabric {
+        Fabric { routes: Routes::new(ctx.shard), ctx, switches: Switches::default(), early_requests: Vec::new() }
+    }
+
+    /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.
+    pub(in crate::engine) fn question(&self, dpid: Dpid, xid: u32) -> Question {
+        self.switches.get(&dpid).map_or(Question::Hosts, |switch| switch.question(xid))
+    }
+}

@@ -1,0 +1,189 @@
+//! One route, which all leaves with the same goal share: its paths, its members, and the rules that it makes.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Version};
+use rustc_hash::FxHashSet;
+
+use super::PlanChange;
+use super::path::{LabelledPath, PathState};
+use crate::compile::LeafAction;
+use crate::engine::switch::ROUTES;
+use crate::forwarding;
+use crate::forwarding::Forwarding;
+use crate::ids::{LeafId, Time};
+use crate::labels::Carriage;
+use crate::network::Location;
+use crate::route::{Goal, Plan, Resolved, SwitchHops};
+use crate::rule::Rule;
+
+/// The priority of all rules in the table of routes. No two of them match the same packet.
+const PRIORITY: u16 = 1;
+
+/// The key of a route. Leaves whose keys are equal share one route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::engine) struct RouteKey {
+    pub ingress: Dpid,
+    /// The OpenFlow version of the ingress.
+    pub version: Version,
+    pub goal: Goal,
+    pub carriage: Carriage,
+}
+
+impl RouteKey {
+    /// The hash of the key, which very likely no other route has. It is the same in every run of the program.
+    pub(super) fn number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A route, for all leaves that use it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct SharedRoute {
+    pub(super) key: Arc<RouteKey>,
+    /// The route's id as a subscriber in the store, if it follows a plan.
+    pub(super) subscription: Option<LeafId>,
+    /// The resolution of f's decision, as far as this shard knows.
+    pub(super) resolved: Arc<Resolved>,
+    pub(super) path: LabelledPath,
+    /// The path that will replace the current one when it is ready, and the time by which it has to be.
+    pub(super) next: Option<(LabelledPath, Time)>,
+    /// Earlier paths that rules may still lead along.
+    pub(super) former: Vec<LabelledPath>,
+    /// The meter of the route's packets at the ingress.
+    pub(super) meter: Option<u32>,
+    /// Whether the rules of its leaves lead to a rule of its own, and the metadata number of that rule.
+    pub(super) uses_route_table: bool,
+    pub(super) metadata: Option<u64>,
+    /// The number of refusals of labels in a row.
+    pub(super) refusals: u32,
+    /// The number of times that leaves have joined the route and not left.
+    pub(super) members: usize,
+    /// The leaves that use it or wait for it.
+    pub(super) leaves: FxHashSet<LeafId>,
+    /// The number of leaves for which the ingress switch may have rules.
+    pub(super) users: usize,
+    /// The leaves that wait for it to be ready.
+    pub(super) waiting: BTreeSet<LeafId>,
+}
+
+impl SharedRoute {
+    /// Reports whether packets may be sent along the route, and no other path is to follow.
+    pub fn is_ready(&self) -> bool {
+        self.path.state == PathState::Ready && self.next.is_none()
+    }
+
+    /// Reports whether a label was refused.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.path.state, PathState::Refused { .. })
+    }
+
+    /// Reports whether a label was refused, and no other path is to follow.
+    pub fn has_lost_label(&self) -> bool {
+        self.is_refused() && self.next.is_none()
+    }
+
+    /// When the next path has to be ready, if one is to follow.
+    pub fn next_until(&self) -> Option<Time> {
+        self.next.as_ref().map(|(_, until)| *until)
+    }
+
+    /// The decision of f, which is the same for all leaves of the route.
+    pub fn goal(&self) -> &Goal {
+        &self.key.goal
+    }
+
+    /// The leaves that use it or wait for it.
+    pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
+        self.leaves.iter().copied()
+    }
+
+    /// The switch where its packets enter.
+    pub fn ingress(&self) -> Dpid {
+        self.key.ingress
+    }
+
+    /// The plan that it follows, with its subscription in the store.
+    pub fn plan(&self) -> Option<(LeafId, &Plan)> {
+        match &self.key.goal {
+            Goal::Plan(plan) => Some((self.subscription?, plan)),
+            Goal::Fixed(_) => None,
+        }
+    }
+
+    /// The resolution of f's decision, as far as this shard knows.
+    pub fn resolved(&self) -> &Arc<Resolved> {
+        &self.resolved
+    }
+
+    /// Removes and returns the leaves that waited, if the route is ready.
+    pub(super) fn take_ready(&mut self) -> PlanChange {
+        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
+    }
+
+    /// The path whose labels an open request asked for, and whether it is the next one.
+    pub(super) fn path_of_request(&mut self, serial: u64) -> Option<(&mut LabelledPath, bool)> {
+        let is_next = self.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
+        let path = match &mut self.next {
+            Some((next, _)) if is_next => next,
+            _ => &mut self.path,
+        };
+        let is_open = path.serial == Some(serial) && !matches!(path.state, PathState::Refused { .. });
+        is_open.then_some((path, is_next))
+    }
+
+    /// The edge ports where its packets leave.
+    pub fn exits(&self) -> Vec<Location> {
+        let switches = self.path.resolved.switches.iter();
+        switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
+    }
+
+    /// Reports whether only packets without a VLAN tag can take the route.
+    pub fn is_for_untagged(&self) -> bool {
+        self.key.carriage.untagged_only
+    }
+
+    /// The actions of the ingress for the route's packets; empty if they are dropped.
+    pub fn actions(&self) -> Vec<Action> {
+        let RouteKey { ingress, version, carriage, .. } = &*self.key;
+        let none = SwitchHops::default();
+        let hops = self.path.resolved.switches.get(ingress).unwrap_or(&none);
+        let links = self.path.onward.labels().unwrap_or_default();
+        let treatment = carriage.left(hops);
+        let forwarding = Forwarding {
+            links: &links,
+            edges: &hops.edges,
+            treatment: &treatment,
+            tagged: hops.tagged || carriage.tagged,
+            replaced: carriage.replaced,
+        };
+        forwarding::at_ingress(*version, &carriage.shared, &forwarding)
+    }
+
+    fn instructions(&self) -> Vec<Instruction> {
+        forwarding::instructions(self.key.version, self.actions(), self.meter)
+    }
+
+    /// The action of its leaves' rules.
+    pub fn action(&self) -> LeafAction {
+        if let Some(metadata) = self.metadata {
+            let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };
+            return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
+        }
+        match self.is_for_untagged() {
+            true => LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions()),
+            false => LeafAction::Apply(self.instructions()),
+        }
+    }
+
+    /// Its rule in the table of routes, if it has one.
+    pub fn rule(&self, cookie: impl Fn(LeafId) -> u64) -> Option<Rule> {
+        let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
+        let instructions = self.instructions().into();
+        Some(Rule { priority: PRIORITY, matching, instructions, cookie: cookie(self.subscription?) })
+    }
+}

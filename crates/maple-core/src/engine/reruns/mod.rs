@@ -1,0 +1,8 @@
+//! Packets that f decides without being asked: samples beforehand, all leaves again under another policy, and those that an
+//! earlier run of the controller remembered.
+
+pub(super) mod comparison;
+pub(super) mod differences;
+pub(super) mod proactive;
+pub(super) mod reload;
+pub(super) mod restore;

@@ -1,0 +1,400 @@
+//! Reload: another policy takes the place of the one that runs, without a cold start.
+//!
+//! # What
+//!
+//! A *candidate* is first tried ([`Event::Try`](crate::engine::Event::Try)): it runs on the witness packet of each leaf, a few
+//! at a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is adopted
+//! ([`Event::Adopt`](crate::engine::Event::Adopt)), all leaves change over in one batch:
+//!
+//! * A leaf with the same goal keeps its id, its route and its rule, whatever the candidate asked on the way.
+//! * A leaf with another route, reached by the same questions, is rerouted (`reroute.rs`).
+//! * Any other leaf is replaced by one with the candidate's trace. Its packets come to the controller until that one
+//!   has its rule, and so do the packets of leaves for which the candidate has no lasting answer.
+//!
+//! Each switch's tree is built again from all traces, and its rules keep their priorities as far as their order allows.
+//! So the ordered update (`tables/`) sends what differs, and nothing else.
+//!
+//! The way back is warm too. A policy that tells fewer packets apart has fewer leaves. The witness packets that lost
+//! their leaves by an adoption are decided again by the next one, and rules that vanished get their priorities back. So
+//! the rules of a policy are the same when it returns.
+//!
+//! # Why it is correct
+//!
+//! Trees are derived state. The new tree has the candidate's traces only, and a switch follows the old policy until it
+//! is updated. The runs of the trial are validated when they commit, like any run: a run that read what has changed
+//! since is repeated.
+//!
+//! # Cost
+//!
+//! A run for each leaf, and building each table once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::{Constraint, Dpid};
+use rustc_hash::FxHashSet;
+
+use super::proactive::Samples;
+use crate::compile::Table;
+use crate::engine::context::cause::Origin;
+use crate::engine::context::event::Effect;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::reports::Reports;
+use crate::engine::context::timers::Timer;
+use crate::engine::context::trial::{Candidate, Decision, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
+use crate::engine::decisions::Decisions;
+use crate::engine::decisions::add_leaf::{insert, shown};
+use crate::engine::decisions::decide::{Outcome, outcome};
+use crate::engine::decisions::leaf::source_lines;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::access_hits::AccessHits;
+use crate::engine::switch::ingress::table;
+use crate::engine::switch::proactive::Proactive;
+use crate::engine::switch::{Stale, Switch};
+use crate::ids::LeafId;
+use crate::run::{Finished, Run};
+use crate::state::Snapshot;
+use crate::tree::Augmented;
+use crate::update::changes;
+
+/// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between.
+const BATCH: usize = 256;
+/// The minimum time between two batches, while the old policy goes on deciding.
+const STEP: Duration = Duration::from_micros(100);
+
+/// The maximum number of witness packets without leaves that are kept for the next adoption.
+const MAX_FORMER: usize = 1 << 16;
+
+/// A candidate with its trial, which may be over.
+pub(in crate::engine) struct Trying {
+    candidate: Candidate,
+    /// The leaves that it has not decided, the last one first.
+    todo: Vec<LeafId>,
+    decided: BTreeMap<LeafId, Outcome>,
+    trial: Trial,
+}
+
+/// A change of the policy while the network goes on.
+#[derive(Default)]
+pub(in crate::engine) struct Reload {
+    /// The policy that is being tried.
+    pub trying: Option<Box<Trying>>,
+    /// The state in which a trial compares decisions; `None`: the newest.
+    pub compared: Option<Arc<Snapshot>>,
+    /// Witness packets that lost their leaves when the policy was adopted.
+    pub former: Vec<ReceivedPacket>,
+}
+
+impl Reload {
+    /// Begins the trial of a candidate, in place of any other trial.
+    pub(in crate::engine) fn try_policy(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        candidate: Candidate,
+    ) {
+        let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
+        todo.sort_unstable_by(|a, b| b.cmp(a));
+        self.trying = Some(Box::new(Trying { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
+        self.go_on_trying(decisions, fabric);
+    }
+
+    /// Lets the candidate decide the next leaves.
+    pub(in crate::engine) fn go_on_trying(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+        let Some(mut trying) = self.trying.take() else { return };
+        let from = trying.todo.len().saturating_sub(BATCH);
+        let ids = trying.todo.split_off(from);
+        let run = |id: LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
+        let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
+        if !runs.is_empty() {
+            let policy = Arc::clone(&trying.candidate.policy);
+            for (run, id, answer) in decisions.run_with(fabric, &*policy, runs) {
+                let outcome = outcome(&run, answer);
+                self.count_tried(decisions, fabric, id, &outcome, &mut trying.trial);
+                trying.decided.insert(id, outcome);
+            }
+        }
+        if trying.todo.is_empty() {
+            let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
+            fabric.ctx.out.push(Effect::Tried { candidate, trial });
+        } else {
+            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Trial));
+        }
+        self.trying = Some(trying);
+    }
+
+    fn count_tried(&self, decisions: &Decisions, fabric: &Fabric, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
+        trial.leaves += 1;
+        let (Some(leaf), state) = (decisions.leaves.get(&id), fabric.ctx.store.snapshot()) else { return };
+        let (kind, decision) = match outcome {
+            Outcome::Answer((goal, resolved), finished) => {
+                let old = self.compared.as_ref().unwrap_or(&state);
+                let before = || leaf.goal().now(old).unwrap_or_default();
+                let is_same = leaf.goal() == goal && self.compared.is_none();
+                let kind = if is_same { None } else { DifferenceKind::of(&before(), resolved) };
+                let Some(kind) = kind else {
+                    trial.same += 1;
+                    return;
+                };
+                (kind, Decision::of(resolved, leaf.witness.at, &finished.trace))
+            }
+            Outcome::Waits(finished) => {
+                let (route, lines) = ("waits".to_owned(), source_lines(&finished.trace));
+                (DifferenceKind::Waits, Decision { route, exits: Vec::new(), lines })
+            }
+            Outcome::Failed(error, _) => {
+                trial.failed += 1;
+                trial.count_error(error.to_string().into());
+                let (route, lines) = (error.to_string(), String::new());
+                (DifferenceKind::Fails, Decision { route, exits: Vec::new(), lines })
+            }
+        };
+        *trial.counts.entry(kind).or_default() += 1;
+        if trial.differences.len() < MAX_DIFFERENCES {
+            let old = self.compared.as_ref().unwrap_or(&state);
+            trial.differences.push(Difference::new(kind, leaf, decision, old));
+        }
+    }
+
+    /// Ends the trial of a candidate that will not be adopted.
+    pub(in crate::engine) fn abandon(&mut self, number: u64) {
+        self.trying.take_if(|trying| trying.candidate.number == number);
+    }
+
+    /// Puts the candidate in the place of the policy.
+    pub(in crate::engine) fn adopt(
+        &mut self,
+        samples: &mut Samples,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        candidate: Candidate,
+    ) {
+        let is_tried = |trying: &mut Box<Trying>| trying.candidate.number == candidate.number;
+        let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
+        decisions.policy = candidate.policy;
+        *samples = Samples::new(decisions.policy.samples());
+        let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
+        fabric.switches.values_mut().for_each(|switch| switch.counters.growth.change_policy(had_lists));
+        fabric.ctx.reports = Reports::default();
+        let before = self.begin_change_over(fabric);
+        let mut ids: Vec<LeafId> = decisions.leaves.keys().copied().collect();
+        ids.sort_unstable();
+        let witnesses: Vec<ReceivedPacket> =
+            ids.iter().filter_map(|id| Some(decisions.leaves.get(id)?.witness.clone())).collect();
+        self.decide_again(decisions, fabric, &ids, &mut decided);
+        let mut changed = Vec::new();
+        for id in ids {
+            let outcome = decided.remove(&id);
+            changed.extend(self.change_over(decisions, fabric, id, outcome));
+        }
+        let former = std::mem::take(&mut self.former);
+        changed.extend(self.decide_former(decisions, fabric, &former));
+        let without_leaf =
+            former.into_iter().chain(witnesses).filter(|witness| !self.has_own_leaf(decisions, fabric, witness));
+        self.former = without_leaf.take(MAX_FORMER).collect();
+        for (dpid, old) in before {
+            self.end_change_over(decisions, fabric, dpid, old, &changed);
+        }
+        // Packets that the old policy let wait.
+        decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
+        let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
+        dpids.into_iter().for_each(|dpid| samples.install_samples(decisions, fabric, dpid));
+        fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
+    }
+
+    /// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
+    /// than the trial, those for which it gave none, and those whose run read what has changed since.
+    fn decide_again(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        ids: &[LeafId],
+        decided: &mut BTreeMap<LeafId, Outcome>,
+    ) {
+        let is_valid = |id: &LeafId| match decided.get(id) {
+            Some(Outcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
+            _ => false,
+        };
+        let run = |id: &LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
+        let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
+        for (run, id, answer) in decisions.run_policy(fabric, runs) {
+            decided.insert(id, outcome(&run, answer));
+        }
+    }
+
+    /// Gives each switch an empty tree. Returns the old ones.
+    fn begin_change_over(&mut self, fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
+        let renew = |switch: &mut Switch| {
+            let mut new = table(&switch.capabilities, &fabric.ctx.options);
+            new.begin_rebuild();
+            switch.ingress.changed_actions.clear();
+            (switch.dpid, std::mem::replace(&mut switch.ingress.table, new))
+        };
+        fabric.switches.values_mut().map(renew).collect()
+    }
+
+    /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
+    /// in the tree.
+    fn change_over(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        id: LeafId,
+        outcome: Option<Outcome>,
+    ) -> Option<LeafId> {
+        let leaf = decisions.leaves.get(&id)?;
+        let Some(Outcome::Answer((goal, _), finished)) = outcome else {
+            decisions.withdraw(fabric, id);
+            return None;
+        };
+        let origin = Origin::of(&finished);
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+        if !trace.lasts() || txn.wrote() {
+            decisions.withdraw(fabric, id);
+            return None;
+        }
+        let (witness, has_same_goal, has_same_trace) =
+            (leaf.witness.clone(), *leaf.goal() == goal, trace.asks_like(&leaf.trace));
+        // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
+        let stays = if has_same_trace {
+            has_same_goal || decisions.can_reroute(fabric, id)
+        } else {
+            has_same_goal && !leaf.is_rerouting()
+        };
+        let name = if stays { id } else { decisions.new_leaf_id(fabric) };
+        if !stays {
+            decisions.withdraw(fabric, id);
+            if !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch) {
+                return None;
+            }
+        }
+        if fabric.ctx.store.commit(txn, Some(name)).is_err() {
+            decisions.withdraw(fabric, id);
+            return None;
+        }
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, witness.at);
+        if !stays {
+            let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
+            return Some(decisions.cache_leaf(fabric, name, leaf));
+        }
+        let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
+        let leaf = decisions.leaves.get_mut(&id)?;
+        (leaf.trace, leaf.origin) = (trace, origin);
+        self.put_back(decisions, fabric, id);
+        if !has_same_goal && decisions.leaves.contains_key(&id) {
+            decisions.begin_reroute(fabric, id, goal);
+        }
+        (!has_same_trace).then_some(id)
+    }
+
+    /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
+    /// leaves.
+    fn decide_former(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        witnesses: &[ReceivedPacket],
+    ) -> Vec<LeafId> {
+        let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
+        let run = |witness: &ReceivedPacket| Some((decisions.admissible_run(fabric, witness)?, witness.clone()));
+        let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
+        let mut new = Vec::new();
+        for (run, witness, answer) in decisions.run_policy(fabric, runs) {
+            let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+            let origin = Origin::of(&finished);
+            let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+            let at = witness.at;
+            let lasts = trace.lasts() && !txn.wrote();
+            if !lasts
+                || fabric.switches.lookup(&witness).is_some()
+                || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch)
+            {
+                continue;
+            }
+            let id = decisions.new_leaf_id(fabric);
+            if fabric.ctx.store.commit(txn, Some(id)).is_ok() {
+                fabric.ctx.report_left_out(left_out, made_at.as_ref());
+                fabric.ctx.report_violations(violations, at);
+                let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
+                new.push(decisions.cache_leaf(fabric, id, leaf));
+            }
+        }
+        new
+    }
+
+    /// Reports whether a packet is the witness packet of a leaf.
+    fn has_own_leaf(&self, decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+        let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
+        leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
+    }
+
+    /// Puts a leaf into its switch's new tree.
+    fn put_back(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
+        let action = decisions.ingress_action(fabric, id);
+        let Some(mut leaf) = decisions.leaves.remove(&id) else { return };
+        let reads = leaf.specialisation.clone();
+        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()) else { return };
+        let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
+        if outcome == Augmented::Added && leaf.specialisation.is_empty() {
+            switch.ingress.table.specialise(id, &reads);
+        }
+        let (what, goal) = (shown(&leaf), leaf.goal().clone());
+        decisions.leaves.insert(id, leaf);
+        match outcome {
+            Augmented::Added => {}
+            // The new policy does not tell the packets of the two apart.
+            Augmented::Existing(there) => {
+                if decisions.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
+                    decisions.inconsistent(fabric, there, &what);
+                }
+                decisions.withdraw(fabric, id);
+            }
+            Augmented::Replaced { removed, .. } => {
+                for other in removed {
+                    decisions.inconsistent(fabric, other, &what);
+                    decisions.withdraw(fabric, other);
+                }
+            }
+        }
+    }
+
+    /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
+    /// with other traces.
+    fn end_change_over(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        mut old: Table,
+        changed: &[LeafId],
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let mut preferred = old.priorities();
+        preferred.append(&mut switch.ingress.former_priorities);
+        switch.ingress.table.end_rebuild(&preferred);
+        let there: FxHashSet<Vec<Constraint>> =
+            switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
+        switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
+        for id in changed {
+            let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
+            if switch.ingress.table.tree().specialisation(*id).is_empty() {
+                switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
+            }
+        }
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        for id in ids {
+            if let Some(leaf) = decisions.leaves.get_mut(&id) {
+                leaf.specialisation = switch.ingress.table.tree().specialisation(id).into();
+                decisions.leaves.mark_changed(id);
+            }
+        }
+        switch.ingress.carried.extend(old.take_changes());
+        switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
+        // The comparison includes them.
+        drop(switch.ingress.table.take_changes());
+        switch.ingress.proactive = Proactive::default();
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    }
+}

@@ -1,0 +1,467 @@
+//! Restore: keeps what switches do for an earlier run of the controller, if the policy still decides so.
+//!
+//! # What
+//!
+//! The rules of the earlier run are still on the switches, and carry packets. This run must not touch them before it
+//! knows what f says. So:
+//!
+//! 1. The links, edge ports and hosts of the earlier run are presumed to be there still
+//!    ([`Event::Presume`](crate::engine::Event::Presume)). Discovery confirms or ends them, as it does with what it finds
+//!    itself. From then on f decides packets that come.
+//! 2. f runs on the remembered witness packets of each switch, a few at a time
+//!    ([`Event::Restore`](crate::engine::Event::Restore)). Meanwhile the switch's rules are read
+//!    ([`Event::FlowsRead`](crate::engine::Event::FlowsRead)). No rule is sent. At a take-over the previous controller reports
+//!    the rules, so that all up to step 4 is done before it ends. The rules that are read in the end confirm its
+//!    report.
+//! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
+//!    rule, the label is ready without a message.
+//! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all switches was
+//!    decided, the table is built from all leaves at once, with the priorities of the rules that are there. Once all
+//!    switches have their tables, the rules are compared. A rule that is there already, except for its cookie, stays,
+//!    and its old cookie is *renamed* (`cookies.rs`). The ordered update sends the rest.
+//!
+//! # Why it is correct
+//!
+//! Until step 4 a switch treats each packet as the earlier run decided. After it, the switch has the rules of leaves
+//! that f decided in this run.
+//!
+//! A label's id is reserved while packets of the earlier run may carry it: the switch has a rule for it, remembers it,
+//! or another switch has a rule that pushes it. No label is given out before the rules of all switches are known. A
+//! label with an equal meaning may have the id. If the switch has another rule for it, the label is revoked. So no
+//! packet that was sent under a label of the earlier run meets another meaning.
+//!
+//! A route may have the number that a route of the earlier run has in the table of routes, with another path. Then
+//! entries that lead there for the earlier run only send to the controller before that rule changes
+//! (`tables/detours.rs`).
+//!
+//! The controller sends a packet that comes before step 4 and has no rule straight out of the egress ports, as it does
+//! if a leaf can have no rule. The packet does not wait for labels, which may take as long as reading rules does. Nor
+//! does it use labels that no switch has confirmed: another controller may have changed their meaning since it reported
+//! them.
+//!
+//! # Cost
+//!
+//! The cost of a reload: a run for each leaf, and building each table once. Runs are spread over about a second
+//! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the
+//! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a
+//! rule with 3,000 rules, and more for each with more.
+
+use std::time::Duration;
+
+use maple_wire::msg::NO_BUFFER;
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
+
+use super::proactive::Samples;
+use crate::engine::context::cause::Origin;
+use crate::engine::context::event::{Effect, InstalledFlow};
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::timers::Timer;
+use crate::engine::decisions::Decisions;
+use crate::engine::decisions::decide::{Outcome, outcome};
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::classifier::table_miss;
+use crate::engine::switch::cookies::cookie;
+use crate::engine::switch::paths::RouteTable;
+use crate::engine::switch::restoring::{LOOK, Restoring};
+use crate::engine::switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
+use crate::ids::{LeafId, Time};
+use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
+use crate::network::Location;
+use crate::remembered::{RememberedLabel, Surroundings, Witness};
+use crate::rule::Rule;
+use crate::run::{Finished, Run};
+
+/// The number of steps in which the leaves of a switch are decided, and the pause between two steps, in which the
+/// engine does other things. All pauses together take about a second.
+const STEPS: usize = 128;
+const STEP: Duration = Duration::from_millis(8);
+/// The minimum and the maximum number of leaves that are decided in a step.
+const LEAST_BATCH: usize = 16;
+const MOST_BATCH: usize = 128;
+
+/// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a switch waits at most after its own leaves are decided and its rules known, because f may be slow.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the ids of labels of the earlier run stay reserved after they became known. By the end all other switches
+/// have their new rules.
+const RESERVATION: Duration = Duration::from_secs(30);
+
+/// The restore of this shard's switches, one at a time.
+#[derive(Default)]
+pub(in crate::engine) struct Restore {
+    /// The latest time when the table of a switch was built, or compared with the rules of an earlier run.
+    last_built: Option<Time>,
+}
+
+impl Restore {
+    /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
+    /// that the previous controller reported, if it did. The switch's own report follows.
+    pub(in crate::engine) fn restore(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        flows: Option<Vec<InstalledFlow>>,
+        witnesses: Vec<Witness>,
+        known: &Surroundings,
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return self.give_up_restore(fabric, dpid) };
+        let until = fabric.ctx.now + RESERVATION;
+        let here = known.labels.iter().filter(|label| label.switch == dpid);
+        let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
+            let key = |label: &RememberedLabel| {
+                let key = LabelKey { port: label.port, id: label.id };
+                ids.prefer(key, label.meaning);
+                key
+            };
+            let labels: Vec<LabelKey> = here.map(key).collect();
+            ids.reserve(labels.iter().copied(), until);
+            labels
+        });
+        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed) {
+            // More is remembered than was reported at first.
+            restoring.labels = labels;
+            return restoring.later.extend(witnesses);
+        }
+        // The switch may have disconnected and come back since the network was presumed.
+        fabric.ctx.store.change_restoring(|all| {
+            all.unread.insert(dpid);
+            all.unconfirmed.insert(dpid);
+            all.undecided.insert(dpid);
+            all.unsettled.insert(dpid);
+        });
+        switch.ingress.table.begin_rebuild();
+        let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
+        switch.restoring = Some(Restoring {
+            batch,
+            labels,
+            read: None,
+            is_confirmed: false,
+            later: Vec::new(),
+            preferred: Vec::new(),
+            decided: None,
+            is_built: false,
+            until: None,
+            repeats_left: witnesses.len() + batch,
+            next_look: fabric.ctx.now,
+            todo: witnesses.into(),
+        });
+        if let Some(flows) = flows {
+            fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
+            self.earlier_rules_known(decisions, fabric, dpid, false);
+        }
+        self.go_on_restoring(decisions, fabric, dpid);
+    }
+
+    /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
+    /// from the previous controller.
+    pub(in crate::engine) fn earlier_rules_known(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+        is_confirmed: bool,
+    ) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
+        let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
+        let shared = switch.shared_table();
+        for (table, rule) in switch.tables.installed() {
+            labels.extend(LabelTable::key_of_rule(rule.priority, &rule.matching).filter(|_| table == shared));
+            pushed.extend(labels_pushed_by(&rule));
+            if table == ingress {
+                preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
+            }
+        }
+        let miss = table_miss(cookie(fabric.ctx.options.epoch, None));
+        if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
+            switch.open_route_table();
+        }
+        if switch.paths.route_table == RouteTable::Open {
+            // The leaves that were decided before use it too.
+            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid));
+        }
+        if let Some(restoring) = &mut switch.restoring {
+            (restoring.preferred, restoring.read) = (preferred, Some(fabric.ctx.now));
+            restoring.is_confirmed = is_confirmed;
+            labels.extend(&restoring.labels);
+            restoring.until = None;
+            if is_confirmed && !restoring.later.is_empty() {
+                restoring.todo.extend(std::mem::take(&mut restoring.later));
+                restoring.repeats_left += restoring.todo.len();
+                restoring.decided = None;
+            }
+            if std::mem::take(&mut restoring.is_built) {
+                switch.ingress.table.begin_rebuild();
+            }
+        }
+        let until = fabric.ctx.now + RESERVATION;
+        fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
+        // Another switch may have lost the rules for labels that this one pushes.
+        let state = fabric.ctx.store.snapshot();
+        for (port, id) in pushed {
+            let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
+            let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
+            fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
+        }
+        self.revoke_lost_labels(fabric, dpid);
+        fabric.sync_route_rules();
+        fabric.ctx.store.change_restoring(|all| {
+            all.unread.remove(&dpid);
+            all.unsettled.insert(dpid);
+            if is_confirmed {
+                all.unconfirmed.remove(&dpid);
+            }
+        });
+        self.ask_again(fabric);
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        if is_confirmed {
+            self.go_on_restoring(decisions, fabric, dpid);
+        }
+    }
+
+    /// Revokes the labels that counted as ready although the switch does not have their rules.
+    fn revoke_lost_labels(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let (tables, table) = (&switch.tables, switch.shared_table());
+        let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
+        let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
+        lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
+    }
+
+    /// Handles requests that waited until all rules of an earlier run were known.
+    pub(in crate::engine) fn ask_again(&mut self, fabric: &mut Fabric) {
+        std::mem::take(&mut fabric.early_requests).into_iter().for_each(|asked| fabric.acquire_label(asked));
+    }
+
+    /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
+    pub(in crate::engine) fn remembered_of(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+    ) -> Option<Effect> {
+        let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
+        let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        let mut leaves: Vec<(LeafId, Witness)> =
+            ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
+        leaves.extend(todo.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
+        leaves.sort_unstable_by_key(|(id, _)| *id);
+        Some(Effect::Departed { dpid, leaves, surroundings: fabric.ctx.store.surroundings_of(dpid) })
+    }
+
+    /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
+    pub(in crate::engine) fn give_up_restore(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        fabric.ctx.store.change_restoring(|all| {
+            all.unread.remove(&dpid);
+            all.unconfirmed.remove(&dpid);
+            all.undecided.remove(&dpid);
+            all.unsettled.remove(&dpid);
+        });
+        self.ask_again(fabric);
+    }
+
+    /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
+    /// waits for labels.
+    pub(in crate::engine) fn go_on_restoring(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
+        if restoring.decided.is_some() {
+            return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        }
+        let rest = restoring.todo.split_off(restoring.todo.len().min(restoring.batch));
+        let witnesses = std::mem::replace(&mut restoring.todo, rest);
+        let run = |witness: Witness| {
+            let Witness { at, frame, total_len, specialisation } = witness;
+            let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
+            // A packet that has come meanwhile may have been decided already.
+            let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
+            Some((decisions.admissible_run(fabric, &received).filter(|_| is_open)?, (received, specialisation)))
+        };
+        let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
+        for (run, (received, specialisation), answer) in decisions.run_policy(fabric, runs) {
+            let outcome = outcome(&run, answer);
+            self.restore_leaf(decisions, fabric, outcome, received, specialisation);
+        }
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
+        if restoring.todo.is_empty() {
+            restoring.decided = Some(fabric.ctx.now);
+            fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
+            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+        } else {
+            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Restore(dpid)));
+        }
+    }
+
+    /// Makes a leaf of f's decision about a remembered packet, if the decision lasts.
+    fn restore_leaf(
+        &mut self,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        outcome: Outcome,
+        received: ReceivedPacket,
+        specialisation: Box<[Constraint]>,
+    ) {
+        let Outcome::Answer((goal, _), finished) = outcome else { return };
+        let origin = Origin::of(&finished);
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+        let at = received.at;
+        if !trace.lasts() || txn.wrote() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
+            return;
+        }
+        let id = decisions.new_leaf_id(fabric);
+        if fabric.ctx.store.commit(txn, Some(id)).is_err() {
+            // What the run read has changed meanwhile.
+            let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
+            if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
+                restoring.repeats_left -= 1;
+                let ReceivedPacket { frame, total_len, .. } = received;
+                restoring.todo.push_back(Witness { at, frame, total_len, specialisation });
+            }
+            return;
+        }
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, at);
+        let leaf = decisions.new_leaf(fabric, trace, (goal, origin), received);
+        let standing = decisions.cache_leaf(fabric, id, leaf);
+        // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
+        if standing == id
+            && let Some(switch) = fabric.switches.get_mut(&at.switch)
+        {
+            switch.ingress.table.specialise(id, &specialisation);
+        }
+    }
+
+    /// Compiles the table from all leaves of a switch at once. A leaf whose route is not ready has no rules, and the
+    /// priorities that they had are lost.
+    fn build_restored(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        // The leaves whose routes have just become ready.
+        decisions.collect(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
+        restoring.is_built = true;
+        self.last_built = Some(fabric.ctx.now);
+        switch.ingress.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
+        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        for id in ids {
+            let specialisation = switch.ingress.table.tree().specialisation(id);
+            if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
+                leaf.specialisation = specialisation.into();
+                decisions.leaves.mark_changed(id);
+            }
+        }
+        samples.install_samples(decisions, fabric, dpid);
+    }
+
+    /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
+    /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
+    pub(in crate::engine) fn flush_restoring(
+        &mut self,
+        samples: &mut Samples,
+        decisions: &mut Decisions,
+        fabric: &mut Fabric,
+        dpid: Dpid,
+    ) {
+        let is_read = |restoring: &Restoring| restoring.read.is_some();
+        let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        if !restoring.is_some_and(is_read) {
+            return;
+        }
+        decisions.collect(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let (mut ready, mut stale) = (Vec::new(), Vec::new());
+        if switch.tables.has_own_rules() {
+            let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
+            for serial in switch.tables.labels_to_confirm() {
+                match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
+                    None | Some(Some(true)) => ready.push(serial),
+                    Some(Some(false)) => stale.push(serial),
+                    Some(None) => {}
+                }
+            }
+            switch.tables.confirm_labels(&ready);
+        }
+        if !ready.is_empty() {
+            fabric.labels_confirmed(dpid, &ready);
+        }
+        for serial in stale {
+            fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));
+        }
+        let (now, any_waits) = (fabric.ctx.now, fabric.routes.any_waits_at(dpid));
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+            return;
+        };
+        let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
+        let are_all_decided = || fabric.ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        // f runs within a turn, and may take longer than the wait.
+        if restoring.until.is_none() && decided < now && are_all_decided() {
+            restoring.until = Some(now + PATIENCE);
+        }
+        let is_over = restoring.until.is_some_and(|until| until <= now) || decided + LONGEST_WAIT <= now;
+        let is_settled = !any_waits || is_over;
+        if restoring.next_look <= now {
+            restoring.next_look = now + LOOK;
+        }
+        let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
+        if is_settled && !is_built && self.last_built == Some(now) {
+            // Packets are answered between two switches.
+            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            return;
+        }
+        if is_settled {
+            self.build_restored(samples, decisions, fabric, dpid);
+        }
+        // Another switch may still ask for a label that this one has a rule for.
+        let have_all_waited = is_settled
+            && fabric.ctx.store.change_restoring(|all| {
+                all.unsettled.remove(&dpid);
+                all.unsettled.is_empty() && all.unconfirmed.is_empty()
+            });
+        if have_all_waited && self.last_built == Some(now) {
+            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+        } else if have_all_waited {
+            self.last_built = Some(now);
+            self.end_restore(decisions, fabric, dpid);
+        } else if is_confirmed || !is_settled {
+            fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
+        }
+    }
+
+    /// Ends the restore of a switch, which gets the rules of this run afterwards.
+    fn end_restore(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
+        fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
+        // Rules that follow from what has just become ready.
+        decisions.collect(fabric, dpid);
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
+            switch.renamed.extend(switch.tables.cookies_to_rename());
+            // Where one old cookie is to be two new ones, the rules of the second one are sent.
+            switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
+        }
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    }
+}
+
+/// The labels that a rule pushes, with the ports by which the packets leave.
+fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
+    let (mut pushed, mut id) = (Vec::new(), None);
+    for instruction in rule.instructions.iter() {
+        let Instruction::ApplyActions(actions) = instruction else { continue };
+        for action in actions {
+            match action {
+                Action::SetVlanVid(vid) => id = Some(*vid),
+                Action::SetField(Constraint { field: Field::VlanVid, value, .. }) => id = Some((value & 0xfff) as u16),
+                Action::Output { port, .. } | Action::Enqueue { port, .. } => pushed.extend(id.map(|id| (*port, id))),
+                _ => {}
+            }
+        }
+    }
+    pushed
+}

@@ -1,0 +1,145 @@
+//! The classifier: which packets go to which logical table. It lets a host's packets pass only at the host's own port.
+
+use maple_wire::{Field, Instruction, Match, Packet, PortNo};
+
+use super::ports::is_virtual;
+use super::protocols::PROBE_MAC;
+use super::{INGRESS, LABELS, Switch};
+use crate::engine::context::options::Options;
+use crate::engine::context::received_packet::from_port;
+use crate::forwarding::to_controller;
+use crate::network::{Location, PortKind, PortRole};
+use crate::rule::{COMPILED, Rule};
+use crate::state::Snapshot;
+
+/// The priority of rules for discovery's frames.
+const LLDP: u16 = 65535;
+/// The priority of rules for answers to our probes.
+const PROBES: u16 = 65534;
+/// The priority of rules for packets from other switches.
+const LINKS: u16 = 40000;
+/// The priority of rules for packets from hosts that announce addresses.
+pub(in crate::engine) const COPIES: u16 = 30500;
+/// The priority of rules for packets from hosts.
+pub(in crate::engine) const HOSTS: u16 = 30000;
+/// The priority of rules for packets of unknown hosts from ports with too many hosts.
+pub(in crate::engine) const GUARD: u16 = 29000;
+
+/// The priority of rules for announced addresses, with one table.
+pub(in crate::engine) const ANNOUNCED: u16 = 65009;
+/// The priorities of rules for known hosts at ports with too many hosts, and for the other hosts there, with one table.
+/// They are below all compiled rules.
+pub(in crate::engine) const KNOWN: u16 = 2;
+pub(in crate::engine) const LAST: u16 = 1;
+/// The priority of rules for packets from a shut port, with one table. Such a port has no compiled rules and no rules
+/// of hosts.
+const SHUT: u16 = KNOWN;
+
+// Compiled rules lie above all rules for hosts of a single table.
+const _: () = assert!(*COMPILED.start() == KNOWN + 1);
+
+/// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
+const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
+
+/// Reports whether a packet is of a type that only discovery uses, whatever its sender.
+pub(in crate::engine) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
+    packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
+}
+
+/// Reports whether an entering packet belongs to the controller and never reaches f. Such a packet is of a type that
+/// only discovery uses, or, where hosts are tracked, the answer of a host that was asked whether it is still there.
+pub fn is_the_controllers(packet: &Packet<'_>, track_hosts: bool) -> bool {
+    is_discovery_frame(packet)
+        || track_hosts && packet.switch_value(Field::EthDst).is_some_and(|mac| mac == PROBE_MAC.bits())
+}
+
+/// The classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for packets that
+/// must not reach the policy.
+pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {
+    let track_hosts = options.track_hosts;
+    let rule = |priority, matching, instructions: Vec<_>| Rule {
+        priority,
+        matching,
+        instructions: instructions.into(),
+        cookie,
+    };
+    let goto = |table| vec![Instruction::GotoTable(table)];
+    let discovery = |kind| rule(LLDP, Match::any().exact(Field::EthType, kind), to_controller());
+    let mut rules: Vec<Rule> = DISCOVERY_TYPES.map(discovery).into();
+    if track_hosts {
+        rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
+    }
+    let from = |port: PortNo| Match::any().with(from_port(port));
+    let facts = state.facts();
+    let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
+    let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
+    if !switch.three_tables {
+        let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));
+        rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
+        return rules;
+    }
+    for (port, info) in ports() {
+        match info.kind {
+            PortKind::New if is_closed(port) => rules.push(rule(LINKS, from(port), Vec::new())),
+            PortKind::New => {}
+            PortKind::Shared { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
+            PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
+            PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(LABELS))),
+            PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
+            // Each host has its own rules (`host_rules`).
+            PortKind::Edge => {}
+        }
+    }
+    rules
+}
+
+/// The rule that sends everything else to the controller.
+pub(in crate::engine) fn table_miss(cookie: u64) -> Rule {
+    Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
+}
+
+/// Distinguishes the rules of this priority that drop and belong to no leaf. `true`: they are for unknown hosts at a
+/// port with too many. `false`: they are for a port that is shut or closed. `None`: there are no such rules.
+pub(in crate::engine) fn drops_by_priority(priority: u16, three_tables: bool) -> Option<bool> {
+    match priority {
+        GUARD if three_tables => Some(true),
+        LINKS if three_tables => Some(false),
+        LAST if !three_tables => Some(true),
+        SHUT if !three_tables => Some(false),
+        _ => None,
+    }
+}
+
+/// The purpose of a rule that belongs to no leaf, in words for people.
+pub(in crate::engine) fn reason(rule: &Rule) -> &'static str {
+    match (rule.priority, &rule.instructions[..]) {
+        (LLDP, _) => "maple: link discovery",
+        (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
+        (_, [Instruction::GotoTable(LABELS)]) => "maple: from another switch",
+        (_, [Instruction::GotoTable(INGRESS)]) => "maple: from a host, where it is known to be",
+        (COPIES, [_, Instruction::GotoTable(INGRESS)]) => {
+            "maple: a host announces an address, and f depends on addresses"
+        }
+        (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
+        (LINKS | SHUT, []) => "maple: from a closed port, or from a segment whose hosts use another port",
+        (GUARD | LAST, []) => "maple: from too many hosts at one port",
+        (KNOWN, _) => "maple: from a host that is known at a port with too many",
+        (0, _) => "maple: everything else",
+        _ => "maple: not decided yet; lower rules must not take these",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_without_a_leaf_state_their_purpose() {
+        let reason = |priority, does: Vec<_>| reason(&Rule { priority, instructions: does.into(), ..table_miss(0) });
+        assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
+        assert!(reason(LINKS, vec![Instruction::GotoTable(LABELS)]).contains("another switch"));
+        assert!(reason(HOSTS, vec![Instruction::GotoTable(INGRESS)]).contains("from a host"));
+        assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier rule may have any priority");
+        assert!(reason(0, to_controller()).contains("everything else"));
+    }
+}

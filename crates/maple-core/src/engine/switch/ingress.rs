@@ -1,0 +1,66 @@
+//! What f decides about the packets that enter at a switch, and its rules.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::Constraint;
+
+use super::cache::VersionedCache;
+use super::cookies::cookie;
+use super::proactive::Proactive;
+use crate::capabilities::Capabilities;
+use crate::compile::{Table, Target};
+use crate::engine::context::options::Options;
+use crate::ids::LeafId;
+use crate::rule::COMPILED;
+use crate::update::Change;
+
+/// The trace tree of the packets that enter at a switch, and the changes of its rules.
+pub(in crate::engine) struct Ingress {
+    /// The trace tree, and its rules.
+    pub table: Table,
+    /// The changes that rebuilding `table` made to its rules since the last flush.
+    pub carried: Vec<Change>,
+    /// The priorities of rules that `table` had before it was rebuilt, and has not now.
+    pub former_priorities: Vec<(Vec<Constraint>, u16)>,
+    /// Leaves of `table` whose action may have changed since the last flush.
+    pub changed_actions: BTreeSet<LeafId>,
+    /// The state of the pass over the policy's samples.
+    pub proactive: Proactive,
+    /// Hosts whose location was verified for hits.
+    pub verified_hosts: VersionedCache,
+}
+
+impl Ingress {
+    /// Creates the ingress of a switch about which f has decided nothing.
+    pub fn new(capabilities: &Capabilities, options: &Options) -> Ingress {
+        Ingress {
+            table: table(capabilities, options),
+            carried: Vec::new(),
+            former_priorities: Vec::new(),
+            changed_actions: BTreeSet::new(),
+            proactive: Proactive::default(),
+            verified_hosts: VersionedCache::default(),
+        }
+    }
+
+    /// Copies the decisions, without the progress of passes and without the cache.
+    pub fn copy(&self) -> Ingress {
+        Ingress {
+            table: self.table.clone(),
+            carried: self.carried.clone(),
+            former_priorities: self.former_priorities.clone(),
+            changed_actions: self.changed_actions.clone(),
+            proactive: Proactive::default(),
+            verified_hosts: VersionedCache::default(),
+        }
+    }
+}
+
+/// Creates an empty tree with its rules.
+pub(in crate::engine) fn table(capabilities: &Capabilities, options: &Options) -> Table {
+    let epoch = options.epoch;
+    let cookie = Arc::new(move |leaf| cookie(epoch, leaf));
+    let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
+    (options.new_table)(target)
+}

@@ -1,0 +1,196 @@
+//! The state of one switch in its shard, and the handling of its barrier replies, of rules read back, and of rules
+//! removed.
+
+pub(super) mod access_hits;
+pub(super) mod audits;
+pub(super) mod backoff;
+pub(super) mod cache;
+pub(super) mod capacity;
+pub(super) mod classifier;
+pub(super) mod cookies;
+pub(super) mod counters;
+pub(super) mod drops;
+pub(super) mod host_rules;
+pub(super) mod ingress;
+pub(super) mod meters;
+pub(super) mod new_port_packets;
+pub(super) mod pacing;
+pub(super) mod paths;
+pub(super) mod polls;
+pub(super) mod ports;
+pub(super) mod proactive;
+pub(super) mod protocols;
+pub(super) mod questions;
+pub(super) mod restoring;
+pub(super) mod room;
+pub(super) mod route_rules;
+pub(super) mod rule_counts;
+pub(super) mod rule_growth;
+pub(super) mod tables;
+pub(super) mod update;
+pub(super) mod view;
+
+use maple_wire::msg::stats::FlowStats;
+use maple_wire::{Dpid, Version};
+
+use crate::capabilities::Capabilities;
+use crate::engine::context::options::Options;
+use crate::ids::Time;
+use cookies::Renamed;
+use counters::Counters;
+use ingress::Ingress;
+use pacing::Pacing;
+use paths::{Paths, RouteTable};
+use ports::Ports;
+use restoring::Restoring;
+use room::Room;
+use tables::Tables;
+
+/// The classifier, or the only table of a switch without three tables.
+pub(super) const CLASSIFIER: u8 = 0;
+/// The table for packets that enter here.
+pub(super) const INGRESS: u8 = 1;
+/// The table for labelled packets.
+pub(super) const LABELS: u8 = 2;
+/// The table of routes, to which rules of the ingress table lead, if the switch has a fourth table.
+pub(super) const ROUTES: u8 = 3;
+
+/// A switch of this shard.
+pub(super) struct Switch {
+    pub dpid: Dpid,
+    pub capabilities: Capabilities,
+    /// The number of tables that the switch announces. It may turn out to have one (`refusals.rs`).
+    pub announced_tables: u8,
+    pub three_tables: bool,
+    /// What f decides about packets that enter here.
+    pub ingress: Ingress,
+    /// How packets go on from here, and what arrives from other switches.
+    pub paths: Paths,
+    pub ports: Ports,
+    pub room: Room,
+    pub counters: Counters,
+    /// The rules that the switch has, and the rules that it is to have.
+    pub tables: Tables,
+    /// The effects that wait to be sent.
+    pub pacing: Pacing,
+    /// Cookies of rules that an earlier run made.
+    pub renamed: Renamed,
+    /// The state of a restore, while the switch keeps the rules of an earlier run.
+    pub restoring: Option<Restoring>,
+    /// Since when the switch has no connection; `None` while it has one.
+    pub unreachable: Option<Time>,
+    pub stale: Stale,
+}
+
+/// The rules of a switch that have to be computed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stale {
+    pub classifier: bool,
+    pub labels: bool,
+}
+
+impl Stale {
+    pub const ALL: Stale = Stale { classifier: true, labels: true };
+}
+
+impl Switch {
+    /// Creates a switch that has just connected, whose rules are not known.
+    pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
+        let three_tables = has_three_tables(capabilities.version, capabilities.tables);
+        // A bundle is committed at once, however many changes a second a switch is to get.
+        let bundles = capabilities.bundles && options.flow_mod_rate.is_none();
+        Switch {
+            dpid,
+            announced_tables: capabilities.tables,
+            three_tables,
+            ingress: Ingress::new(&capabilities, options),
+            paths: Paths::new(dpid, capabilities.version, three_tables, options),
+            ports: Ports::new(dpid, three_tables, options),
+            room: Room::new(three_tables, options),
+            counters: Counters::default(),
+            tables: Tables::new(options.first_xid, capabilities.version, bundles),
+            pacing: Pacing::default(),
+            renamed: Renamed::default(),
+            restoring: None,
+            unreachable: None,
+            stale: Stale::ALL,
+            capabilities,
+        }
+    }
+
+    /// Copies the switch, without packets that wait, and without counters. While the switch keeps the rules of an
+    /// earlier run, the copy does not know its rules. If the switch has no connection, the copy behaves as if it had
+    /// one.
+    pub fn copy(&self, options: &Options) -> Switch {
+        let unknown = || Tables::new(options.first_xid, self.version(), false);
+        Switch {
+            three_tables: self.three_tables,
+            ingress: self.ingress.copy(),
+            paths: self.paths.clone(),
+            ports: self.ports.copy(),
+            room: self.room.clone(),
+            renamed: self.renamed.clone(),
+            tables: if self.restoring.is_some() { unknown() } else { self.tables.presumed_reachable() },
+            stale: self.stale,
+            ..Switch::new(self.dpid, self.capabilities.clone(), options)
+        }
+    }
+
+    pub fn version(&self) -> Version {
+        self.capabilities.version
+    }
+
+    /// Translates the number of the table in which the switch reports a rule into that of this layout. `None`: packets
+    /// don't reach the rule.
+    ///
+    /// OpenFlow 1.0 has one table, whatever number a switch gives it. Open vSwitch has the tables of 1.3 in 1.0 too,
+    /// and reports which one a rule is in; 1.0 uses the first.
+    pub fn table_of_report(&self, table: u8) -> Option<u8> {
+        match self.version() {
+            Version::Of13 => Some(table),
+            Version::Of10 if self.capabilities.narrow && table != 0 => None,
+            Version::Of10 => Some(0),
+        }
+    }
+
+    /// Leaves out the rules that packets don't reach, and puts the others into the tables of this layout.
+    pub fn arrange(&self, flows: &mut Vec<FlowStats>) {
+        flows.retain_mut(|flow| {
+            let table = self.table_of_report(flow.table_id);
+            flow.table_id = table.unwrap_or_default();
+            table.is_some()
+        });
+    }
+
+    /// The table whose rules come from several sources.
+    pub fn shared_table(&self) -> u8 {
+        if self.three_tables { LABELS } else { CLASSIFIER }
+    }
+
+    /// Reports whether the switch has enough tables for a table of routes.
+    pub fn has_four_tables(&self) -> bool {
+        self.three_tables && self.capabilities.tables > ROUTES
+    }
+
+    /// Reports whether the pending rules fit, with or without the reserve.
+    pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
+        self.room.capacity.fits(
+            now,
+            with_reserve,
+            |table| self.tables.count(table),
+            |table| self.tables.additions(table),
+        )
+    }
+
+    /// Opens the table of routes after a confirmation, if its table-miss rule is there.
+    pub fn open_route_table(&mut self) {
+        if self.paths.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
+            self.paths.route_table = RouteTable::Open;
+        }
+    }
+}
+
+/// Reports whether a switch has the three logical tables.
+fn has_three_tables(version: Version, tables: u8) -> bool {
+    version == Version::Of13 && tables >= 3
+}

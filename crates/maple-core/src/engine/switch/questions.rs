@@ -1,0 +1,38 @@
+//! Questions for statistics: which of ours an answer is for.
+
+use super::Switch;
+
+/// What the engine wants to know from statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Question {
+    /// All rules, to compare them with those that the switch should have.
+    Audit,
+    /// All meters, likewise.
+    Meters,
+    /// The counters of one rule.
+    Rule,
+    /// The counters of all rules or ports.
+    Counters,
+    /// Which rules are in use, before an eviction.
+    Usage,
+    /// Whether hosts still send.
+    Hosts,
+}
+
+impl Switch {
+    pub(in crate::engine) fn question(&self, xid: u32) -> Question {
+        if self.tables.is_audited_by(xid) {
+            Question::Audit
+        } else if self.paths.meters.is_audited_by(xid) {
+            Question::Meters
+        } else if self.counters.rule_counts.awaits(xid) {
+            Question::Rule
+        } else if self.counters.polls.is_answer(xid) {
+            Question::Counters
+        } else if self.room.capacity.is_answer(xid) {
+            Question::Usage
+        } else {
+            Question::Hosts
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The tables of a switch without a connection: its rules stand, and changes of them are recorded.
+
+use super::{Installed, Phase, Tables, Unconfirmed, Waiter};
+
+impl Tables {
+    /// Reports whether the switch is to have other rules than it has.
+    pub(super) fn has_changes(&self) -> bool {
+        let none = Installed::default();
+        self.pending.iter().any(|(table, pending)| pending.differs(self.installed.get(table).unwrap_or(&none)))
+    }
+
+    /// Suspends the tables of a switch whose connection has ended; its rules stand. Until [`Tables::resume`], changes
+    /// are recorded and not sent.
+    pub fn suspend(&mut self) {
+        self.reading.suspended = true;
+        self.reading.audit = None;
+        // It is not known which changes the switch has made.
+        self.reading.ready &= self.sent.unconfirmed.iter().all(|(_, sent)| matches!(sent, Unconfirmed::Barrier(_)));
+        let mut waiters: Vec<Waiter> =
+            self.sent.unconfirmed.drain(..).flat_map(|(_, sent)| sent.waiters().to_vec()).collect();
+        if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.sent.phase) {
+            waiters.extend(step.waiters);
+        }
+        // The time that a rule took would say nothing.
+        waiters.retain(|waiter| !matches!(waiter, Waiter::RuleAdded(..)));
+        self.sent.waiting.splice(0..0, waiters);
+    }
+
+    /// Resumes the tables of a switch that has a connection again. Nothing is sent before its rules are read.
+    pub fn resume(&mut self) {
+        (self.reading.suspended, self.reading.ready) = (false, false);
+    }
+
+    /// Copies the tables as if the switch had a connection, and the rules that it had at the end of the last one.
+    pub fn presumed_reachable(&self) -> Tables {
+        let mut copy = self.clone();
+        copy.reading.suspended = false;
+        copy
+    }
+
+    /// The number of waiters for the barrier of the next update.
+    pub fn count_waiting(&self) -> usize {
+        self.sent.waiting.len()
+    }
+}

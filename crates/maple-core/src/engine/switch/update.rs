@@ -1,0 +1,143 @@
+//! The update of a switch: what is sent, in order, with its meters first.
+
+use std::collections::BTreeMap;
+
+use maple_wire::Instruction;
+
+use super::classifier::{classifier, table_miss};
+use super::cookies::cookie;
+use super::tables::{Requests, Source, Waiter};
+use super::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
+use crate::compile::LeafAction;
+use crate::engine::context::Context;
+use crate::ids::{LeafId, Time};
+use crate::labels::LabelRuleChanges;
+use crate::rule::Rule;
+use crate::update::{Change, key_of};
+
+impl Switch {
+    /// Finishes an earlier update. Returns whether the next one may begin.
+    pub(in crate::engine) fn begin_update(&mut self, ctx: &mut Context) -> bool {
+        if self.unreachable.is_some() {
+            return false;
+        }
+        let mut requests = Requests::new();
+        let is_paced = ctx.options.flow_mod_rate.is_some();
+        let may_go_on = self.tables.begin_update(ctx.now, &mut requests);
+        let may_go_on = may_go_on && (!is_paced || self.tables.has_confirmed_all());
+        self.send_with_meters(ctx, requests);
+        may_go_on
+    }
+
+    /// Sends the changes that were collected.
+    pub(in crate::engine) fn send_update(&mut self, ctx: &mut Context) {
+        let mut requests = Requests::new();
+        self.tables.send_update(ctx.now, self.three_tables.then_some(CLASSIFIER), &mut requests);
+        self.send_with_meters(ctx, requests);
+    }
+
+    /// Sends requests, after those for the meters that their rules name.
+    fn send_with_meters(&mut self, ctx: &mut Context, requests: Requests) {
+        let mut all = self.make_meters(&requests);
+        all.extend(requests);
+        self.request_in_turn(ctx, all);
+    }
+
+    pub(in crate::engine) fn collect_labels(&mut self, epoch: u16) {
+        if !std::mem::take(&mut self.stale.labels) {
+            return;
+        }
+        let cookie = |label| cookie(epoch, Some(LeafId(label)));
+        let LabelRuleChanges { changes, confirms } = self.paths.labels.take_changes(cookie);
+        self.tables.record_shared_changes(self.shared_table(), Source::Labels, changes);
+        if !confirms.is_empty() {
+            self.tables.wait(Waiter::Labels(confirms));
+        }
+    }
+
+    pub(in crate::engine) fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
+        for (leaf, action) in actions {
+            self.ingress.table.set_action(leaf, action);
+        }
+        if self.room.capacity.is_short(now, |table| self.tables.count(table)) {
+            self.ingress.table.remove_redundant();
+        }
+        let mut changes = std::mem::take(&mut self.ingress.carried);
+        changes.extend(self.ingress.table.take_changes());
+        match self.three_tables {
+            true => self.tables.record_changes(INGRESS, changes),
+            false => self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes),
+        }
+    }
+
+    /// Takes the changes of the engine's own rules, by table.
+    pub(in crate::engine) fn collect_own(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Change>> {
+        if !std::mem::take(&mut self.stale.classifier) {
+            return BTreeMap::new();
+        }
+        let rules = self.own_rules(ctx);
+        self.tables.set_own_rules(rules)
+    }
+
+    /// Reports whether there are rules that let further hosts into the ingress table.
+    pub(in crate::engine) fn has_further_hosts(&self) -> bool {
+        self.three_tables && self.ports.host_rules.has_additions()
+    }
+
+    /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
+    pub(in crate::engine) fn collect_hosts(&mut self, now: Time, mut own: BTreeMap<u8, Vec<Change>>, is_held: bool) {
+        let capacity = self.room.capacity.of_hosts(now, |table| self.tables.count(table));
+        own.entry(CLASSIFIER).or_default().extend(self.ports.host_rules.take_changes(capacity, is_held));
+        let shared_table = self.shared_table();
+        for (table, changes) in own {
+            match table == shared_table {
+                true => self.tables.record_shared_changes(table, Source::Own, changes),
+                false => self.tables.record_changes(table, changes),
+            }
+        }
+    }
+
+    /// Compares all rules with those that the switch has, if it has just reported them.
+    pub(in crate::engine) fn compare_all(&mut self) {
+        if self.tables.is_synchronised() {
+            return;
+        }
+        let mut all = BTreeMap::new();
+        if self.three_tables {
+            all.insert(CLASSIFIER, self.ports.host_rules.rules().collect());
+            all.insert(INGRESS, self.ingress.table.rules());
+            all.insert(ROUTES, self.paths.route_rules.all().cloned().collect());
+        }
+        self.tables.compare_all(self.shared_table(), all);
+    }
+
+    /// The engine's own rules, by table: the classifier and the table-miss rules.
+    fn own_rules(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Rule>> {
+        let own = cookie(ctx.options.epoch, None);
+        let state = ctx.store.snapshot();
+        let mut first = classifier(self, &state, &ctx.options, own);
+        // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
+        let is_refused = |table: u8, rule: &Rule| self.room.refused.has(table, &key_of(rule));
+        let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
+        // Packets without a classifier rule come to the controller, which is slow but right.
+        first.retain(|rule| !is_refused(CLASSIFIER, rule));
+        // A table without its table-miss rule drops unknown packets, so no packet may be sent there.
+        for table in [INGRESS, LABELS] {
+            if miss(table).is_none() {
+                first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);
+            }
+        }
+        let (is_open, last) = (miss(INGRESS).is_some(), miss(INGRESS));
+        first.extend(miss(CLASSIFIER));
+        if !self.three_tables {
+            return BTreeMap::from([(CLASSIFIER, first)]);
+        }
+        let mut all = BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect())]);
+        all.insert(LABELS, miss(LABELS).into_iter().collect());
+        if self.has_four_tables() {
+            all.insert(ROUTES, miss(ROUTES).into_iter().collect());
+        }
+        self.ports.host_rules.set_open(is_open);
+        all
+    }
+}

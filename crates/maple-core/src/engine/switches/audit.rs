@@ -1,0 +1,211 @@
+//! Audits: periodically, the engine asks each switch which rules it has. It repairs missing, altered and unknown rules,
+//! and reports rules of others that take packets from ours.
+//!
+//! The load on a switch and its connection is bounded as for polls: one request at a time, none while much waits to be
+//! sent, and after an answer a pause of [`REST_FACTOR`] times the duration of the answer.
+//!
+//! An audit itself only notices wrong rules. To repair them, the engine reads and compares all rules again, and sends
+//! the difference in a safe order ([`Switches::reread`]), as after a refusal. A switch may confirm a change that it has
+//! not made, so another audit follows soon. Only when that audit finds the rules right does a report call them
+//! repaired. If two such audits find them wrong again, an error is reported. The pauses between further attempts grow.
+//!
+//! A switch that has meters of ours is asked for these too (`meters.rs`). They are known before its rules are, so that
+//! a rule that is sent again finds its meter.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
+
+use super::Switches;
+use crate::engine::context::Context;
+use crate::engine::context::event::Effect;
+use crate::engine::context::timers::Timer;
+use crate::engine::switch::audits::Repair;
+use crate::engine::switch::backoff::Backoff;
+use crate::engine::switch::cookies::{is_live, is_ours};
+use crate::engine::switch::polls::REST_FACTOR;
+use crate::engine::switch::tables::Findings;
+use crate::report::Report;
+use crate::rule::Rule;
+use crate::update::{EntryKey, key_of};
+
+/// The pause before a switch that could not be asked is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The pause between noticing wrong rules and asking whether they are right.
+const CONFIRM_AFTER: Duration = Duration::from_millis(250);
+/// The number of steps over which the first audits of switches are spread within the period.
+const STEPS: u32 = 16;
+/// The maximum number of foreign rules that an audit compares with ours. Further ones have their turn in the next
+/// audit.
+const MAX_JUDGED: usize = 16;
+
+impl Switches {
+    /// Plans the first audit of a switch.
+    pub(in crate::engine) fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
+        self.plan_audit(ctx, dpid, ctx.options.audit * step / STEPS);
+    }
+
+    fn plan_audit(&mut self, ctx: &mut Context, dpid: Dpid, wait: Duration) {
+        let due = ctx.now + wait;
+        if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
+            switch.counters.audits.due = due;
+            ctx.timers.insert((due, Timer::Audit(dpid)));
+        }
+    }
+
+    /// Asks a switch for its rules, if that is due.
+    pub(in crate::engine) fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let now = ctx.now;
+        // The timer may be one of an earlier connection.
+        let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
+        if !switch.tables.is_ready() || switch.restoring.is_some() {
+            return self.plan_audit(ctx, dpid, RETRY);
+        }
+        if switch.tables.is_audited() {
+            // The switch takes longer than the period to answer.
+            return self.plan_audit(ctx, dpid, ctx.options.audit);
+        }
+        let meters = switch.ask_for_meters_there();
+        ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        let xid = switch.tables.take_xid();
+        switch.tables.begin_audit(xid);
+        switch.counters.audits.asked = now;
+        let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
+        ctx.after.push(Effect::Poll { dpid, xid, message });
+        // An audit that is given up has no answer.
+        self.plan_audit(ctx, dpid, ctx.options.audit);
+    }
+
+    /// Gives up an audit whose request was not sent, or which the switch refuses.
+    pub(in crate::engine) fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+        if let Some(switch) = self.get_mut(&dpid) {
+            switch.tables.give_up_audit();
+            self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
+        }
+    }
+
+    /// Handles an answer, or a part of it.
+    pub(in crate::engine) fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        if let ReplyBody::Flow(flows) = &mut reply.body {
+            // The temporary rules of watches do not belong to the tables.
+            flows.retain(|flow| !is_live(flow.cookie));
+            switch.tables.audit_part(flows, is_ours);
+        }
+        if reply.more() {
+            return;
+        }
+        switch.counters.growth.end_reading();
+        let took = Duration::from_nanos(ctx.now.0.saturating_sub(switch.counters.audits.asked.0));
+        let findings = switch.tables.end_audit();
+        let rest = took * REST_FACTOR;
+        self.plan_audit(ctx, dpid, ctx.options.audit.max(rest));
+        ctx.stats.audits += 1;
+        if let Some(findings) = findings {
+            self.judge_foreign(ctx, dpid, &findings.foreign);
+            self.keep_foreign(dpid, &findings.foreign);
+            self.repair(ctx, dpid, findings, rest);
+        }
+    }
+
+    /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
+    fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: Findings, rest: Duration) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        let version = switch.version();
+        let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
+        if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
+            // Their repair is on its way.
+            return self.plan_audit(ctx, dpid, RETRY.max(rest));
+        }
+        let before = switch.counters.audits.repair.take();
+        let is_again = before.as_ref().is_some_and(|before| !before.places.is_disjoint(&findings.places));
+        let before = if is_again {
+            before
+        } else {
+            before.into_iter().for_each(|before| self.report_repaired(ctx, dpid, before));
+            None
+        };
+        let Findings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else { return };
+        let example: Box<str> = line(version, table, &rule).into();
+        let Some(mut repair) = before else {
+            let (failed, is_reported) = (Backoff::default(), false);
+            self.set_repair(dpid, Repair { missing, altered, unknown, example, places, failed, is_reported });
+            self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
+            return self.reread(ctx, dpid);
+        };
+        if repair.failed.is_over(ctx.now) {
+            repair.missing = repair.missing.max(missing);
+            repair.altered = repair.altered.max(altered);
+            repair.unknown = repair.unknown.max(unknown);
+            let until = repair.failed.fail(ctx.now);
+            // After one failure, somebody may just have changed them again.
+            if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
+                let count = missing + altered + unknown;
+                ctx.report(Report::RulesNotRepaired { switch: dpid, count, example });
+            }
+            let pause = Duration::from_nanos(until.0.saturating_sub(ctx.now.0));
+            self.plan_audit(ctx, dpid, pause.max(rest));
+            self.reread(ctx, dpid);
+        }
+        self.set_repair(dpid, Repair { places, ..repair });
+    }
+
+    fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
+        if let Some(switch) = self.get_mut(&dpid) {
+            switch.counters.audits.repair = Some(repair);
+        }
+    }
+
+    fn report_repaired(&mut self, ctx: &mut Context, dpid: Dpid, repair: Repair) {
+        let Repair { missing, altered, unknown, example, .. } = repair;
+        ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
+        ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
+    }
+
+    fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
+        if let Some(switch) = self.get_mut(&dpid) {
+            switch.counters.audits.set_foreign(foreign.to_vec());
+        }
+    }
+
+    /// Reports foreign rules that take packets from ours, each once while it is there.
+    fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
+        let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
+        let (audits, tables) = (&mut switch.counters.audits, &switch.tables);
+        audits.judged.retain(|place| there.contains(place));
+        let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
+        let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
+        audits.judged.extend(new.iter().map(|rule| place(rule)));
+        let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { tables.installed().collect() };
+        let version = switch.version();
+        for (table, rule) in new {
+            let is_below = |(of, below): &&(u8, Rule)| {
+                of == table && below.priority <= rule.priority && overlap(&rule.matching, &below.matching)
+            };
+            let mut below = ours.iter().filter(is_below);
+            if let Some((_, first)) = below.next() {
+                let (foreign, first) = (line(version, *table, rule).into(), line(version, *table, first).into());
+                ctx.stats.foreign_rules += 1;
+                ctx.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
+            }
+        }
+    }
+}
+
+/// A rule as a line of text for people.
+pub(in crate::engine) fn line(version: Version, table: u8, rule: &Rule) -> String {
+    let Rule { priority, matching, instructions, cookie } = rule;
+    print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()
+}
+
+/// Reports whether a packet may fit both matches: they agree in the known bits that both fix.
+fn overlap(a: &Match, b: &Match) -> bool {
+    let agree = |x: &Constraint, y: &Constraint| x.field != y.field || (x.value ^ y.value) & x.mask & y.mask == 0;
+    a.constraints().all(|x| b.constraints().all(|y| agree(x, y)))
+}

@@ -1,0 +1,65 @@
+//! The capacity of the switches: whether a rule fits, and which rules are in use.
+
+use maple_wire::Dpid;
+use maple_wire::msg::Message;
+use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
+
+use super::Switches;
+use crate::engine::context::Context;
+use crate::engine::context::event::Effect;
+use crate::engine::context::timers::Timer;
+use crate::engine::switch::capacity::UsageQuery;
+
+impl Switches {
+    /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
+    pub(in crate::engine) fn check_capacity(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
+        let Some(switch) = self.get_mut(&dpid) else { return false };
+        if switch.room.capacity.has_capacity(ctx.now, |table| switch.tables.count(table)) {
+            return true;
+        }
+        switch.room.capacity.on_rules_refused();
+        ctx.stats.capacity_refusals += 1;
+        self.ask_for_statistics(ctx, dpid);
+        false
+    }
+
+    /// Reports whether a tree may have one more leaf. If not, evictions will follow.
+    pub(in crate::engine) fn check_capacity_for_trace(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
+        let Some(switch) = self.get_mut(&dpid) else { return false };
+        if switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len()) {
+            return true;
+        }
+        switch.room.capacity.on_trace_refused();
+        ctx.stats.capacity_refusals += 1;
+        self.ask_for_statistics(ctx, dpid);
+        false
+    }
+
+    /// Asks for evictions if hosts lacked capacity for their rules.
+    pub(in crate::engine) fn evict_for_hosts(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        if switch.ports.host_rules.take_is_short() {
+            switch.room.capacity.on_rules_refused();
+            ctx.stats.capacity_refusals += 1;
+            self.ask_for_statistics(ctx, dpid);
+        }
+    }
+
+    /// Asks which rules are in use, now or as soon as that is allowed again.
+    pub(in crate::engine) fn ask_for_statistics(&mut self, ctx: &mut Context, dpid: Dpid) {
+        let Some(switch) = self.get_mut(&dpid) else { return };
+        match switch.room.capacity.next_query(ctx.now) {
+            UsageQuery::No => return,
+            UsageQuery::At(time) => {
+                ctx.timers.insert((time, Timer::Capacity(dpid)));
+                return;
+            }
+            UsageQuery::Now => {}
+        }
+        let xid = switch.tables.take_xid();
+        switch.room.capacity.on_asked(xid);
+        ctx.stats.stats_requests += 1;
+        let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
+        ctx.after.push(Effect::Send { dpid, xid, message });
+    }
+}

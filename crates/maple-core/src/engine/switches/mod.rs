@@ -1,0 +1,136 @@
+//! The switches of this shard.
+
+pub(super) mod audit;
+pub(super) mod capacity;
+pub(super) mod dropped;
+pub(super) mod measure;
+pub(super) mod pacing;
+pub(super) mod rule_counts;
+pub(super) mod send;
+pub(super) mod tables;
+pub(super) mod traffic;
+pub(super) mod unreachable;
+
+use std::collections::BTreeMap;
+
+use maple_wire::{Dpid, Message};
+
+use crate::capabilities::Capabilities;
+use crate::engine::context::Context;
+use crate::engine::context::event::Effect;
+use crate::engine::context::options::Options;
+use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
+use crate::engine::switch::Switch;
+use crate::ids::LeafId;
+use measure::Demand;
+
+/// The maximum number of switches that are remembered because they have fewer tables than they announce.
+const MOST_WITH_ONE_TABLE: usize = 4096;
+
+/// The switches of this shard, in order.
+#[derive(Default)]
+pub(super) struct Switches {
+    all: BTreeMap<Dpid, Box<Switch>>,
+    /// Switches that turned out to have one table, each with the number of tables that it reports.
+    one_table: BTreeMap<Dpid, u8>,
+    pub demand: Demand,
+}
+
+impl Switches {
+    /// The switch, if this shard has it.
+    pub fn get(&self, dpid: &Dpid) -> Option<&Switch> {
+        self.all.get(dpid).map(|switch| &**switch)
+    }
+
+    /// The switch, to be changed, if this shard has it.
+    pub fn get_mut(&mut self, dpid: &Dpid) -> Option<&mut Switch> {
+        self.all.get_mut(dpid).map(|switch| &mut **switch)
+    }
+
+    /// Reports whether this shard has the switch.
+    pub fn contains_key(&self, dpid: &Dpid) -> bool {
+        self.all.contains_key(dpid)
+    }
+
+    /// The ids of the switches.
+    pub fn keys(&self) -> impl Iterator<Item = &Dpid> {
+        self.all.keys()
+    }
+
+    /// All switches.
+    pub fn values(&self) -> impl Iterator<Item = &Switch> {
+        self.all.values().map(|switch| &**switch)
+    }
+
+    /// All switches, to be changed.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Switch> {
+        self.all.values_mut().map(|switch| &mut **switch)
+    }
+
+    /// Notes that a switch has one table, although it announces more. Returns whether that is new.
+    pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
+        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables) else { return false };
+        if self.one_table.len() >= MOST_WITH_ONE_TABLE {
+            self.one_table.pop_first();
+        }
+        self.one_table.insert(dpid, announced) != Some(announced)
+    }
+
+    /// Forgets that a switch has one table.
+    pub fn forget_one_table(&mut self, dpid: Dpid) {
+        self.one_table.remove(&dpid);
+    }
+
+    /// What a switch can do: what it announces, unless it turned out to have one table.
+    pub fn as_it_turned_out(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
+        let has_one = self.one_table.get(&dpid) == Some(&announced.tables);
+        if has_one { Capabilities { tables: 1, ..announced } } else { announced }
+    }
+
+    /// Copies the switches for a rehearsal ([`Switch::copy`]).
+    pub fn copy(&self, options: &Options) -> Switches {
+        let all = self.all.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(options)))).collect();
+        Switches { all, ..Switches::default() }
+    }
+
+    /// Adds a switch.
+    pub fn insert(&mut self, dpid: Dpid, switch: Switch) {
+        self.all.insert(dpid, Box::new(switch));
+    }
+
+    /// Removes and returns a switch.
+    pub fn remove(&mut self, dpid: &Dpid) -> Option<Switch> {
+        self.all.remove(dpid).map(|switch| *switch)
+    }
+
+    /// All switches with their ids, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Dpid, &mut Switch)> {
+        self.all.iter_mut().map(|(dpid, switch)| (dpid, &mut **switch))
+    }
+
+    /// All switches with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (&Dpid, &Switch)> {
+        self.all.iter().map(|(dpid, switch)| (dpid, &**switch))
+    }
+
+    /// Builds the effect that sends a message.
+    pub(super) fn effect(&mut self, dpid: Dpid, message: Message) -> Option<Effect> {
+        let xid = self.get_mut(&dpid)?.tables.take_xid();
+        Some(Effect::Send { dpid, xid, message })
+    }
+
+    /// Sends a message after the rules of this batch.
+    pub(super) fn send(&mut self, ctx: &mut Context, dpid: Dpid, message: Message) {
+        if let Some(effect) = self.effect(dpid, message) {
+            ctx.after.push(effect);
+        }
+    }
+
+    /// The leaf whose trace a packet passes at its ingress.
+    pub(in crate::engine) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+        let switch = self.get(&received.at.switch)?;
+        let fields = CapturedFields::new(received);
+        let leaf = switch.ingress.table.tree().search(&fields);
+        leaf.filter(|_| !fields.read_uncaptured.get())
+    }
+}

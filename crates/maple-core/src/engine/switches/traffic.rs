@@ -1,0 +1,210 @@
+//! Traffic: the counters of ports and rules as rates, by port and by pair of hosts.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use maple_wire::msg::stats::PortStats;
+use maple_wire::{Dpid, Field, Match, PortNo};
+
+use super::Switches;
+use crate::engine::context::Context;
+use crate::engine::context::event::RuleCount;
+use crate::engine::switch::cookies::{Subject, subject_of};
+use crate::engine::switch::polls::{CountedRule, Reading};
+use crate::engine::switch::{CLASSIFIER, INGRESS, Switch};
+use crate::ids::Time;
+use crate::network::{Location, Mac};
+use crate::report::Counted;
+use crate::state::Snapshot;
+
+/// The counters of a port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortCount {
+    /// The port.
+    pub at: Location,
+    /// The counters that the switch reported.
+    pub counters: PortStats,
+    /// The rates at which the port sent and received, between the two newest answers; `None` before the second.
+    pub rates: Option<(Rate, Rate)>,
+    /// When the switch answered.
+    pub time: Time,
+}
+
+/// The packets from one host to another, counted by rules at the switch where they entered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Traffic {
+    /// The switch.
+    pub switch: Dpid,
+    /// The sender; `None` for rules that do not determine it.
+    pub from: Option<Mac>,
+    /// The receiver; `None` for rules that do not determine it.
+    pub to: Option<Mac>,
+    /// The packets counted by the present rules.
+    pub packets: u64,
+    /// The bytes counted by the present rules.
+    pub bytes: u64,
+    /// The rate between the two newest answers; `None` before the second.
+    pub rate: Option<Rate>,
+    /// When the switch answered.
+    pub time: Time,
+}
+
+/// A rate of packets and of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// The number of packets per second.
+    pub packets: f64,
+    /// The number of bits per second.
+    pub bits: f64,
+}
+
+impl Switches {
+    /// The counters of a switch's ports; empty before it was asked.
+    pub(in crate::engine) fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+        let Some(switch) = self.get(&dpid) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
+        let mut counts: Vec<PortCount> = newest
+            .ports
+            .values()
+            .map(|counters| {
+                let rate = |packets: fn(&PortStats) -> u64, bytes: fn(&PortStats) -> u64| {
+                    let before = before?;
+                    let span = newest.at.0.saturating_sub(before.at.0);
+                    let packets = growth(newest, before, counters.port, packets)?;
+                    Some(Rate::of(packets, growth(newest, before, counters.port, bytes)?, span))
+                };
+                let sent = rate(|port| port.tx_packets, |port| port.tx_bytes);
+                let received = rate(|port| port.rx_packets, |port| port.rx_bytes);
+                let at = Location::new(dpid, counters.port);
+                PortCount { at, counters: *counters, rates: sent.zip(received), time: newest.at }
+            })
+            .collect();
+        counts.sort_by_key(|count| count.at);
+        counts
+    }
+
+    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    pub(in crate::engine) fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
+        let Some(switch) = self.get(&dpid) else { return Vec::new() };
+        let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
+        let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
+        let state = ctx.store.snapshot();
+        let all = traffic(&state, ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
+        let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
+            switch: dpid,
+            from,
+            to,
+            packets: sum.all.packets,
+            bytes: sum.all.bytes,
+            rate: span.map(|span| Rate::of(sum.grown.packets, sum.grown.bytes, span)),
+            time: newest.at,
+        };
+        let is_present = |(_, sum): &(Pair, CounterSum)| sum.has_rules;
+        all.into_iter().filter(is_present).map(of).collect()
+    }
+
+    /// When a switch last answered with these counters.
+    pub(in crate::engine) fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+        self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
+    }
+}
+
+impl Rate {
+    fn of(packets: u64, bytes: u64, span: u64) -> Rate {
+        let seconds = span as f64 / 1e9;
+        let per_second = |number: u64| if span == 0 { 0.0 } else { number as f64 / seconds };
+        Rate { packets: per_second(packets), bits: per_second(bytes) * 8.0 }
+    }
+}
+
+/// The sender and the receiver, if rules determine them.
+pub(in crate::engine) type Pair = (Option<Mac>, Option<Mac>);
+
+/// The sum of some rules' counters, and its growth since an earlier answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct CounterSum {
+    /// Whether the newest answer has any of the rules.
+    pub has_rules: bool,
+    pub all: RuleCount,
+    /// The minimum growth. It leaves out packets that a rule counted before it was replaced, and those that a switch
+    /// has yet to add to its successor.
+    pub grown: RuleCount,
+    /// Whether a rule came or went since the earlier answer, so that the growth may be larger.
+    pub is_changed: bool,
+}
+
+/// Sums the counters of the leaves' rules by pair of hosts.
+pub(in crate::engine) fn traffic(
+    state: &Snapshot,
+    epoch: u16,
+    table: u8,
+    now: &Reading,
+    since: Option<&Reading>,
+) -> BTreeMap<Pair, CounterSum> {
+    let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
+    let is_counted = |of: u8, rule: &CountedRule| {
+        of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Leaf(_)))
+    };
+    for (key @ (of, entry), rule) in &now.rules {
+        if !is_counted(*of, rule) {
+            continue;
+        }
+        let sum = all.entry(pair(state, &entry.matching())).or_default();
+        let before = since.and_then(|since| {
+            since.rules.get(key).filter(|before| rule.continues(before, now.since(since))).map(|before| before.count)
+        });
+        let count = rule.count;
+        sum.has_rules = true;
+        sum.is_changed |= since.is_some() && before.is_none();
+        let before = before.unwrap_or_default();
+        sum.all.packets = sum.all.packets.saturating_add(count.packets);
+        sum.all.bytes = sum.all.bytes.saturating_add(count.bytes);
+        sum.grown.packets = sum.grown.packets.saturating_add(count.packets.saturating_sub(before.packets));
+        sum.grown.bytes = sum.grown.bytes.saturating_add(count.bytes - before.bytes);
+    }
+    for (key @ (of, entry), rule) in since.into_iter().flat_map(|since| &since.rules) {
+        if is_counted(*of, rule) && now.rules.get(key).is_none_or(|now| now.count.cookie != rule.count.cookie) {
+            all.entry(pair(state, &entry.matching())).or_default().is_changed = true;
+        }
+    }
+    all
+}
+
+/// The hosts that a match determines: by hardware address, or by an IP address that a host has announced.
+pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
+    let value = |field: Field| {
+        let mut all = matching.constraints().filter(|constraint| constraint.field == field);
+        all.find(|constraint| constraint.mask == field.full_mask()).map(|constraint| constraint.value)
+    };
+    let host = |eth, v4, arp, v6| {
+        let by_v4 = || [v4, arp].into_iter().find_map(value).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits as u32)));
+        let by_v6 = || value(v6).map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
+        let by_ip = || by_v4().or_else(by_v6).and_then(|ip| state.host_by_ip(ip));
+        value(eth).map(Mac::from_bits).or_else(by_ip)
+    };
+    (
+        host(Field::EthSrc, Field::Ipv4Src, Field::ArpSpa, Field::Ipv6Src),
+        host(Field::EthDst, Field::Ipv4Dst, Field::ArpTpa, Field::Ipv6Dst),
+    )
+}
+
+/// The growth of a port's counter since an earlier reading. `None` if the port does not count, or has started again:
+/// its counters are lower, or it is younger (1.3).
+pub(in crate::engine) fn growth(
+    now: &Reading,
+    since: &Reading,
+    port: PortNo,
+    count: impl Fn(&PortStats) -> u64,
+) -> Option<u64> {
+    let (now, since) = (now.ports.get(&port)?, since.ports.get(&port)?);
+    let is_another = now.duration_sec < since.duration_sec || count(now) == UNCOUNTED;
+    if is_another { None } else { count(now).checked_sub(count(since)) }
+}
+
+/// The value of a counter that the switch does not have.
+const UNCOUNTED: u64 = u64::MAX;
+
+/// The table that has the leaves' rules.
+pub(in crate::engine) fn ingress_table(switch: &Switch) -> u8 {
+    if switch.three_tables { INGRESS } else { CLASSIFIER }
+}

@@ -1,0 +1,335 @@
+//! Carries out what [`Hosts`](super::hosts::Hosts) asks for: connects it with the store, the switches, the classifier
+//! and other shards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
+use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
+use maple_wire::{Action, Field, Match, PortNo};
+
+use super::Topology;
+use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcement};
+use crate::engine::context::cause::DropCause;
+use crate::engine::context::event::Effect;
+use crate::engine::context::messages::{EngineMessage, SearchResult};
+use crate::engine::context::received_packet::{ReceivedPacket, from_port};
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::{CLASSIFIER, Stale};
+use crate::ids::ShardId;
+use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::report::{MoveReason, Report};
+use crate::state::{Snapshot, Write};
+
+/// The table number that stands for all tables in a request for statistics.
+const ALL_TABLES: u8 = 0xff;
+
+impl Topology {
+    /// Learns from a packet at an edge port. Returns whether the packet is accepted.
+    pub(in crate::engine) fn check_location(
+        &mut self,
+        fabric: &mut Fabric,
+        mac: Mac,
+        received: &ReceivedPacket,
+    ) -> bool {
+        let state = fabric.ctx.store.snapshot();
+        let packet = received.packet();
+        let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
+        let sender = Sender { mac, at: received.at, announces };
+        let check = self.with_hosts(fabric, |hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
+        match check {
+            SourceCheck::Accepted => {}
+            SourceCheck::Elsewhere => {
+                fabric.ctx.stats.spoofed_drops += 1;
+                let place = state.host(mac).map(|host| host.location).or_else(|| state.facts().place(mac));
+                fabric.switches.drop_packet(
+                    &mut fabric.ctx,
+                    received,
+                    place.map_or(DropCause::NotAdmissible, DropCause::Elsewhere),
+                );
+                // A host with a declared place has a report of its own.
+                let known = place.filter(|_| state.facts().place(mac).is_none());
+                if let Some(at) = known
+                    && let Some(unreported) = fabric.ctx.reports.count_elsewhere(fabric.ctx.now, received.at)
+                {
+                    fabric.ctx.report(Report::HostElsewhere { mac, at, seen: received.at, unreported });
+                }
+            }
+            SourceCheck::TooManyHosts => {
+                fabric.ctx.stats.host_limit_drops += 1;
+                fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::TooManyHosts);
+            }
+        }
+        check == SourceCheck::Accepted
+    }
+
+    /// Calls `ask` with the hosts of this shard, and then carries out what they ask for.
+    pub(in crate::engine) fn with_hosts<T>(
+        &mut self,
+        fabric: &mut Fabric,
+        ask: impl FnOnce(&mut super::hosts::Hosts, crate::ids::Time, &mut Vec<HostAction>) -> T,
+    ) -> T {
+        let mut actions = Vec::new();
+        let answer = ask(&mut self.hosts, fabric.ctx.now, &mut actions);
+        actions.into_iter().for_each(|action| self.perform(fabric, action));
+        answer
+    }
+
+    fn perform(&mut self, fabric: &mut Fabric, action: HostAction) {
+        match action {
+            HostAction::Learn { mac, at, ip } => self.learn_host(fabric, mac, at, ip),
+            HostAction::Bind { mac, at, ip, instead } => self.bind_address(fabric, mac, at, ip, instead),
+            HostAction::Unbind { mac, at, ip } => self.unbind_address(fabric, mac, at, ip),
+            HostAction::Move { mac, from, to, why } => self.move_host(fabric, mac, from, to, why),
+            HostAction::Forget { mac, at } => self.forget_host(fabric, mac, at),
+            HostAction::Find { mac, at, named } => {
+                let asker = fabric.ctx.shard;
+                fabric.ctx.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, named, asker })
+            }
+            HostAction::ReportSearch { to, mac, at, found } => {
+                fabric.ctx.send_to_shard(to, EngineMessage::HostSearched { mac, at, found })
+            }
+            HostAction::Emit { at, frame } => self.emit_probe(fabric, at, frame),
+            HostAction::Count { at, mac } => self.count_host_packets(fabric, at, mac),
+            HostAction::Guard { at, on } => self.guard_port(fabric, at, on),
+            HostAction::Mute { mac, at, on } => {
+                if let Some(switch) = fabric.switches.get_mut(&at.switch) {
+                    switch.ports.host_rules.set_muted(at.port, mac, on);
+                    fabric.ctx.dirty.insert(at.switch);
+                }
+            }
+            HostAction::Wake(time, timer) => drop(fabric.ctx.timers.insert((time, timer))),
+            HostAction::Report(report) => fabric.ctx.report(report),
+        }
+    }
+
+    /// Searches for a host at a switch of this shard, for another shard.
+    pub(in crate::engine) fn find_host(
+        &mut self,
+        fabric: &mut Fabric,
+        (mac, at): (Mac, Location),
+        named: Option<IpAddr>,
+        asker: ShardId,
+    ) {
+        let state = fabric.ctx.store.snapshot();
+        if fabric.switches.contains_key(&at.switch) {
+            self.with_hosts(fabric, |hosts, now, actions| hosts.on_find(now, &state, (mac, at), named, asker, actions));
+        }
+    }
+
+    /// Takes the result of a search that another shard made for a host.
+    pub(in crate::engine) fn host_searched(
+        &mut self,
+        fabric: &mut Fabric,
+        mac: Mac,
+        at: Location,
+        found: SearchResult,
+    ) {
+        self.with_hosts(fabric, |hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
+    }
+
+    fn learn_host(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: Option<IpAddr>) {
+        let mut new = false;
+        let commit = fabric.ctx.store.update(|state| {
+            let facts = state.facts();
+            let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
+            let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+            new = is_edge && state.host(mac).is_none() && facts.place(mac).is_none_or(|place| place == at);
+            let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+            if new { with_addresses(state, mac, info, &addresses) } else { Vec::new() }
+        });
+        fabric.ctx.apply_commit(commit);
+        if new {
+            fabric.ctx.report(Report::HostFound { mac, at });
+        } else {
+            self.hosts.on_departure(mac, at);
+        }
+    }
+
+    fn bind_address(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
+        let commit = fabric.ctx.store.update(|state| {
+            let facts = state.facts();
+            let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
+            let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
+            let Some(host) = host else { return Vec::new() };
+            let instead = instead.filter(|old| facts.owner(*old) != Some(mac));
+            let mut info = host.clone();
+            instead.iter().for_each(|old| info.remove(*old));
+            with_addresses(state, mac, info, &[ip])
+        });
+        fabric.ctx.apply_commit(commit);
+    }
+
+    fn unbind_address(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
+        let commit = fabric.ctx.store.update(|state| {
+            let is_declared = state.facts().owner(ip) == Some(mac);
+            let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
+            let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
+            let mut info = host.clone();
+            info.remove(ip);
+            vec![Write::Host { mac, info: Some(info) }]
+        });
+        fabric.ctx.apply_commit(commit);
+    }
+
+    fn move_host(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location, why: MoveReason) {
+        let mut moved = false;
+        let commit = fabric.ctx.store.update(|state| {
+            let may_be = state.facts().place(mac).is_none_or(|place| place == to);
+            let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
+            match state.host(mac).filter(|host| host.location == from && is_edge && may_be) {
+                Some(host) => {
+                    moved = true;
+                    vec![Write::Host { mac, info: Some(HostInfo { location: to, ..host.clone() }) }]
+                }
+                None => Vec::new(),
+            }
+        });
+        fabric.ctx.apply_commit(commit);
+        if moved {
+            fabric.ctx.report(Report::HostMoved { mac, from, to, why });
+            self.note_host_move(fabric, mac, from, to);
+        }
+    }
+
+    fn forget_host(&mut self, fabric: &mut Fabric, mac: Mac, at: Location) {
+        let mut gone = false;
+        let commit = fabric.ctx.store.update(|state| {
+            gone = state.host(mac).is_some_and(|host| host.location == at);
+            if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
+        });
+        fabric.ctx.apply_commit(commit);
+        if gone {
+            fabric.ctx.stats.hosts_aged += 1;
+            fabric.ctx.report(Report::HostLost { mac, at });
+        }
+    }
+
+    fn emit_probe(&mut self, fabric: &mut Fabric, at: Location, data: Vec<u8>) {
+        let actions = vec![Action::output(at.port)];
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
+        fabric.switches.send(&mut fabric.ctx, at.switch, Message::PacketOut(message));
+    }
+
+    /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
+    fn count_host_packets(&mut self, fabric: &mut Fabric, at: Location, mac: Option<Mac>) {
+        let Some(switch) = fabric.switches.get(&at.switch) else { return };
+        if switch.unreachable.is_some() {
+            // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
+            if let Some(mac) = mac {
+                self.with_hosts(fabric, |hosts, now, actions| hosts.on_search_count(now, mac, None, actions));
+            }
+            return;
+        }
+        let table_id = if switch.three_tables { CLASSIFIER } else { ALL_TABLES };
+        let at_port = Match::any().with(from_port(at.port));
+        let matching = mac.iter().fold(at_port, |all, mac| all.exact(Field::EthSrc, mac.bits()));
+        let request = FlowStatsRequest { table_id, matching, ..FlowStatsRequest::all() };
+        let body = if mac.is_some() { RequestBody::Aggregate(request) } else { RequestBody::Flow(request) };
+        let Some(effect) = fabric.switches.effect(at.switch, Message::StatsRequest(StatsRequest::new(body))) else {
+            return;
+        };
+        if let Effect::Send { xid, .. } = &effect {
+            self.hosts.on_counting(*xid, at, mac);
+        }
+        fabric.ctx.after.push(effect);
+    }
+
+    fn guard_port(&mut self, fabric: &mut Fabric, at: Location, on: bool) {
+        fabric.ctx.stats.port_guards += u64::from(on);
+        if let Some(switch) = fabric.switches.get_mut(&at.switch) {
+            switch.ports.host_rules.set_guard(at.port, on);
+            fabric.ctx.dirty.insert(at.switch);
+        }
+    }
+
+    /// Handles a change of a port at this shard's switches: the classifier may have to change.
+    pub(in crate::engine) fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+        let kind = state.port(at).map(|port| port.kind);
+        fabric.switches.mark_dirty(&mut fabric.ctx, at.switch, Stale { classifier: true, ..Stale::default() });
+        fabric.forget_arrivals(at.switch);
+        if !matches!(kind, Some(PortKind::Link(_))) {
+            fabric.close_labels(at);
+        }
+        if kind != Some(PortKind::Edge) {
+            self.hosts.forget_port(at);
+        }
+        self.note_link_port(fabric, state, at);
+        self.update_port_host_rules(fabric, state, at);
+        self.on_port_change(fabric, state, at);
+    }
+
+    /// Handles the arrival or the departure of a host at a port of this shard's switches.
+    pub(in crate::engine) fn refresh_host(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
+        if !is_at(state, mac, at) {
+            self.hosts.on_departure(mac, at);
+        } else if fabric.switches.contains_key(&at.switch) {
+            self.with_hosts(fabric, |hosts, now, actions| hosts.on_arrival(now, state, mac, at, actions));
+        }
+        self.update_host_rules(fabric, state, mac, at);
+    }
+
+    /// Updates the rules of a port's hosts. They have rules if and only if it is an edge port.
+    fn update_port_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+        let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
+        if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
+            switch.ports.host_rules.set_guard(at.port, false);
+        }
+        let hosts: BTreeSet<Mac> =
+            switch.ports.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
+        hosts.into_iter().for_each(|mac| self.update_host_rules(fabric, state, mac, at));
+    }
+
+    fn update_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
+        let tracked = fabric.ctx.options.track_hosts;
+        let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
+        let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+        switch.ports.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
+        fabric.ctx.dirty.insert(at.switch);
+    }
+
+    /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
+    pub(in crate::engine) fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
+        let kinds = fabric.ctx.store.address_kinds();
+        if kinds == self.address_kinds || !fabric.ctx.options.track_hosts {
+            return;
+        }
+        self.address_kinds = kinds;
+        for (dpid, switch) in fabric.switches.iter_mut() {
+            switch.ports.host_rules.set_kinds(kinds);
+            fabric.ctx.dirty.insert(*dpid);
+        }
+        let state = fabric.ctx.store.snapshot();
+        let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
+        let me = fabric.ctx.shard;
+        others
+            .into_iter()
+            .filter(|to| *to != me)
+            .for_each(|to| fabric.ctx.send_to_shard(to, EngineMessage::AddressesAreRead));
+    }
+}
+
+fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
+    state.host(mac).is_some_and(|host| host.location == at)
+}
+
+/// The writes that give a host these addresses and take them from their former owners.
+pub(in crate::engine) fn with_addresses(
+    state: &Snapshot,
+    mac: Mac,
+    mut info: HostInfo,
+    addresses: &[IpAddr],
+) -> Vec<Write> {
+    let mut former: BTreeMap<Mac, HostInfo> = BTreeMap::new();
+    for ip in addresses {
+        info.insert(*ip);
+        let before = state.host_by_ip(*ip).filter(|owner| *owner != mac);
+        if let Some((owner, theirs)) = before.and_then(|owner| Some((owner, state.host(owner)?))) {
+            former.entry(owner).or_insert_with(|| theirs.clone()).remove(*ip);
+        }
+    }
+    let mut writes: Vec<Write> =
+        former.into_iter().map(|(owner, theirs)| Write::Host { mac: owner, info: Some(theirs) }).collect();
+    writes.push(Write::Host { mac, info: Some(info) });
+    writes
+}

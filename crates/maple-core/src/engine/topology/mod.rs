@@ -1,0 +1,282 @@
+//! Switches, ports and links: events become writes of tracked state. Everything else follows from those writes through
+//! dependencies.
+
+pub(super) mod declare;
+pub(super) mod explain;
+pub(super) mod flaps;
+pub(super) mod host_actions;
+pub(super) mod hosts;
+pub(super) mod link_port;
+pub(super) mod new_port;
+pub(super) mod packet_in;
+pub(super) mod presume;
+pub(super) mod segments;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Port, Version};
+
+use crate::capabilities::{Capabilities, Model};
+use crate::engine::context::event::Effect;
+use crate::engine::context::options::Options;
+use crate::engine::fabric::Fabric;
+use crate::engine::switch::ports::{is_physical, is_virtual};
+use crate::engine::switch::{Stale, Switch};
+use crate::engine::switches::measure::speed;
+use crate::network::{Facts, Location, Mac, PortInfo, PortKind, PortRole};
+use crate::report::Report;
+use crate::state::{AddressKinds, Snapshot, SwitchInfo, Write};
+use flaps::Moves;
+use hosts::Hosts;
+use segments::{form, has_hosts_between, is_declared_link, leave, may_be_joined};
+
+/// What this shard knows of hosts beyond the tracked state.
+pub(super) struct Topology {
+    pub hosts: Hosts,
+    pub moves: Moves,
+    /// The kinds of addresses that some leaf or query depends on.
+    pub address_kinds: AddressKinds,
+}
+
+impl Topology {
+    /// Creates the topology of a shard that has seen no host.
+    pub fn new(options: &Options) -> Topology {
+        Topology { hosts: Hosts::new(options), moves: Moves::default(), address_kinds: AddressKinds::default() }
+    }
+
+    /// Handles the connection of a switch.
+    pub(super) fn switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
+        let version = capabilities.version;
+        fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::of(&capabilities));
+        let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
+        switch.ports.host_rules.set_kinds(self.address_kinds);
+        switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
+        fabric.switches.insert(dpid, switch);
+        let shard = fabric.ctx.shard;
+        let commit = fabric.ctx.store.update(|state| {
+            let mut writes = switch_removal(state, dpid);
+            writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
+            writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
+            // What was known of its ports is removed by the first writes.
+            writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
+            writes
+        });
+        fabric.ctx.apply_commit(commit);
+        fabric.ctx.report(Report::SwitchUp(dpid));
+        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+        fabric.ctx.out.push(Effect::ReadFlows { dpid });
+        fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
+    }
+
+    /// Removes a switch that is gone, with all that is known of its hosts and ports.
+    pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        self.hosts.forget_switch(dpid);
+        // The switch may already be connected to another shard. What that shard has written stays.
+        let (shard, hosts) = (fabric.ctx.shard, self.lost_hosts(fabric, self.ports_of(fabric, dpid)));
+        let mut is_ours = false;
+        let commit = fabric.ctx.store.update(|state| {
+            is_ours = state.shard_of(dpid) == Some(shard);
+            if is_ours { switch_removal(state, dpid) } else { Vec::new() }
+        });
+        fabric.ctx.apply_commit(commit);
+        if is_ours {
+            fabric.ctx.report(Report::SwitchDown(dpid));
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
+        }
+    }
+
+    pub(super) fn port_status(&mut self, fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
+        switch.ports.addresses.insert(status.port.number, Mac(status.port.hw_addr));
+        let version = switch.version();
+        let at = Location::new(dpid, status.port.number);
+        let deleted = status.reason == PortReason::Delete;
+        let peer = fabric.ctx.store.snapshot().peer(at);
+        let hosts = if deleted { self.lost_hosts(fabric, [at]) } else { Vec::new() };
+        if deleted || fabric.ctx.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
+            self.forget_new_port_packets(fabric, at);
+        }
+        let up = status.port.is_up();
+        let commit = fabric.ctx.store.update(|state| {
+            let old = state.port(at);
+            if deleted {
+                return port_detachment(state, at)
+                    .into_iter()
+                    .chain(host_removals(state, at))
+                    .chain([port_removal(at)])
+                    .collect();
+            }
+            let speed = new_speed(state, dpid, version, &status.port);
+            match old {
+                Some(info) if info.up == up => speed.into_iter().collect(),
+                // Something else may be behind the port now.
+                _ => {
+                    let info = Some(PortInfo { up, kind: PortKind::New });
+                    port_detachment(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
+                }
+            }
+        });
+        fabric.ctx.apply_commit(commit);
+        hosts.into_iter().for_each(|host| fabric.ctx.report(host));
+        if let Some(peer) = peer.filter(|_| fabric.ctx.store.snapshot().peer(at).is_none()) {
+            fabric.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
+        }
+    }
+
+    pub(super) fn link_up(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
+        if a == b || fabric.ctx.store.snapshot().peer(a) == Some(b) {
+            return;
+        }
+        let hosts = self.lost_hosts(fabric, [a, b]);
+        let mut linked = false;
+        let commit = fabric.ctx.store.update(|state| {
+            let facts = state.facts();
+            let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
+            // Both ends may be heard at once, by two shards.
+            if !may_be_link(a) || !may_be_link(b) || state.peer(a) == Some(b) {
+                return Vec::new();
+            }
+            if has_hosts_between(state, a, b) && !is_declared_link(facts, a, b) {
+                return form(state, &[a, b].into(), &BTreeSet::new());
+            }
+            linked = true;
+            let mut writes = leave(state, &[a, b].into());
+            for (at, peer) in [(a, b), (b, a)] {
+                writes.extend(link_removal(state, at));
+                writes.extend(host_removals(state, at));
+                writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) });
+            }
+            writes.sort_by_key(
+                |write| matches!(write, Write::Port { info: Some(info), .. } if info.kind != PortKind::New),
+            );
+            writes
+        });
+        fabric.ctx.apply_commit(commit);
+        if linked {
+            fabric.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
+        }
+    }
+
+    pub(super) fn link_down(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
+        let mut unlinked = false;
+        let commit = fabric.ctx.store.update(|state| {
+            let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
+            unlinked = linked(a, b) || linked(b, a);
+            // A link with hosts in between is a segment.
+            if !unlinked {
+                return leave(state, &[a].into());
+            }
+            link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
+        });
+        fabric.ctx.apply_commit(commit);
+        if unlinked {
+            fabric.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
+        }
+    }
+
+    pub(super) fn port_is_edge(&mut self, fabric: &mut Fabric, at: Location) {
+        let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
+        let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
+        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+            Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
+                vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
+            }
+            _ => Vec::new(),
+        });
+        fabric.ctx.apply_commit(commit);
+    }
+
+    pub(super) fn port_is_new(&mut self, fabric: &mut Fabric, at: Location) {
+        let hosts = self.lost_hosts(fabric, [at]);
+        let mut changed = false;
+        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+            Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
+                changed = true;
+                let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
+                host_removals(state, at).into_iter().chain([make_new]).collect()
+            }
+            _ => Vec::new(),
+        });
+        fabric.ctx.apply_commit(commit);
+        if changed {
+            hosts.into_iter().for_each(|host| fabric.ctx.report(host));
+        }
+    }
+
+    /// The reports that the hosts at these ports are lost, in the order of their addresses.
+    fn lost_hosts(&self, fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
+        let state = fabric.ctx.store.snapshot();
+        let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
+        let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
+        lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
+    }
+
+    fn ports_of(&self, fabric: &Fabric, dpid: Dpid) -> Vec<Location> {
+        fabric.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
+    }
+}
+
+/// Reports whether a port may become an edge port.
+pub(super) fn may_be_edge(facts: &Facts, at: Location) -> bool {
+    matches!(facts.role(at), PortRole::Any | PortRole::Edge)
+}
+
+fn new_port(dpid: Dpid, port: &Port) -> Write {
+    let info = PortInfo { up: port.is_up(), kind: PortKind::New };
+    Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
+}
+
+/// The write for a port's speed, if it has changed.
+fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
+    let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
+    let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
+    is_news.then_some(Write::Speed { at, speed })
+}
+
+fn port_removal(at: Location) -> Write {
+    Write::Port { at, info: None }
+}
+
+/// The writes that remove a switch and everything at it.
+fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
+    let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
+    let mut writes = leave(state, &all);
+    for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_virtual(*port)) {
+        let at = Location::new(dpid, port);
+        writes.extend(link_removal(state, at));
+        writes.extend(host_removals(state, at));
+        writes.push(port_removal(at));
+    }
+    if state.switch(dpid).is_some() {
+        writes.push(Write::Switch { dpid, info: None });
+    }
+    writes
+}
+
+/// The writes that end what is at a port: its link, or its membership of a segment.
+fn port_detachment(state: &Snapshot, at: Location) -> Vec<Write> {
+    link_removal(state, at).into_iter().chain(leave(state, &[at].into())).collect()
+}
+
+/// The writes that end the link at a port. Both ends become new ports.
+fn link_removal(state: &Snapshot, at: Location) -> Vec<Write> {
+    let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
+    let ends = [(at, peer), (peer, at)];
+    let still =
+        |(end, other): &(Location, Location)| state.port(*end).is_some_and(|port| port.kind == PortKind::Link(*other));
+    let make_new = |(end, _): (Location, Location)| {
+        let up = state.port(end).is_some_and(|port| port.up);
+        Write::Port { at: end, info: Some(PortInfo { up, kind: PortKind::New }) }
+    };
+    ends.into_iter().filter(still).map(make_new).collect()
+}
+
+fn host_removals(state: &Snapshot, at: Location) -> Vec<Write> {
+    let gone = |mac: Mac| Write::Host { mac, info: None };
+    state.hosts_at(at).map(gone).collect()
+}
+
+#[cfg(test)]
+mod tests;
