@@ -19,12 +19,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::ids::LeafId;
-use crate::network::{Gauge, HostInfo, Mac};
+use crate::network::{Gauge, HostInfo, Location, Mac};
 
 /// The subscriptions of leaves and waiters to cells. Leaves are added when their run commits, and removed when they are
 /// withdrawn or forgotten.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dependents {
+pub(crate) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
     /// The subscriptions by number; `None`: the number is free.
     cells: Vec<Option<Subscription>>,
@@ -110,7 +110,7 @@ impl Subscription {
 
 /// The dependents of cells that changed. Their subscriptions have ended.
 #[derive(Default)]
-pub(super) struct Invalidated {
+pub(crate) struct Invalidated {
     pub withdraw: BTreeSet<LeafId>,
     pub wake: Vec<Waker>,
 }
@@ -212,14 +212,21 @@ impl Dependents {
         self.address_kinds
     }
 
-    /// Reports whether a subscription needs this rate.
-    pub fn wants(&self, gauge: &Gauge) -> bool {
-        self.rates.contains_key(gauge)
+    /// The rates that subscriptions need from the counters of a switch's ports.
+    pub fn wanted_of_ports(&self, dpid: Dpid, state: &Snapshot) -> BTreeSet<Gauge> {
+        let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
+        let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
+        let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| self.rates.contains_key(gauge)).collect();
+        if self.want_use_of_links() {
+            wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
+        }
+        wanted
     }
 
-    /// The rates of what a host sends to others that subscriptions need.
-    pub fn wanted_traffic(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
-        self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
+    /// The rates that subscriptions need from the counters of a switch's rules.
+    pub fn wanted_of_rules(&self, dpid: Dpid, state: &Snapshot) -> BTreeSet<Gauge> {
+        let traffic = |from: Mac| self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge);
+        state.hosts_of(dpid).flat_map(traffic).collect()
     }
 
     /// Reports whether a subscription needs the utilisation of every link.

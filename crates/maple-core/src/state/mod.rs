@@ -89,6 +89,7 @@ pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 pub use versions::{Migrate, RowMap, VersionError, version_of, version_var, versioned};
+pub(crate) use written::Author;
 pub use written::{Writer, Written};
 
 pub use crate::ids::Name;

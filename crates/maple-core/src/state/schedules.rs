@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
+use maple_wire::Dpid;
+
 use super::{
     Access, Attempt, Cell, CellValue, Commit, Counter, Patience, Read, Stop, Stopped, Store, Table, Tx, Value, Var,
     Write, sync,
@@ -380,4 +382,23 @@ fn what_a_table_can_not_hold_is_told_with_its_place() {
     let error = Table::<u64, u64>::new("free").try_get(&store.view(), &1).expect_err("-1 is no u64");
     assert_eq!(error.to_string(), "free[1] holds -1, which is no u64");
     assert_eq!(store.view().cell(Cell::TableLen("free".into())), CellValue::Len(1));
+}
+
+#[test]
+fn what_readers_without_the_lock_see_has_been_counted_as_a_move() {
+    in_orders(1000, || {
+        let store = Store::new();
+        let writer = store.clone();
+        let write = spawn(move || {
+            writer.alone(|_| {
+                writer.restoring().unreachable.insert(Dpid(1));
+                sync::step();
+            });
+        });
+        let read = spawn(move || {
+            let (is_there, seen) = store.restoring_seen(|all| all.unreachable.contains(&Dpid(1)));
+            assert_eq!(is_there, seen.at == 1, "{seen:?}");
+        });
+        join(vec![write, read]);
+    });
 }

@@ -13,7 +13,7 @@
 //! lock reads again if the counter has changed meanwhile. So a read is placed exactly, and costs two loads more, only
 //! where someone asks for its place.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -21,12 +21,10 @@ use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize};
 
 use super::store::{Restoring, StoreState};
-use super::written::{Author, Written};
-use super::{Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, Write, sync};
+use super::{Snapshot, Store, Write, sync};
 use crate::capabilities::Model;
-use crate::ids::{LeafId, Time};
+use crate::ids::Time;
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
-use crate::network::Gauge;
 
 /// The maximum number of disconnected switches whose abilities and label ids are remembered. Whoever reaches the
 /// controller's port can claim datapath ids, unless TLS asks for certificates.
@@ -85,26 +83,22 @@ impl Store {
     }
 
     /// Does something under the lock of the state. Returns also its place among the moves.
-    pub(super) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+    pub(crate) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst);
         let done = work(&mut inner);
         (done, Seen { at: at / 2, moved: self.moves.load(SeqCst) != at })
     }
 
-    /// Does something that depends on what other engines do between two moves. It counts as a move itself.
-    fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
-        self.seen(|inner| {
-            let done = work(inner);
-            self.show(inner, || ());
-            done
-        })
+    /// Does something that depends on what other engines do between two moves, or that they can see. It is a move.
+    pub(crate) fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+        self.seen(|inner| self.show(inner, work))
     }
 
     /// Moves the store: `show` makes visible what readers without the lock see.
-    pub(super) fn show<T>(&self, _locked: &mut StoreState, show: impl FnOnce() -> T) -> T {
+    pub(super) fn show<T>(&self, locked: &mut StoreState, show: impl FnOnce(&mut StoreState) -> T) -> T {
         self.moves.fetch_add(1, SeqCst);
-        let shown = show();
+        let shown = show(locked);
         self.moves.fetch_add(1, SeqCst);
         shown
     }
@@ -132,77 +126,9 @@ impl Store {
         }
     }
 
-    /// Commits as [`Store::commit`] does, but without a report to the witness. Returns also the place among the moves.
-    pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
-        let _pass = self.pass();
-        self.commit_past_turnstile(txn, reader, false)
-    }
-
-    /// Updates as [`Store::update`] does, but without a report to the witness. Returns also the place among the moves.
-    pub(crate) fn update_seen(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> (Commit, Seen) {
-        self.update_by(&Author::Unknown, false, decide)
-    }
-
-    /// Updates as [`Store::update_as`] does, but without a report to the witness. Returns also the place among the
-    /// moves.
-    pub(crate) fn update_as_seen(
-        &self,
-        written: Written,
-        decide: impl FnOnce(&Snapshot) -> Vec<Write>,
-    ) -> (Commit, Seen) {
-        self.update_by(&Author::Known(Box::new(written), Vec::new()), false, decide)
-    }
-
-    /// Reports whether a leaf is current ([`Store::is_current`]), and the place of this question among the moves.
-    pub(crate) fn is_current_seen(&self, leaf: LeafId) -> (bool, Seen) {
-        self.seen(|inner| inner.dependents.has(leaf))
-    }
-
-    /// Ends a leaf's subscriptions ([`Store::forget`]). Returns the place among the moves.
-    pub(crate) fn forget_seen(&self, leaf: LeafId) -> ((), Seen) {
-        self.seen(|inner| inner.dependents.forget(leaf))
-    }
-
-    /// The leaves that depend on a cell ([`Store::dependents_of`]), and the place of this question among the moves.
-    pub(crate) fn dependents_of_seen(&self, cell: &Cell) -> (BTreeSet<LeafId>, Seen) {
-        self.seen(|inner| inner.dependents.of(cell))
-    }
-
-    /// The leaves that depend on a flood, of the network or of a part of it.
-    pub(crate) fn dependents_of_floods_seen(&self) -> (BTreeSet<LeafId>, Seen) {
-        self.seen(|inner| inner.dependents.of_floods())
-    }
-
-    /// The rates that subscriptions need from the counters of this switch's ports.
-    pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
-        self.alone(|inner| {
-            let state = self.snapshot();
-            let ports = state.ports_of(dpid).map(|(port, _)| crate::network::Location::new(dpid, port));
-            let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
-            let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| inner.dependents.wants(gauge)).collect();
-            if inner.dependents.want_use_of_links() {
-                wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
-            }
-            wanted
-        })
-    }
-
-    /// Reports whether a subscribed path depends on the utilisation of links.
-    pub(crate) fn wants_use_of_links(&self) -> (bool, Seen) {
-        self.alone(|inner| inner.dependents.want_use_of_links())
-    }
-
-    /// The rates that subscriptions need from the counters of this switch's rules.
-    pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
-        self.alone(|inner| {
-            let state = self.snapshot();
-            state.hosts_of(dpid).flat_map(|host| inner.dependents.wanted_traffic(host)).collect()
-        })
-    }
-
     /// Notes the abilities of a switch that has connected. Forgets disconnected switches if there are more than
     /// [`MAX_DEPARTED`].
-    pub(crate) fn note_model_seen(&self, now: Time, dpid: Dpid, model: Model) -> ((), Seen) {
+    pub(crate) fn note_model(&self, now: Time, dpid: Dpid, model: Model) -> ((), Seen) {
         self.alone(|_| {
             let state = self.snapshot();
             let is_here = |of: Dpid| of == dpid || state.switch(of).is_some();
@@ -230,11 +156,6 @@ impl Store {
         }
     }
 
-    /// Works on the label ids of a switch of any shard. It counts as a move.
-    pub(crate) fn other_label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
-        self.alone(|_| work(self.labels().of(switch)))
-    }
-
     /// Keeps the ids of labels as a rehearsal gave them, each with its serial number.
     pub fn rehearse_labels(&self, labels: &[KeptLabel]) {
         let mut by_switch: BTreeMap<Dpid, Vec<RehearsedLabel>> = BTreeMap::new();
@@ -243,11 +164,8 @@ impl Store {
             by_switch.entry(switch).or_default().push(rehearsed);
         }
         let mut inner = self.lock();
-        let mut all = self.labels();
-        all.rehearse(&by_switch);
-        drop(all);
         let at = self.moves.load(SeqCst) / 2;
-        self.show(&mut inner, || ());
+        self.show(&mut inner, |_| self.labels().rehearse(&by_switch));
         inner.witness.iter().for_each(|witness| witness.rehearsed(at, labels));
     }
 
@@ -260,18 +178,5 @@ impl Store {
                 return (read(&restoring), Seen { at: at / 2, moved: false });
             }
         }
-    }
-
-    /// Changes the lists of switches that are restored.
-    pub(crate) fn change_restoring_seen<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> (T, Seen) {
-        self.alone(|_| work(&mut self.restoring()))
-    }
-}
-
-impl ExclusiveCommit<'_> {
-    /// Commits as [`ExclusiveCommit::commit`] does, but without a report to the witness. Returns also the place among
-    /// the moves.
-    pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
-        self.store.commit_past_turnstile(txn, reader, false)
     }
 }

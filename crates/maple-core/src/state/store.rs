@@ -78,8 +78,8 @@ pub struct StoreCounts {
 
 /// The state under the store's lock: all that a commit has to look up.
 #[derive(Default)]
-pub(super) struct StoreState {
-    pub(super) dependents: Dependents,
+pub(crate) struct StoreState {
+    pub(crate) dependents: Dependents,
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
@@ -249,7 +249,7 @@ impl Store {
     }
 
     /// Updates for this author. The witness receives the writes if `is_told`.
-    pub(super) fn update_by(
+    pub(crate) fn update_by(
         &self,
         author: &Author,
         is_told: bool,
@@ -302,7 +302,8 @@ impl Store {
         mismatch.map_or(Ok(commit.0), Err)
     }
 
-    pub(super) fn commit_past_turnstile(
+    /// Commits in a turn, or past the turnstile. The witness receives the writes if `is_told`.
+    pub(crate) fn commit_past_turnstile(
         &self,
         mut txn: Txn,
         reader: Option<LeafId>,
@@ -417,7 +418,7 @@ impl Store {
         let is_new = self.address_kinds.load(Ordering::Relaxed) != kinds
             || self.measurings.load(Ordering::Relaxed) != measurings;
         if is_new {
-            self.show(inner, || self.show_dependents(kinds, measurings));
+            self.show(inner, |_| self.show_dependents(kinds, measurings));
         }
     }
 
@@ -470,7 +471,7 @@ impl Store {
         drop(newest);
         // A query that was asked again may rest on other cells now.
         let (kinds, measurings) = (inner.dependents.address_kinds().bits(), inner.dependents.measurings());
-        let before = self.show(inner, || {
+        let before = self.show(inner, |_| {
             self.show_dependents(kinds, measurings);
             self.current.swap(next)
         });
@@ -484,7 +485,7 @@ impl Store {
     }
 
     /// Passes the turnstile: as long as the result is held, no exclusive commit begins.
-    pub(super) fn pass(&self) -> Held<RwLockReadGuard<'_, ()>> {
+    pub(crate) fn pass(&self) -> Held<RwLockReadGuard<'_, ()>> {
         sync::read(Rank::Turnstile, &self.turnstile)
     }
 
@@ -496,11 +497,11 @@ impl Store {
         sync::lock_in_order(Rank::Models, &self.models)
     }
 
-    pub(super) fn labels(&self) -> Held<MutexGuard<'_, AllLabelIds>> {
+    pub(crate) fn labels(&self) -> Held<MutexGuard<'_, AllLabelIds>> {
         sync::lock_in_order(Rank::Labels, &self.labels)
     }
 
-    pub(super) fn restoring(&self) -> Held<MutexGuard<'_, Restoring>> {
+    pub(crate) fn restoring(&self) -> Held<MutexGuard<'_, Restoring>> {
         sync::lock_in_order(Rank::Restoring, &self.restoring)
     }
 }

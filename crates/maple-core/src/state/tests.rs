@@ -228,7 +228,7 @@ fn what_is_remembered_of_switches_that_have_gone_is_bounded() {
     let model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
     let mut most = 0;
     for dpid in 1..=3 * MAX_DEPARTED as u64 {
-        store.note_model_seen(Time(1), Dpid(dpid), model);
+        store.note_model(Time(1), Dpid(dpid), model);
         store.with_label_ids(Dpid(dpid), |ids| assert_eq!(ids.newest(), 0));
         let mut switches = 0;
         store.with_all_label_ids(|_, _| switches += 1);

@@ -117,7 +117,7 @@ impl fmt::Display for Writer {
 
 /// The author of a transaction's writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Author {
+pub(crate) enum Author {
     /// No one said who writes.
     #[default]
     Unknown,

@@ -33,7 +33,9 @@ use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
-use crate::state::{AddressKinds, Cell, Commit, Conflict, ExclusiveCommit, Seen, Snapshot, Store, Txn, Write, Written};
+use crate::state::{
+    AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Seen, Snapshot, Store, Txn, Write, Written,
+};
 
 /// When a use of the store is due in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +298,10 @@ impl EngineStore {
     /// # Errors
     /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        self.used(|store| store.commit_seen(txn, reader))
+        self.used(|store| {
+            let _pass = store.pass();
+            store.commit_past_turnstile(txn, reader, false)
+        })
     }
 
     /// Begins a turn in which no other thread commits. Returns `None` in a replay, where the order is given.
@@ -314,19 +319,20 @@ impl EngineStore {
     /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
     pub fn commit_alone(
         &self,
-        turn: &ExclusiveCommit<'_>,
+        _turn: &ExclusiveCommit<'_>,
         txn: Txn,
         reader: Option<LeafId>,
     ) -> Result<Commit, Conflict> {
-        self.used(|_| turn.commit_seen(txn, reader))
+        self.used(|store| store.commit_past_turnstile(txn, reader, false))
     }
 
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
-        self.used(|store| store.update_seen(decide))
+        self.used(|store| store.update_by(&Author::Unknown, false, decide))
     }
 
     pub fn update_as(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
-        self.used(|store| store.update_as_seen(written, decide))
+        let author = Author::Known(Box::new(written), Vec::new());
+        self.used(|store| store.update_by(&author, false, decide))
     }
 
     pub fn is_valid(&self, txn: &Txn) -> bool {
@@ -334,21 +340,21 @@ impl EngineStore {
     }
 
     pub fn is_current(&self, leaf: LeafId) -> bool {
-        self.used(|store| store.is_current_seen(leaf))
+        self.used(|store| store.seen(|state| state.dependents.has(leaf)))
     }
 
     pub fn forget(&self, leaf: LeafId) {
-        self.used(|store| store.forget_seen(leaf));
+        self.used(|store| store.seen(|state| state.dependents.forget(leaf)));
     }
 
     /// The leaves that depend on a cell. In a replay only those of this engine are as recorded.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        self.used(|store| store.dependents_of_seen(cell))
+        self.used(|store| store.seen(|state| state.dependents.of(cell)))
     }
 
     /// The leaves that depend on a flood. In a replay only those of this engine are as recorded.
     pub fn dependents_of_floods(&self) -> BTreeSet<LeafId> {
-        self.used(Store::dependents_of_floods_seen)
+        self.used(|store| store.seen(|state| state.dependents.of_floods()))
     }
 
     pub fn address_kinds(&self) -> AddressKinds {
@@ -360,15 +366,15 @@ impl EngineStore {
     }
 
     pub fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        self.used(|store| store.wanted_of_ports(dpid))
+        self.used(|store| store.alone(|state| state.dependents.wanted_of_ports(dpid, &store.snapshot())))
     }
 
     pub fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        self.used(|store| store.wanted_of_rules(dpid))
+        self.used(|store| store.alone(|state| state.dependents.wanted_of_rules(dpid, &store.snapshot())))
     }
 
     pub fn wants_use_of_links(&self) -> bool {
-        self.used(Store::wants_use_of_links)
+        self.used(|store| store.alone(|state| state.dependents.want_use_of_links()))
     }
 
     /// Runs `work` on the label ids of a switch of this engine.
@@ -378,7 +384,7 @@ impl EngineStore {
 
     /// Runs `work` on the label ids of any switch.
     pub fn with_other_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        self.used(|store| store.other_label_ids_seen(switch, work))
+        self.used(|store| store.alone(|_| work(store.labels().of(switch))))
     }
 
     pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::Restoring) -> T) -> T {
@@ -386,12 +392,12 @@ impl EngineStore {
     }
 
     pub fn change_restoring<T>(&self, work: impl FnOnce(&mut crate::state::Restoring) -> T) -> T {
-        self.used(|store| store.change_restoring_seen(work))
+        self.used(|store| store.alone(|_| work(&mut store.restoring())))
     }
 
     /// Notes the model of a switch of this engine.
     pub fn note_model(&self, now: Time, dpid: Dpid, model: Model) {
-        self.used(|store| store.note_model_seen(now, dpid, model));
+        self.used(|store| store.note_model(now, dpid, model));
     }
 
     /// The surroundings of a switch of this engine.
