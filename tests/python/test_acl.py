@@ -318,7 +318,7 @@ def test_each_packet_counts_once_for_the_rule_that_decides_it(tmp_path: Path) ->
 
 def validated(answer: list[dict[str, Any]], request: str) -> list[dict[str, Any]]:
     """The answer to a request, which has the form that the schema of the control socket says."""
-    schema = json.loads((ROOT / "crates/maple-controller/src/control/schema.json").read_text())
+    schema = json.loads((ROOT / "crates/maple-controller/src/control/answers.json").read_text())
     jsonschema.validate(answer, {"$defs": schema["$defs"], "$ref": f"#/$defs/answer to {request}"})
     return answer
 

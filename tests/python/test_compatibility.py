@@ -118,6 +118,6 @@ def test_a_take_over_of_another_form_is_refused_and_the_controller_goes_on(runni
         client.connect(running.control)
         client.sendall(b'{"takeover":{"version":2}}\n')
         answer = json.loads(client.makefile().readline())
-    assert answer["error"].startswith("takeover: is unknown here"), answer
+    assert answer["error"].startswith("not a request: unknown name `takeover`"), answer
     assert running.process.poll() is None
     assert running.show("hosts") == []

@@ -127,7 +127,7 @@ def test_the_program_that_the_page_shows_works_and_the_schema_is_printed(typed: 
     assert state(typed, "get", "blocked") == '[[{"mac":"00:00:00:00:00:07"},true]]'
     ask = names["ask"]
     assert callable(ask)
-    with pytest.raises(RuntimeError, match=r'^state\.set: lacks "place"$'):
+    with pytest.raises(RuntimeError, match=r"^state\.set: missing field `place`$"):
         ask(typed.control, {"state": {"set": {"value": 1}}})
     schema = json.loads(maple("schema").stdout)
     documented = re.findall(r'^\| `\{"(\w+)": (?:"(\w+)"|\{"(\w+)")', (DOCS / "control.md").read_text(), re.MULTILINE)

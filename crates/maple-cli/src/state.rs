@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use maple_controller::control::explain::written;
-use maple_controller::control::socket::{Place, Reach, Request, SCHEMA, StateRequest, ask, follow};
+use maple_controller::control::socket::{Place, Reach, Request, StateRequest, ask, follow, schema};
 use serde_json::{Value, json};
 
 use crate::options::asked;
@@ -162,7 +162,7 @@ fn word(text: &str) -> Value {
 /// # Errors
 /// If standard output can't be written.
 pub fn print_schema() -> anyhow::Result<u8> {
-    std::io::stdout().write_all(SCHEMA.as_bytes())?;
+    writeln!(std::io::stdout(), "{:#}", schema())?;
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hasher as _;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
@@ -10,7 +11,8 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 const SHORT: usize = 12;
 
 /// 128 bits that stand for contents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
 pub struct Fingerprint(String);
 
 impl Fingerprint {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Maple, eventually};
 use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
-use maple_controller::control::socket::{Fingerprint, SCHEMA, Tolerance};
+use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
 use maple_controller::{Handle, LateShard};
 use maple_core::engine::Counted;
 use maple_core::explain::Entering;
@@ -25,10 +25,6 @@ use maple_emulator::host::Kind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
-
-fn schema() -> Value {
-    serde_json::from_str(SCHEMA).expect("it is JSON")
-}
 
 fn controller(name: &str) -> (Maple, PathBuf) {
     let path = std::env::temp_dir().join(format!("maple-control-{name}-{}.sock", std::process::id()));
@@ -46,17 +42,24 @@ fn said(path: &Path, line: &str) -> Value {
     serde_json::from_str(&answer).expect("it is JSON")
 }
 
+/// Returns the forms of an enum: words, and the names of objects with one member.
+fn forms<'a>(part: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
+    let part = match part["$ref"].as_str() {
+        Some(name) => &schema["$defs"][name.trim_start_matches("#/$defs/")],
+        None => part,
+    };
+    let each = part["oneOf"].as_array().expect("it has forms").iter();
+    let each = each.map(|form| match form["const"].as_str() {
+        Some(word) => (word, &Value::Null),
+        None => form["properties"].as_object().and_then(|all| all.iter().next()).map(|(k, v)| (&**k, v)).expect("one"),
+    });
+    each.collect()
+}
+
 /// Returns the requests of the schema, such as `state.set`.
 fn requests(schema: &Value) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for kind in schema["$defs"]["request"]["properties"].as_object().expect("it has kinds").keys() {
-        for form in schema["$defs"][kind]["anyOf"].as_array().expect("it has forms") {
-            let words = form["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            let members = form["properties"].as_object().into_iter().flat_map(|members| members.keys());
-            names.extend(words.chain(members.map(String::as_str)).map(|word| format!("{kind}.{word}")));
-        }
-    }
-    names
+    let kinds = forms(&schema["$defs"]["request"], schema).into_iter();
+    kinds.flat_map(|(kind, of)| forms(of, schema).into_iter().map(move |(word, _)| format!("{kind}.{word}"))).collect()
 }
 
 /// Returns the name of a request.
@@ -73,6 +76,9 @@ fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
     }
     if let Some(forms) = part["anyOf"].as_array() {
         return forms.iter().any(|form| matches(value, form, schema));
+    }
+    if let Some(forms) = part["oneOf"].as_array() {
+        return forms.iter().filter(|form| matches(value, form, schema)).count() == 1;
     }
     let has_type = |name: &str| match name {
         "null" => value.is_null(),
@@ -104,9 +110,15 @@ fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
         Value::Null => part["additionalProperties"] != false,
         known => matches(member, known, schema),
     });
+    let in_range = value.as_f64().is_none_or(|number| {
+        part["minimum"].as_f64().is_none_or(|least| number >= least)
+            && part["maximum"].as_f64().is_none_or(|most| number <= most)
+    });
     let required = part["required"].as_array().into_iter().flatten();
     (types.is_empty() || types.into_iter().any(has_type))
         && part["enum"].as_array().is_none_or(|values| values.contains(value))
+        && (part["const"].is_null() || part["const"] == *value)
+        && in_range
         && (value.is_array() && within(items.len(), "minItems", "maxItems") || !value.is_array())
         && value.as_object().is_none_or(|all| within(all.len(), "minProperties", "maxProperties"))
         && required.filter_map(Value::as_str).all(|name| value.get(name).is_some() || !value.is_object())
@@ -114,48 +126,13 @@ fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
         && members_match
 }
 
-#[test]
-fn each_request_of_the_schema_is_answered_as_the_schema_says() {
-    let schema = schema();
-    let (maple, path) = controller("schema");
-    let topology = Topology::parse("linear:2").expect("a topology");
-    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
-    eventually("the link is found", || maple.handle.links().len() == 1);
-    emulation.open_flow("h1", "h2", Kind::Ping).expect("there are such hosts");
-    eventually("the hosts are seen", || maple.handle.hosts().len() == 2);
-    let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
-    maple.handle.change(vec![write]).expect("it is acknowledged");
-    let types: Types = Table::<Mac, bool>::types();
-    maple.handle.store().declare_types("blocked", types).expect("nothing is there");
-    let at = Location::new(Dpid(1), PortNo(1));
-    let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
-    let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
-    maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
+/// The hardware address of the first emulated host.
+const HOST: &str = "00:00:00:00:00:01";
+
+/// Returns a request of each form, some of them twice.
+fn requests_of_each_form() -> Vec<Value> {
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
-    let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
-    std::thread::spawn(move || {
-        for request in reloads {
-            let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
-            let reload = |tolerate: Tolerance| {
-                let reloaded = handle.reload(drop.clone(), tolerate).map_err(|error| error.to_string())?;
-                let (warnings, restart) = (vec!["a warning".to_owned()], vec!["listen".to_owned()]);
-                Ok(ReloadAnswer::Reloaded { reloaded, warnings, restart })
-            };
-            let answer = match &request.task {
-                ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
-                ReloadTask::Plan { .. } => {
-                    let rehearsal = handle.rehearsal().expect("no rules are being read");
-                    let plan = handle.plan(rehearsal, ("drop.py".into(), drop.clone()), Fingerprint::of(["drop"]));
-                    let plan = plan.expect("all shards answer");
-                    Ok(ReloadAnswer::Planned(Box::new(plan)))
-                }
-                ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
-            };
-            request.answer(answer);
-        }
-    });
-    let host = maple.handle.hosts()[0].0.to_string();
-    let asked = [
+    vec![
         json!({ "show": "switches" }),
         json!({ "show": "names" }),
         json!({ "show": { "log": false } }),
@@ -186,8 +163,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "state": { "watch": { "var": "mode" } } }),
         json!({ "state": "list" }),
         json!({ "state": { "delete": { "place": key } } }),
-        json!({ "explain": { "packet": { "from": host, "to": "00:00:00:00:00:07", "fields": { "tcp_dst": "80" } } } }),
-        json!({ "explain": { "packet": { "from": host, "to": host, "counters": false } } }),
+        json!({ "explain": { "packet": { "from": HOST, "to": "00:00:00:00:00:07", "fields": { "tcp_dst": "80" } } } }),
+        json!({ "explain": { "packet": { "from": HOST, "to": HOST, "counters": false } } }),
         json!({ "explain": { "rule": { "match": "", "switch": "1" } } }),
         json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
         json!({ "invalidate": { "port": ["1", 1] } }),
@@ -198,7 +175,50 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "reload": "rest" }),
         json!({ "reload": "rollback" }),
         json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } }),
-    ];
+    ]
+}
+
+#[test]
+fn each_request_of_the_schema_is_answered_as_the_schema_says() {
+    let schema = schema();
+    let (maple, path) = controller("schema");
+    let topology = Topology::parse("linear:2").expect("a topology");
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
+    eventually("the link is found", || maple.handle.links().len() == 1);
+    emulation.open_flow("h1", "h2", Kind::Ping).expect("there are such hosts");
+    eventually("the hosts are seen", || maple.handle.hosts().len() == 2);
+    let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
+    maple.handle.change(vec![write]).expect("it is acknowledged");
+    let types: Types = Table::<Mac, bool>::types();
+    maple.handle.store().declare_types("blocked", types).expect("nothing is there");
+    let at = Location::new(Dpid(1), PortNo(1));
+    let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
+    let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
+    maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
+    let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
+    std::thread::spawn(move || {
+        for request in reloads {
+            let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
+            let reload = |tolerate: Tolerance| {
+                let reloaded = handle.reload(drop.clone(), tolerate).map_err(|error| error.to_string())?;
+                let (warnings, restart) = (vec!["a warning".to_owned()], vec!["listen".to_owned()]);
+                Ok(ReloadAnswer::Reloaded { reloaded, warnings, restart })
+            };
+            let answer = match &request.task {
+                ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
+                ReloadTask::Plan { .. } => {
+                    let rehearsal = handle.rehearsal().expect("no rules are being read");
+                    let plan = handle.plan(rehearsal, ("drop.py".into(), drop.clone()), Fingerprint::of(["drop"]));
+                    let plan = plan.expect("all shards answer");
+                    Ok(ReloadAnswer::Planned(Box::new(plan)))
+                }
+                ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
+            };
+            request.answer(answer);
+        }
+    });
+    assert_eq!(maple.handle.hosts()[0].0.to_string(), HOST);
+    let asked = requests_of_each_form();
     for request in &asked {
         assert!(matches(request, &schema["$defs"]["request"], &schema), "{request}");
         let answer = said(&path, &request.to_string());
@@ -219,12 +239,53 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     assert_eq!(names, answers, "each has an answer");
 }
 
-/// Checks that the schema uses only the keywords of JSON schema that the product understands. Ignoring one would break
-/// the published schema.
+/// Returns each value that differs from `value` in one member: it is left out, added, or of another type.
+fn changed(value: &Value) -> Vec<Value> {
+    let others = [json!(null), json!(true), json!(-1), json!(1000), json!(1.5), json!("other"), json!([]), json!({})];
+    let mut all: Vec<Value> = others.into_iter().filter(|other| other != value).collect();
+    let with = |name: &str, member: Value| {
+        let mut value = value.clone();
+        value[name] = member;
+        value
+    };
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let mut less = value.clone();
+        less.as_object_mut().expect("it is one").remove(name);
+        all.extend(changed(member).into_iter().map(|member| with(name, member)).chain([less, with("other", json!(1))]));
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        all.extend(changed(item).into_iter().map(|item| {
+            let mut value = value.clone();
+            value[index] = item;
+            value
+        }));
+    }
+    all
+}
+
 #[test]
-fn the_schema_uses_only_what_requests_are_held_against() {
+fn what_the_schema_refuses_the_controller_refuses_and_says_where() {
+    let (schema, (_maple, path)) = (schema(), controller("refuses"));
+    let mut refused = 0;
+    for request in requests_of_each_form().iter().flat_map(changed) {
+        if !matches(&request, &schema["$defs"]["request"], &schema) {
+            let answer = said(&path, &request.to_string());
+            assert!(answer["error"].is_string() && answer["field"].is_string(), "{request}: {answer}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+/// Checks that the schema uses only keywords that [`matches`] understands, apart from those that describe.
+#[test]
+fn the_schema_uses_only_what_requests_and_answers_are_held_against() {
     fn look(part: &Value) {
         let known = [
+            "default",
+            "format",
+            "const",
+            "oneOf",
             "$ref",
             "$defs",
             "$schema",
@@ -250,7 +311,7 @@ fn the_schema_uses_only_what_requests_are_held_against() {
             assert!(known.contains(&name.as_str()), "{name}");
             match name.as_str() {
                 "properties" | "$defs" => member.as_object().into_iter().flat_map(|all| all.values()).for_each(look),
-                "anyOf" | "prefixItems" => member.as_array().into_iter().flatten().for_each(look),
+                "anyOf" | "oneOf" | "prefixItems" => member.as_array().into_iter().flatten().for_each(look),
                 "items" | "additionalProperties" => look(member),
                 "$ref" => {
                     let target = member.as_str().expect("text").trim_start_matches("#/$defs/");
@@ -272,20 +333,55 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
     };
     for (line, field, text) in [
         ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
-        ("[]".to_owned(), "", "not a request: must be object, not []"),
-        ("{}".to_owned(), "", "not a request: must have exactly one of explain, invalidate, reload, show, state"),
+        ("[]".to_owned(), "", "not a request: invalid type: array, expected a string or an object"),
+        ("{}".to_owned(), "", "not a request: must have exactly one member"),
         (
             "{\"shw\":1}".to_owned(),
-            "shw",
-            "shw: is unknown here; known names are explain, invalidate, reload, show, state",
+            "",
+            "not a request: unknown name `shw`, expected one of `show`, `invalidate`, `reload`, `state`, `explain`",
+        ),
+        ("{\"show\":\"ports\"}".to_owned(), "show.ports", "show.ports: must be an object with this name and a value"),
+        (
+            "{\"state\":{\"get\":{\"tabel\":\"t\"}}}".to_owned(),
+            "state.get",
+            "state.get: unknown name `tabel`, expected one of `var`, `table`, `key`",
         ),
         (
-            "{\"show\":\"ports\"}".to_owned(),
-            "show",
-            "show: must be one of switches, names, links, hosts, groups, leases, controller, stats, errors, version, \
-             access_lists, not \"ports\"",
+            "{\"state\":{\"get\":{\"key\":[\"t\"]}}}".to_owned(),
+            "state.get.key",
+            "state.get.key: invalid length 1, expected 2 elements",
         ),
-        ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: must be string or null, not 1"),
+        (
+            "{\"explain\":{\"packet\":{\"fields\":[]}}}".to_owned(),
+            "explain.packet.fields",
+            "explain.packet.fields: invalid type: array, expected an object",
+        ),
+        (
+            "{\"state\":{\"load\":{\"rows\":{}}}}".to_owned(),
+            "state.load.rows",
+            "state.load.rows: invalid type: object, expected an array",
+        ),
+        ("{\"show\":{\"live\":7}}".to_owned(), "show.live", "show.live: invalid type: integer `7`, expected an object"),
+        (
+            "{\"show\":{\"dropped\":\"x\"}}".to_owned(),
+            "show.dropped",
+            "show.dropped: invalid type: string \"x\", expected a whole number",
+        ),
+        (
+            "{\"reload\":{\"plan\":{\"nam\":null}}}".to_owned(),
+            "reload.plan.nam",
+            "reload.plan.nam: unknown field `nam`, expected `name`",
+        ),
+        (
+            "{\"reload\":{\"policy\":{\"name\":null,\"tolerate\":{\"percent\":101}}}}".to_owned(),
+            "reload.policy.tolerate.percent",
+            "reload.policy.tolerate.percent: must be 0 to 100, not 101",
+        ),
+        (
+            "{\"show\":{\"rules\":1}}".to_owned(),
+            "show.rules",
+            "show.rules: invalid type: integer `1`, expected a string",
+        ),
         (
             "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
             "show.rules",
@@ -295,14 +391,14 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"invalidate\":{\"port\":[\"1\",-1]}}".to_owned(),
             "invalidate.port[1]",
-            "invalidate.port[1]: must be 0 to 4294967295, not -1",
+            "invalidate.port[1]: must be a port's number, or the name of a reserved port",
         ),
         (
             "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
             "invalidate.host",
             "\"x\" is no host: neither a name nor a hardware address",
         ),
-        ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: lacks \"place\""),
+        ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: missing field `place`"),
         (
             set(json!("banana"), json!(true)),
             "state.set.place.key[1]",
@@ -313,11 +409,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
             "state.set.value",
             "the table blocked is declared with values of type bool, and 7 is not one",
         ),
-        (
-            set(json!({ "mac": 7 }), json!(true)),
-            "state.set.place.key[1].mac",
-            "state.set.place.key[1].mac: must be string, not 7",
-        ),
+        (set(json!({ "mac": 7 }), json!(true)), "state.set.place.key[1]", "{\"mac\":7} is no value of tracked state"),
     ] {
         let answer = said(&path, &line);
         assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{line}");

@@ -1,4 +1,4 @@
-//! The answers to requests of the control socket, as JSON: `schema.json` describes them.
+//! The answers to requests of the control socket, as JSON: `answers.json` describes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

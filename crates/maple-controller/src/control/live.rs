@@ -14,6 +14,7 @@ use maple_core::engine::{LiveAnswer, LiveFilter, LiveNews, ShardId};
 use maple_core::network::{Location, Mac};
 use maple_wire::packet::text::summary;
 use maple_wire::{Constraint, Field, Packet};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -29,8 +30,9 @@ const LOOK: Duration = Duration::from_millis(500);
 const MAX_NEWS: usize = 256;
 
 /// A kind of packets to watch.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct Live {
     /// The sender: a host's name, hardware address, or IP address.
     pub from: String,

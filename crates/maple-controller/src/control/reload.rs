@@ -16,11 +16,13 @@ use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
 use maple_core::policy::Policy;
 use maple_core::state::VersionError;
 use maple_wire::{Dpid, counted};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Handle;
 use super::plan::{Fingerprint, Plan};
 use super::queries::LateShard;
+use super::schema::{percent, some};
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
@@ -32,23 +34,37 @@ const LOAD: Duration = Duration::from_secs(60);
 const MAX_WAITING: usize = 4;
 
 /// The number of packets on which a policy may fail in its trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum Tolerance {
     /// The maximum number of packets.
     Count(u64),
     /// The maximum share of the packets, in per cent.
-    Percent(u8),
+    Percent(
+        #[serde(deserialize_with = "percent::<0, _>")]
+        #[schemars(range(max = 100))]
+        u8,
+    ),
 }
 
 /// The ingress switches where a new policy decides first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub enum CanaryAt {
     /// The listed switches (hex digits).
-    Switches(Vec<String>),
+    Switches(
+        #[serde(deserialize_with = "some")]
+        #[schemars(length(min = 1))]
+        Vec<String>,
+    ),
     /// A share of the connected switches, in per cent; at least one switch.
-    Percent(u8),
+    Percent(
+        #[serde(deserialize_with = "percent::<1, _>")]
+        #[schemars(range(min = 1, max = 100))]
+        u8,
+    ),
 }
 
 impl CanaryAt {

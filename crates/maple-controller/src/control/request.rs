@@ -1,7 +1,9 @@
-//! The requests of the control socket, as JSON. Each request is checked against `schema.json` first.
+//! The requests of the control socket, as JSON. Their types are the published schema, and what is refused.
 
+use maple_core::engine::KEPT_MINUTES;
 use maple_wire::PortNo;
 use maple_wire::port::BadPort;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,16 +12,16 @@ use super::live::Live;
 use super::plan::Fingerprint;
 use super::queries::LateShard;
 use super::reload::{CanaryAt, Tolerance};
-use super::schema;
 use super::state::StateRequest;
 
 /// A request: one JSON object a line, such as `{"show": {"rules": "1"}}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[schemars(rename = "request")]
 pub enum Request {
     /// Shows something.
     Show(Show),
-    /// Withdraws leaves.
+    /// Withdraws decisions, so that the policy is asked again.
     Invalidate(Invalidate),
     /// Runs another policy.
     Reload(Reload),
@@ -30,33 +32,36 @@ pub enum Request {
 }
 
 /// A change of the policy that runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[schemars(rename = "reload")]
 pub enum Reload {
-    /// Runs another policy.
+    /// Runs another policy, unless it fails on packets that the network has decided about.
     Policy {
-        /// The policy's name, as for `maple run`; `None` loads the running policy again.
+        /// The policy's name, as for `maple run`, with a path that the controller can read; `null` loads the running
+        /// policy again.
         name: Option<String>,
         /// The number of packets, or their share, on which the policy may fail.
         tolerate: Tolerance,
     },
     /// Changes nothing, and says what another policy would change.
     Plan {
-        /// The policy's name, as for `maple run`; `None` means the running policy, loaded again.
+        /// The policy's name, as for `maple run`; `null` means the running policy, loaded again.
         name: Option<String>,
     },
     /// Runs the policy of a plan, if that changes exactly what the plan says.
     Apply {
         /// The policy's name.
         name: String,
-        /// The plan's fingerprint of the policy's files.
+        /// The plan's fingerprint of the policy's files. Refused if the files are others now.
         sources: Fingerprint,
         /// The plan's fingerprint of the changes.
         changes: Fingerprint,
-        /// The plan's decisions. Without them nothing at all may have changed since.
+        /// The plan's decisions. Refused if the policy would decide something else now; without them, if anything has
+        /// changed since.
         #[serde(default)]
         decided: Option<Vec<String>>,
-        /// The ingress switches where the policy decides first; `None`: at all of them.
+        /// The ingress switches where the policy decides first; `null` means everywhere.
         #[serde(default)]
         canary: Option<CanaryAt>,
     },
@@ -66,19 +71,20 @@ pub enum Reload {
     Rollback,
 }
 
-/// A view to show.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A view to show. Some are of a switch, by its name or its datapath id in hex digits, or with `null` of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "show")]
 pub enum Show {
-    /// The rules of this switch (hex digits), or of all.
+    /// The rules of this switch, or of all.
     Rules(Option<String>),
     /// The switches with their ports.
     Switches,
-    /// The sizes of the tables of this switch (hex digits), or of all, and how full they are.
+    /// The sizes of the tables of this switch, or of all, and how full they are.
     Tables(Option<String>),
-    /// The port counters of this switch (hex digits), or of all.
+    /// The port counters of this switch, or of all.
     Ports(Option<String>),
-    /// The traffic between hosts that enters at this switch (hex digits), or at any.
+    /// The traffic between hosts that enters at this switch, or at any.
     Flows(Option<String>),
     /// The names of switches and hosts.
     Names,
@@ -102,28 +108,30 @@ pub enum Show {
     #[serde(rename = "access_lists")]
     AccessLists,
     /// The drops of this many minutes, the current one included, with their reasons.
-    Dropped(u64),
-    /// Packets as they enter, with one answer for each.
+    Dropped(#[schemars(range(min = 1, max = KEPT_MINUTES))] u64),
+    /// Packets as they enter, with one answer for each, until the client closes.
     Live(Live),
-    /// The latest lines of the log. With `true` new lines follow, with one answer a line.
+    /// The latest lines of the log as an array. With `true` each is an answer of its own, and new lines follow.
     Log(bool),
 }
 
-/// The leaves to withdraw.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The decisions to withdraw, so that the policy is asked again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "invalidate")]
 pub enum Invalidate {
-    /// All leaves.
+    /// All decisions.
     All,
-    /// Leaves that concern the host with this MAC address.
+    /// Decisions that concern the host with this name or hardware address.
     Host(String),
-    /// Leaves that concern this port of this switch (hex digits).
+    /// Decisions that concern this port of this switch, which is a name or a datapath id in hex digits.
     Port(String, PortText),
 }
 
-/// A port as programs write it: its number, or the name of a reserved port as in answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+/// A port as programs write it: its number, or the name of a reserved port as in answers, such as `LOCAL`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "must be a port's number, or the name of a reserved port")]
+#[schemars(inline)]
 pub enum PortText {
     /// The port's number.
     Number(u32),
@@ -171,15 +179,39 @@ impl From<LateShard> for RequestError {
     }
 }
 
-/// Parses a line as a request, and checks it against the schema.
+/// Parses a line as a request.
 pub(super) fn parse(line: &str) -> Result<Request, RequestError> {
     let json: Value =
         serde_json::from_str(line).map_err(|error| RequestError::at("", format!("not a request: {error}")))?;
-    let named = |field: &str, text: String| match field {
-        "" => format!("not a request: {text}"),
-        field => format!("{field}: {text}"),
+    serde_path_to_error::deserialize(json).map_err(|error| {
+        let (path, why) = (error.path().to_string(), in_words_of_json(&error.inner().to_string()));
+        match path.as_str() {
+            "." => RequestError::at("", format!("not a request: {why}")),
+            field => RequestError::at(field, format!("{field}: {why}")),
+        }
+    })
+}
+
+/// Says an error of serde in words of JSON, where serde has those of Rust.
+fn in_words_of_json(error: &str) -> String {
+    let Some((what, expected)) = error.split_once(", expected ") else { return error.to_owned() };
+    let what = match what {
+        "invalid type: sequence" => "invalid type: array",
+        "invalid type: map" => "invalid type: object",
+        other => &other.replace("unknown variant", "unknown name"),
     };
-    schema::check(&json)
-        .map_err(|violation| RequestError::at(&violation.field, named(&violation.field, violation.text)))?;
-    serde_json::from_value(json).map_err(|error| RequestError::at("", named("", error.to_string())))
+    let expected = match expected {
+        "map with a single key" => return "must have exactly one member".to_owned(),
+        "newtype variant" | "struct variant" | "tuple variant" => {
+            return "must be an object with this name and a value".to_owned();
+        }
+        "u8" | "u32" | "u64" => "a whole number",
+        "string or map" => "a string or an object",
+        "a sequence" => "an array",
+        "a map" => "an object",
+        other if other.starts_with("struct ") => "an object",
+        other if other.starts_with("tuple ") => other.split_once(" with ").map_or(other, |(_, elements)| elements),
+        other => other,
+    };
+    format!("{what}, expected {expected}")
 }

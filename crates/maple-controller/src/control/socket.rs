@@ -25,7 +25,7 @@ pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
 use super::request::parse;
 pub use super::request::{Invalidate, PortText, Reload, Request, Show};
-pub use super::schema::SCHEMA;
+pub use super::schema::schema;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, live, state};
 use crate::kept_files::KeptFile;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write, Writer, Written};
 use maple_wire::nearest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use super::access::Peer;
 use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
+use super::schema::StateValue;
 use super::transactions::ThreadWaiter;
 use crate::memory::to_json;
 
@@ -24,8 +26,9 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
 /// An operation on tracked state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[schemars(rename = "state")]
 pub enum StateRequest {
     /// Reads a place. A whole table is an array of pairs.
     Get(Place),
@@ -34,6 +37,7 @@ pub enum StateRequest {
         /// The place.
         place: Place,
         /// The new value.
+        #[schemars(with = "StateValue")]
         value: Value,
         /// Whether the answer also waits until every rule that depended on the old value is gone.
         #[serde(default)]
@@ -42,9 +46,10 @@ pub enum StateRequest {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         create: bool,
     },
-    /// Writes many places in one transaction: all of them or none. The answer comes as for `Set`.
+    /// Writes many places in one transaction: all of them or none. The answer comes as for `set`.
     Load {
         /// The places, and their new values.
+        #[schemars(with = "Vec<(Place, StateValue)>")]
         rows: Vec<(Place, Value)>,
         /// Whether the rows are only checked.
         #[serde(default)]
@@ -56,7 +61,7 @@ pub enum StateRequest {
         #[serde(default)]
         create: bool,
     },
-    /// Deletes a place. The answer comes as for `Set`.
+    /// Deletes a place. The answer comes as for `set`.
     Delete {
         /// The place.
         place: Place,
@@ -73,15 +78,16 @@ pub enum StateRequest {
 }
 
 /// A place in tracked state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "place")]
 pub enum Place {
     /// A variable, by name.
     Var(String),
     /// A whole table.
     Table(String),
     /// A key of a table.
-    Key(String, Value),
+    Key(String, #[schemars(with = "StateValue")] Value),
 }
 
 impl Place {

@@ -1,4 +1,4 @@
-//! An explanation as JSON: `schema.json` describes it.
+//! An explanation as JSON: `answers.json` describes it.
 
 use std::time::SystemTime;
 

@@ -17,6 +17,7 @@ use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::state::Snapshot;
 use maple_wire::{Dpid, Version, print};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -31,16 +32,9 @@ pub(super) use source_lines::SourceLines;
 pub use text::{to_text, written};
 
 /// A question about a packet. What the question leaves open is filled in from what the network knows of the hosts.
-///
-/// ```
-/// use maple_controller::control::explain::Explain;
-///
-/// let question: Explain = serde_json::from_str(r#"{"from": "h1", "to": "h2", "fields": {"tcp_dst": "80"}}"#)?;
-/// assert_eq!(question.fields["tcp_dst"], "80");
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
 pub struct Explain {
     /// The sender: a host's name, hardware address or IP address, or a port.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,8 +57,9 @@ pub struct Explain {
 }
 
 /// A question about a rule: its cookie or its match says which one is meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(inline)]
 pub struct ExplainRule {
     /// The rule's cookie, as the switch reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,8 +76,9 @@ pub struct ExplainRule {
 }
 
 /// A question that can be explained.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "explain")]
 pub enum ExplainRequest {
     /// A packet.
     Packet(Explain),
@@ -90,6 +86,13 @@ pub enum ExplainRequest {
     Rule(ExplainRule),
 }
 
+/// ```
+/// use maple_controller::control::explain::Explain;
+///
+/// let question: Explain = serde_json::from_str(r#"{"from": "h1", "to": "h2", "fields": {"tcp_dst": "80"}}"#)?;
+/// assert_eq!(question.fields["tcp_dst"], "80");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 impl Explain {
     /// Builds the packet that is meant, and lists what had to be assumed. `host` looks up what is known of a host.
     ///
