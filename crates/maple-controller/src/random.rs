@@ -1,14 +1,15 @@
 //! Random bytes from the operating system.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
+
+use ring::rand::{SecureRandom as _, SystemRandom};
 
 /// Returns `N` cryptographically random bytes.
 ///
 /// # Errors
-/// The system's error if `/dev/urandom` can't be read.
+/// If the system has none.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system gives no random bytes"))?;
     Ok(bytes)
 }
