@@ -121,8 +121,8 @@ pub struct Discovery {
     edges: BTreeMap<Location, bool>,
     /// Deadlines by port. An entry is valid only if the port still has this time.
     schedule: BinaryHeap<Reverse<(Time, Location)>>,
-    /// The state of the random generator that spreads probes.
-    spread: u64,
+    /// The random generator that spreads probes.
+    spread: fastrand::Rng,
 }
 
 impl Discovery {
@@ -140,7 +140,7 @@ impl Discovery {
             facts: Arc::default(),
             edges: BTreeMap::new(),
             schedule: BinaryHeap::new(),
-            spread: seed,
+            spread: fastrand::Rng::with_seed(seed),
         }
     }
 
@@ -485,13 +485,9 @@ impl Discovery {
         out.extend(lost.into_iter().map(|peer| gone(peer, at, now)));
     }
 
-    /// Returns the time to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
+    /// Returns the time to the next probe: the interval, up to a tenth longer or shorter.
     fn next_interval(&mut self) -> Duration {
-        self.spread = self.spread.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.spread;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let part = ((z ^ z >> 31) % 2048) as u32;
+        let part = self.spread.u32(..2048);
         self.timing.interval * 9 / 10 + self.timing.interval / 5 * part / 2048
     }
 }
