@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use maple_emulator::Random;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::cpu::{Cpu, Process};
@@ -77,8 +78,8 @@ struct Load<'a> {
     events: Events,
     /// The switch that sends next in rate mode.
     turn: usize,
-    /// The state of the random numbers, which are the same in every run.
-    random: u64,
+    /// The random numbers, which are the same in every run.
+    random: Random,
     /// The cumulative numbers of requests at the switches, if hosts send them.
     requests: Vec<u64>,
     /// The other end of each link: switch and port.
@@ -120,7 +121,7 @@ impl<'a> Load<'a> {
         Ok(Load {
             options,
             poll,
-            random: SEED,
+            random: Random::new(SEED),
             requests: switches.iter().scan(0, sum).collect(),
             links,
             switches,
@@ -333,7 +334,7 @@ impl<'a> Load<'a> {
                 return Ok(());
             }
             let now = self.clock.elapsed().as_nanos() as u64;
-            switch.send(free, now, || next(&mut self.random), &mut self.scratch)?;
+            switch.send(free, now, || self.random.number(), &mut self.scratch)?;
         }
     }
 
@@ -342,7 +343,7 @@ impl<'a> Load<'a> {
     fn next_switch(&mut self) -> usize {
         match self.requests.last() {
             Some(all @ 1..) => {
-                let pair = next(&mut self.random) % all;
+                let pair = self.random.below(*all);
                 self.requests.partition_point(|sum| *sum <= pair)
             }
             _ => {
@@ -367,7 +368,7 @@ impl<'a> Load<'a> {
                 self.staged.push(i);
             }
             // Counted from its due time, so that a late generator does not hide delays.
-            switch.stage(count, due, || next(&mut self.random));
+            switch.stage(count, due, || self.random.number());
             self.lateness.add(now - due);
         }
         for i in self.staged.drain(..) {
@@ -380,12 +381,4 @@ impl<'a> Load<'a> {
 /// Registers a switch's socket with the poll.
 fn register(poll: &Poll, switch: &mut Switch, place: usize) -> io::Result<()> {
     poll.registry().register(switch.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
-}
-
-/// The next random number (xorshift64*).
-fn next(state: &mut u64) -> u64 {
-    *state ^= *state >> 12;
-    *state ^= *state << 25;
-    *state ^= *state >> 27;
-    state.wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

@@ -99,16 +99,6 @@ pub fn measure(args: &StateArgs) -> Result<Costs, BenchError> {
     Ok(Costs { reads, reservations, writes, invalidations })
 }
 
-/// A generator of pseudo-random numbers, for keys.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
 fn median(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]

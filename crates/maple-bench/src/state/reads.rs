@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use maple_core::state::{Store, Table, Tx, Value, Write};
+use maple_emulator::Random;
 use serde::Serialize;
 
 use super::reservations::Yield;
-use super::{KEYS, Random, median};
+use super::{KEYS, median};
 use crate::report::TextTable;
 
 /// Transactions of one read of a table of 10,000 keys. Times are for one transaction on one thread, in nanoseconds.
@@ -118,7 +119,7 @@ pub(super) fn rate(threads: usize, work: impl Fn(&mut Random) + Sync) -> f64 {
         for thread in 0..threads {
             let (stop, count, work) = (&stop, &count, &work);
             scope.spawn(move || {
-                let mut random = Random(thread as u64 + 1);
+                let mut random = Random::new(thread as u64 + 1);
                 let mut done = 0;
                 while !stop.load(Ordering::Relaxed) {
                     (0..64).for_each(|_| work(&mut random));

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 
 use maple_core::state::{Patience, Stop, Store, Table, Tx};
+use maple_emulator::Random;
 use serde::Serialize;
 
+use super::median;
 use super::reads::rate;
-use super::{Random, median};
 use crate::error::BenchError;
 use crate::report::TextTable;
 
