@@ -170,9 +170,8 @@ impl ExplainArgs {
             counters,
         };
         if let Some(file) = &self.pcap {
-            let digits = |frame: Vec<u8>| frame.iter().map(|byte| format!("{byte:02x}")).collect();
             let frames = captured(file)?.into_iter();
-            let question = |frame| Explain { frame: Some(digits(frame)), ..question.clone() };
+            let question = |frame| Explain { frame: Some(hex::encode(frame)), ..question.clone() };
             return Ok(frames.map(|frame| ExplainRequest::Packet(question(frame))).collect());
         }
         if question == (Explain { counters, ..Explain::default() }) {

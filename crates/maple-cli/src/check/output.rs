@@ -277,8 +277,7 @@ fn counted_json(name: &str, what: &str, counted: &Counted) -> Value {
 }
 
 pub(super) fn sample_json(sample: &Sample) -> Value {
-    let hex: String = sample.frame.iter().map(|byte| format!("{byte:02x}")).collect();
-    json!({"frame": hex, "switch": sample.at.switch.to_string(), "port": sample.at.port.0})
+    json!({"frame": hex::encode(&sample.frame), "switch": sample.at.switch.to_string(), "port": sample.at.port.0})
 }
 
 fn coverage_json(coverage: &Coverage) -> Value {
