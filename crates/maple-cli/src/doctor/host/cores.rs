@@ -17,7 +17,7 @@ pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, repor
     ));
     report.all(shared(process, workers));
     report.all(busy.and_then(|mask| polled(process, mask)));
-    match process.cgroup() {
+    match process.cgroup.as_deref() {
         Some(group) if Path::new(GROUPS).join(group.trim_start_matches('/')).is_dir() => {
             report.all(quota(Path::new(GROUPS), group).and_then(|cores| limited(cores, workers)));
         }
@@ -28,12 +28,12 @@ pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, repor
 /// Finds workers that may only run on the same core, or more workers than cores.
 fn shared(process: &Process, workers: usize) -> Option<Finding> {
     let mut pinned: BTreeMap<usize, usize> = BTreeMap::new();
-    for cores in process.shards() {
+    for cores in &process.shards {
         if let [core] = cores[..] {
             *pinned.entry(core).or_default() += 1;
         }
     }
-    let cores = process.cores();
+    let cores = &process.cores;
     let crowded = pinned.iter().find(|(_, count)| **count > 1);
     let what = match crowded {
         Some((core, count)) => format!("{count} of its {workers} workers stay on core {core}"),
@@ -54,9 +54,8 @@ fn shared(process: &Process, workers: usize) -> Option<Finding> {
 fn polled(process: &Process, mask: &str) -> Option<Finding> {
     let busy = cores_of(mask)?;
     let is_lost = |cores: &Vec<usize>| !cores.is_empty() && cores.iter().all(|core| busy.contains(core));
-    let lost = process.shards().iter().filter(|cores| is_lost(cores)).count();
-    let free: Vec<String> =
-        process.cores().iter().filter(|core| !busy.contains(core)).map(ToString::to_string).collect();
+    let lost = process.shards.iter().filter(|cores| is_lost(cores)).count();
+    let free: Vec<String> = process.cores.iter().filter(|core| !busy.contains(core)).map(ToString::to_string).collect();
     (lost > 0).then(|| {
         Finding::new(Level::Warning, Id::CoresShared, "the controller")
             .what(format!(

@@ -52,9 +52,9 @@ fn stale(path: &Path) -> Finding {
 pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut Report) {
     let what = format!("the state file {}", path.display());
     let user = match process {
-        Some(process) => process.user(),
+        Some(process) => Some(process.user.clone()),
         None if path.starts_with(SERVICE_FOLDER) => service_user(),
-        None => Process::read(std::process::id()).and_then(|own| own.user()),
+        None => Process::read(std::process::id()).map(|own| own.user),
     };
     let Some((user, groups)) = user else {
         return report.not_looked_at(what, "it is not known which user writes it");

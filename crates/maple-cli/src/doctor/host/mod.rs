@@ -29,7 +29,7 @@ const BACKLOG: u64 = 4096;
 
 /// Checks the limit of open files of the controller's process, or of one that would start here.
 pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut Report) {
-    match process.map(Process::open_files) {
+    match process.map(|process| process.open_files) {
         Some(Some(limit)) => {
             report.looked_at(format!("the controller's limit of open files, {limit}"));
             report.all(file_limit(limit, connections, "the controller"));
