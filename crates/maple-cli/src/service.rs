@@ -1,9 +1,6 @@
 //! The interface to a service manager such as systemd: sd_notify(3), sd_listen_fds(3).
 
 use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -11,20 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use listenfd::ListenFd;
 use maple_controller::Handle;
+use sd_notify::NotifyState;
 
 /// The interval of asking shards again that did not answer in time.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Notifies the service manager, if there is one: `READY=1`. A failed notification is ignored.
 pub fn tell(state: &str) {
-    let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let address = match to.as_bytes() {
-        // An abstract name, which is not in a folder.
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
-        _ => SocketAddr::from_pathname(&to),
-    };
-    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(state.as_bytes(), &address?));
-    if let Err(error) = sent {
+    if let Err(error) = sd_notify::notify(&[NotifyState::Custom(state)]) {
         tracing::warn!(%error, "can't tell the service manager");
     }
 }
@@ -93,10 +84,5 @@ impl Watchdog {
 
 /// Returns half of the time after which the service manager would end the program.
 fn period() -> Option<Duration> {
-    let is_ours = |pid: String| pid.parse() == Ok(std::process::id());
-    if !std::env::var("WATCHDOG_PID").map_or(true, is_ours) {
-        return None;
-    }
-    let micros: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
-    (micros > 0).then(|| Duration::from_micros(micros) / 2)
+    sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()).map(|limit| limit / 2)
 }
