@@ -8,7 +8,7 @@ use crate::error::BenchError;
 use crate::output::Output;
 use crate::report::{Chart, Series, TextTable};
 
-/// A row: one controller, one line of switches, and a number of present leaves. Values are of the median round.
+/// A row: one controller, one line of switches, and a number of present leaves.
 #[derive(Debug, Serialize)]
 pub struct Row {
     /// The policy, or the other controller's name.
@@ -17,37 +17,17 @@ pub struct Row {
     pub setting: Setting,
     /// OpenFlow version.
     pub of: String,
-    /// Leaves present at the beginning of the measurement.
-    pub leaves: usize,
     /// The rounds that reached this number of leaves.
     pub rounds: usize,
-    /// New flows per second.
-    pub flows: f64,
     /// New flows per second in the fastest round.
     pub fastest: f64,
-    /// The controller's processor time for a flow, in microseconds, and that of the fastest round.
-    pub cpu_us: f64,
+    /// The controller's processor time for a flow in the fastest round, in microseconds.
     pub least_cpu_us: f64,
-    /// New flows per second that the network could generate.
-    pub ceiling: f64,
-    /// Microseconds from the first packet to the end of a flow.
-    pub p50: f64,
-    pub p99: f64,
-    /// Messages for each flow: flow-mods to all switches, flow-mods that add a rule to the controller, group-mods,
-    /// barriers, packet-ins.
-    pub flow_mods: f64,
-    pub to_controller: f64,
-    pub group_mods: f64,
-    pub barriers: f64,
-    pub packet_ins: f64,
-    /// Rules of the busiest switch with hosts, and of the busiest without hosts.
-    pub edge_rules: usize,
-    pub core_rules: Option<usize>,
-    /// Bytes of the controller's resident memory for each leaf, and of its heap by its own count.
-    pub bytes: f64,
+    /// Bytes of the controller's heap for each leaf, by its own count.
     pub heap_bytes: Option<f64>,
-    /// The reasons why the result is invalid, if it is.
-    pub doubts: Vec<String>,
+    /// The median round.
+    #[serde(flatten)]
+    pub middle: Point,
 }
 
 /// Returns the rows of a controller on a line: one for each number of leaves that a round reached.
@@ -64,31 +44,17 @@ pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usi
 }
 
 fn of(name: &str, setting: &Setting, mut points: Vec<&Point>, heap_bytes: Option<f64>) -> Option<Row> {
-    points.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
+    points.sort_by(|a, b| a.flows.total_cmp(&b.flows));
     let middle = *points.get(points.len().checked_sub(1)? / 2)?;
     Some(Row {
         controller: name.to_owned(),
         setting: setting.clone(),
         of: setting.version.to_string(),
-        leaves: middle.leaves,
         rounds: points.len(),
-        flows: middle.per_second,
-        fastest: points.last()?.per_second,
-        cpu_us: middle.cpu,
-        least_cpu_us: points.iter().map(|point| point.cpu).fold(f64::INFINITY, f64::min),
-        ceiling: middle.ceiling,
-        p50: middle.p50,
-        p99: middle.p99,
-        flow_mods: middle.flow_mods,
-        to_controller: middle.to_controller,
-        group_mods: middle.group_mods,
-        barriers: middle.barriers,
-        packet_ins: middle.packet_ins,
-        edge_rules: middle.edge_rules,
-        core_rules: middle.core_rules,
-        bytes: middle.bytes,
+        fastest: points.last()?.flows,
+        least_cpu_us: points.iter().map(|point| point.cpu_us).fold(f64::INFINITY, f64::min),
         heap_bytes,
-        doubts: middle.doubts.clone(),
+        middle: middle.clone(),
     })
 }
 
@@ -106,7 +72,7 @@ impl Results {
 
     /// Reports whether all rows are valid results, which the network did not limit.
     pub fn are_all_results(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| row.doubts.is_empty())
+        !self.rows.is_empty() && self.rows.iter().all(|row| row.middle.doubts.is_empty())
     }
 
     /// Prints the results.
@@ -143,8 +109,8 @@ impl Results {
         let mut doubts = String::new();
         for row in &self.rows {
             table.row(cells(row));
-            for doubt in &row.doubts {
-                let Row { controller, leaves, setting, .. } = row;
+            for doubt in &row.middle.doubts {
+                let Row { controller, middle: Point { leaves, .. }, setting, .. } = row;
                 doubts += &format!("NO RESULT: {controller}, line:{}, {leaves} leaves: {doubt}\n", setting.line);
             }
         }
@@ -157,8 +123,8 @@ impl Results {
 
     /// Charts flows per second against the length of the line and against the leaves, if these vary.
     fn charts(&self) -> Vec<Chart> {
-        let by_length = |row: &Row| (f64::from(row.setting.line), format!("{} leaves", row.leaves));
-        let by_leaves = |row: &Row| (row.leaves as f64, format!("line:{}", row.setting.line));
+        let by_length = |row: &Row| (f64::from(row.setting.line), format!("{} leaves", row.middle.leaves));
+        let by_leaves = |row: &Row| (row.middle.leaves as f64, format!("line:{}", row.setting.line));
         let charts = [
             self.chart("New flows against length", "switches of the line", by_length),
             self.chart("New flows against leaves", "leaves present", by_leaves),
@@ -171,7 +137,7 @@ impl Results {
         for row in &self.rows {
             let (x, name) = place(row);
             let name = format!("{}, OpenFlow {}, {} ports, {name}", row.controller, row.of, row.setting.ports);
-            let point = (x.max(1.0), row.flows.max(1.0));
+            let point = (x.max(1.0), row.middle.flows.max(1.0));
             match series.iter_mut().find(|line| line.name == name) {
                 Some(line) => line.points.push(point),
                 None => series.push(Series { name, points: vec![point] }),
@@ -195,21 +161,21 @@ fn cells(row: &Row) -> Vec<String> {
         row.setting.line.to_string(),
         row.of.clone(),
         row.setting.ports.to_string(),
-        row.leaves.to_string(),
-        format!("{:.0}", row.flows),
+        row.middle.leaves.to_string(),
+        format!("{:.0}", row.middle.flows),
         format!("{:.0}", row.fastest),
-        format!("{:.1}", row.cpu_us),
+        format!("{:.1}", row.middle.cpu_us),
         format!("{:.1}", row.least_cpu_us),
-        format!("{:.0}", row.ceiling),
-        format!("{:.0}", row.p50),
-        format!("{:.0}", row.p99),
-        format!("{:.2}", row.flow_mods),
-        format!("{:.2}", row.to_controller),
-        format!("{:.2}", row.barriers),
-        format!("{:.2}", row.packet_ins),
-        row.edge_rules.to_string(),
-        row.core_rules.map(|rules| rules.to_string()).unwrap_or_default(),
-        format!("{:.0}", row.bytes),
+        format!("{:.0}", row.middle.ceiling),
+        format!("{:.0}", row.middle.p50),
+        format!("{:.0}", row.middle.p99),
+        format!("{:.2}", row.middle.flow_mods),
+        format!("{:.2}", row.middle.to_controller),
+        format!("{:.2}", row.middle.barriers),
+        format!("{:.2}", row.middle.packet_ins),
+        row.middle.edge_rules.to_string(),
+        row.middle.core_rules.map(|rules| rules.to_string()).unwrap_or_default(),
+        format!("{:.0}", row.middle.bytes),
         row.heap_bytes.map(|bytes| format!("{bytes:.0}")).unwrap_or_default(),
     ]
 }
@@ -225,8 +191,8 @@ pub mod tests {
         Setting { line, spread: Spread::Ends, ports, hosts: 4, version: Version::Of13, marks }
     }
 
-    pub fn point(leaves: usize, per_second: f64) -> Point {
-        Point { leaves, per_second, cpu: 1e6 / per_second, flow_mods: 1.5, to_controller: 0.5, ..Point::default() }
+    pub fn point(leaves: usize, flows: f64) -> Point {
+        Point { leaves, flows, cpu_us: 1e6 / flows, flow_mods: 1.5, to_controller: 0.5, ..Point::default() }
     }
 
     #[test]
@@ -239,7 +205,7 @@ pub mod tests {
             vec![unsure.clone()],
         ];
         let made = rows("maple", &setting(1, 16), rounds, &[(1000, 700.0)]);
-        let told = |row: &Row| (row.leaves, row.rounds, row.flows, row.fastest, row.heap_bytes);
+        let told = |row: &Row| (row.middle.leaves, row.rounds, row.middle.flows, row.fastest, row.heap_bytes);
         assert_eq!(
             made.iter().map(told).collect::<Vec<_>>(),
             [(1000, 3, 20.0, 30.0, Some(700.0)), (100_000, 2, 3.0, 4.0, None)]

@@ -41,13 +41,13 @@ pub struct Setting {
 }
 
 /// The measurement of one round at a number of leaves.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Point {
     pub leaves: usize,
     /// Completed flows per second of wall-clock time.
-    pub per_second: f64,
+    pub flows: f64,
     /// The controller's processor time for each flow, in microseconds.
-    pub cpu: f64,
+    pub cpu_us: f64,
     /// Flows per second that the network could generate with its whole core.
     pub ceiling: f64,
     /// Microseconds from the first packet to the end of a flow: the median and the 99th percentile.
@@ -198,8 +198,8 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     }
     Point {
         leaves: 0,
-        per_second: ended / seconds,
-        cpu: after.controller_seconds(before) * 1e6 / ended.max(1.0),
+        flows: ended / seconds,
+        cpu_us: after.controller_seconds(before) * 1e6 / ended.max(1.0),
         ceiling: ended * 1e9 / (ours.ran as f64).max(1.0),
         p50,
         p99,

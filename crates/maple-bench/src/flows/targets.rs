@@ -66,12 +66,13 @@ pub fn table(verdicts: &[Verdict]) -> TextTable {
 /// Returns the targets of Maple's rows. Targets of a single row apply to the row with the most leaves.
 pub fn of(rows: &[Row]) -> Vec<Verdict> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
-    let most = |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.leaves > row.leaves);
+    let most =
+        |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.middle.leaves > row.middle.leaves);
     let mut verdicts: Vec<Verdict> = ours.iter().filter(most).flat_map(|row| alone(row)).collect();
-    let leaves = |row: &Row| row.leaves as f64;
+    let leaves = |row: &Row| row.middle.leaves as f64;
     verdicts.extend(against(&ours, "leaves", LEAVES, leaves, |row| (row.setting.line, row.setting.ports)));
     let ports = |row: &Row| f64::from(row.setting.ports);
-    verdicts.extend(against(&ours, "ports", PORTS, ports, |row| (row.setting.line, row.leaves as u32)));
+    verdicts.extend(against(&ours, "ports", PORTS, ports, |row| (row.setting.line, row.middle.leaves as u32)));
     verdicts
 }
 
@@ -89,15 +90,15 @@ fn named(row: &Row) -> String {
 
 /// Returns the targets of a single row.
 fn alone(row: &Row) -> Vec<Verdict> {
-    let name = format!("{}, {} leaves", named(row), row.leaves);
+    let name = format!("{}, {} leaves", named(row), row.middle.leaves);
     let mut verdicts = Vec::new();
     if let Some((_, rust, python)) = FLOWS.iter().find(|(line, ..)| *line == row.setting.line) {
         let target = if is_python(&row.controller) { *python } else { *rust };
-        verdicts.push(Verdict::at_least(format!("flows/s: {name}"), target, row.flows));
+        verdicts.push(Verdict::at_least(format!("flows/s: {name}"), target, row.middle.flows));
     }
-    let most = 1.0 + row.to_controller;
-    verdicts.push(Verdict::at_most(format!("flow-mods a flow: {name}"), most + 0.05, row.flow_mods, 2));
-    verdicts.push(Verdict::at_most(format!("B/leaf: {name}"), BYTES, row.bytes, 0));
+    let most = 1.0 + row.middle.to_controller;
+    verdicts.push(Verdict::at_most(format!("flow-mods a flow: {name}"), most + 0.05, row.middle.flow_mods, 2));
+    verdicts.push(Verdict::at_most(format!("B/leaf: {name}"), BYTES, row.middle.bytes, 0));
     verdicts
 }
 
@@ -124,8 +125,11 @@ fn against(
         let most = group.iter().max_by(|a, b| x(a).total_cmp(&x(b)))?;
         let times = most.least_cpu_us / least.least_cpu_us;
         let line = most.setting.line;
-        let of_what =
-            if what == "leaves" { format!("{} ports", most.setting.ports) } else { format!("{} leaves", most.leaves) };
+        let of_what = if what == "leaves" {
+            format!("{} ports", most.setting.ports)
+        } else {
+            format!("{} leaves", most.middle.leaves)
+        };
         let name = format!(
             "time a flow, {} to {} {what}: {controller}, line:{line}, OpenFlow {of}, {of_what}",
             x(least),
