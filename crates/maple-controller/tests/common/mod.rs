@@ -1,6 +1,6 @@
 //! A controller on a free port, and switches that are written down message by message.
 
-#![allow(dead_code, unused_imports)] // each test file uses its own part
+#![allow(dead_code, unused_imports)] // `alone` and `over_tls` use a part of it
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -21,6 +21,7 @@ use maple_wire::msg::{
     StatsReply, SwitchConfig,
 };
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use skip::missing;
 
@@ -29,9 +30,9 @@ pub const LONG: Duration = Duration::from_secs(10);
 /// A time that is long enough to see that something does not happen.
 pub const SHORT: Duration = Duration::from_millis(150);
 
-/// Reports whether switches speak TLS. They do in files such as `hostile_tls.rs`, which have the tests of others.
+/// Reports whether switches speak TLS. They do in `over_tls`, which has a copy of this module.
 pub fn speaks_tls() -> bool {
-    module_path!().contains("_tls::")
+    module_path!().contains("over_tls::")
 }
 
 /// The settings with which both ends begin TLS.
@@ -95,6 +96,30 @@ impl Maple {
     pub fn notices(&self) -> Vec<String> {
         self.handle.notices().try_iter().map(|notice| notice.to_string()).collect()
     }
+}
+
+/// The maximum number of descriptors that the tests that run at the same time have open, and the test framework.
+const DESCRIPTORS_OF_OTHERS: u64 = 3_000;
+
+/// Lets this process open this many descriptors besides those of tests that run at the same time. Returns `false`, and
+/// prints so, if the system does not allow it.
+pub fn descriptors(wanted: u64) -> bool {
+    let wanted = wanted + DESCRIPTORS_OF_OTHERS;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= wanted) {
+        return true;
+    }
+    if maximum.is_some_and(|maximum| maximum < wanted) {
+        missing(&format!("{wanted} descriptors; the hard limit is {maximum:?}"));
+        return false;
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("as many as it may have");
+    true
+}
+
+/// Returns how many times as long as usual floods and storms are to be: `MAPLE_STRESS`.
+pub fn longer() -> u32 {
+    std::env::var("MAPLE_STRESS").map_or(1, |text| text.parse().expect("MAPLE_STRESS is a number"))
 }
 
 /// Waits until something holds.

@@ -1,6 +1,4 @@
 //! Shared modules of the integration tests.
 
-#![allow(dead_code)]
-
 pub mod entry;
 pub mod generate;

@@ -1,0 +1,551 @@
+//! The control socket against its published schema. Each request of the schema is answered, each answer is as the
+//! schema says, and an invalid request is refused with the name of its error.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{Maple, eventually};
+use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
+use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
+use maple_controller::{Handle, LateShard};
+use maple_core::engine::Counted;
+use maple_core::explain::Entering;
+use maple_core::policy::{Net, PacketHandle};
+use maple_core::snooped::{self, Lease};
+use maple_core::state::{Table, Types, Value as Stored, Write};
+use maple_core::{Location, Mac, Route};
+use maple_emulator::host::Kind;
+use maple_emulator::{Emulation, EmulationOptions, Topology};
+use maple_wire::{Dpid, PortNo, Version};
+use serde_json::{Value, json};
+
+fn controller(name: &str) -> (Maple, PathBuf) {
+    let path = std::env::temp_dir().join(format!("maple-control-{name}-{}.sock", std::process::id()));
+    let socket = path.clone();
+    let maple = Maple::with(move |options| options.control = Some(socket));
+    (maple, path)
+}
+
+/// Returns the answer of the socket to this line.
+fn said(path: &Path, line: &str) -> Value {
+    let mut stream = UnixStream::connect(path).expect("it listens");
+    writeln!(stream, "{line}").expect("it reads");
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).expect("it answers");
+    serde_json::from_str(&answer).expect("it is JSON")
+}
+
+/// Returns the forms of an enum: words, and the names of objects with one member.
+fn forms<'a>(part: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
+    let part = match part["$ref"].as_str() {
+        Some(name) => &schema["$defs"][name.trim_start_matches("#/$defs/")],
+        None => part,
+    };
+    let each = part["oneOf"].as_array().expect("it has forms").iter();
+    let each = each.map(|form| match form["const"].as_str() {
+        Some(word) => (word, &Value::Null),
+        None => form["properties"].as_object().and_then(|all| all.iter().next()).map(|(k, v)| (&**k, v)).expect("one"),
+    });
+    each.collect()
+}
+
+/// Returns the requests of the schema, such as `state.set`.
+fn requests(schema: &Value) -> BTreeSet<String> {
+    let kinds = forms(&schema["$defs"]["request"], schema).into_iter();
+    kinds.flat_map(|(kind, of)| forms(of, schema).into_iter().map(move |(word, _)| format!("{kind}.{word}"))).collect()
+}
+
+/// Returns the name of a request.
+fn name(request: &Value) -> String {
+    let (kind, what) = request.as_object().and_then(|all| all.iter().next()).expect("one member");
+    let what = what.as_str().or_else(|| Some(what.as_object()?.keys().next()?.as_str()));
+    format!("{kind}.{}", what.expect("a word or one member"))
+}
+
+/// Reports whether a value is as this part of the schema says; nothing of the product's is used.
+fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
+    if let Some(name) = part["$ref"].as_str() {
+        return matches(value, &schema["$defs"][name.trim_start_matches("#/$defs/")], schema);
+    }
+    if let Some(forms) = part["anyOf"].as_array() {
+        return forms.iter().any(|form| matches(value, form, schema));
+    }
+    if let Some(forms) = part["oneOf"].as_array() {
+        return forms.iter().filter(|form| matches(value, form, schema)).count() == 1;
+    }
+    let has_type = |name: &str| match name {
+        "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => panic!("no type: {other}"),
+    };
+    let types: Vec<&str> = match &part["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let within = |count: usize, least: &str, most: &str| {
+        part[least].as_u64().is_none_or(|n| count as u64 >= n) && part[most].as_u64().is_none_or(|n| count as u64 <= n)
+    };
+    let items = value.as_array().map_or(&[][..], Vec::as_slice);
+    let first = part["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
+    let items_match = items.iter().enumerate().all(|(index, item)| {
+        first.get(index).or_else(|| part.get("items")).is_none_or(|part| matches(item, part, schema))
+    });
+    let members_match = value.as_object().into_iter().flatten().all(|(name, member)| match &part["properties"][name] {
+        Value::Null if part["additionalProperties"].is_object() => {
+            matches(member, &part["additionalProperties"], schema)
+        }
+        Value::Null => part["additionalProperties"] != false,
+        known => matches(member, known, schema),
+    });
+    let in_range = value.as_f64().is_none_or(|number| {
+        part["minimum"].as_f64().is_none_or(|least| number >= least)
+            && part["maximum"].as_f64().is_none_or(|most| number <= most)
+    });
+    let required = part["required"].as_array().into_iter().flatten();
+    (types.is_empty() || types.into_iter().any(has_type))
+        && part["enum"].as_array().is_none_or(|values| values.contains(value))
+        && (part["const"].is_null() || part["const"] == *value)
+        && in_range
+        && (value.is_array() && within(items.len(), "minItems", "maxItems") || !value.is_array())
+        && value.as_object().is_none_or(|all| within(all.len(), "minProperties", "maxProperties"))
+        && required.filter_map(Value::as_str).all(|name| value.get(name).is_some() || !value.is_object())
+        && items_match
+        && members_match
+}
+
+/// The hardware address of the first emulated host.
+const HOST: &str = "00:00:00:00:00:01";
+
+/// Returns a request of each form, some of them twice.
+fn requests_of_each_form() -> Vec<Value> {
+    let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
+    vec![
+        json!({ "show": "switches" }),
+        json!({ "show": "names" }),
+        json!({ "show": { "log": false } }),
+        json!({ "show": { "dropped": 5 } }),
+        json!({ "show": { "live": { "from": "10.0.0.1", "fields": { "icmpv4_type": "8" } } } }),
+        json!({ "show": { "log": true } }),
+        json!({ "show": "links" }),
+        json!({ "show": "hosts" }),
+        json!({ "show": "groups" }),
+        json!({ "show": "leases" }),
+        json!({ "show": "controller" }),
+        json!({ "show": "stats" }),
+        json!({ "show": "errors" }),
+        json!({ "show": "version" }),
+        json!({ "show": "access_lists" }),
+        json!({ "show": { "rules": null } }),
+        json!({ "show": { "rules": "1" } }),
+        json!({ "show": { "ports": null } }),
+        json!({ "show": { "tables": null } }),
+        json!({ "show": { "tables": "1" } }),
+        json!({ "show": { "flows": null } }),
+        json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
+        json!({ "state": { "load": { "rows": [[key, { "word": "true" }]], "check": true } } }),
+        json!({ "state": { "get": key } }),
+        json!({ "state": { "get": { "table": "blocked" } } }),
+        json!({ "state": { "written": key } }),
+        json!({ "state": { "written": { "table": "blocked" } } }),
+        json!({ "state": { "watch": { "var": "mode" } } }),
+        json!({ "state": "list" }),
+        json!({ "state": { "delete": { "place": key } } }),
+        json!({ "explain": { "packet": { "from": HOST, "to": "00:00:00:00:00:07", "fields": { "tcp_dst": "80" } } } }),
+        json!({ "explain": { "packet": { "from": HOST, "to": HOST, "counters": false } } }),
+        json!({ "explain": { "rule": { "match": "", "switch": "1" } } }),
+        json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
+        json!({ "invalidate": { "port": ["1", 1] } }),
+        json!({ "invalidate": "all" }),
+        json!({ "reload": { "plan": { "name": null } } }),
+        json!({ "reload": { "apply": { "name": "drop.py", "sources": "1", "changes": "2" } } }),
+        json!({ "reload": { "apply": { "name": "a.py", "sources": "1", "changes": "2", "canary": { "percent": 5 } } } }),
+        json!({ "reload": "rest" }),
+        json!({ "reload": "rollback" }),
+        json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } }),
+    ]
+}
+
+#[test]
+fn each_request_of_the_schema_is_answered_as_the_schema_says() {
+    let schema = schema();
+    let (maple, path) = controller("schema");
+    let topology = Topology::parse("linear:2").expect("a topology");
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
+    eventually("the link is found", || maple.handle.links().len() == 1);
+    emulation.open_flow("h1", "h2", Kind::Ping).expect("there are such hosts");
+    eventually("the hosts are seen", || maple.handle.hosts().len() == 2);
+    let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
+    maple.handle.change(vec![write]).expect("it is acknowledged");
+    let types: Types = Table::<Mac, bool>::types();
+    maple.handle.store().declare_types("blocked", types).expect("nothing is there");
+    let at = Location::new(Dpid(1), PortNo(1));
+    let lease = Lease { mac: Mac([2; 6]), ip: [10, 0, 0, 9].into(), location: at, ends: None };
+    let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
+    maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
+    let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
+    std::thread::spawn(move || {
+        for request in reloads {
+            let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
+            let reload = |tolerate: Tolerance| {
+                let reloaded = handle.reload(drop.clone(), tolerate).map_err(|error| error.to_string())?;
+                let (warnings, restart) = (vec!["a warning".to_owned()], vec!["listen".to_owned()]);
+                Ok(ReloadAnswer::Reloaded { reloaded, warnings, restart })
+            };
+            let answer = match &request.task {
+                ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
+                ReloadTask::Plan { .. } => {
+                    let rehearsal = handle.rehearsal().expect("no rules are being read");
+                    let plan = handle.plan(rehearsal, ("drop.py".into(), drop.clone()), Fingerprint::of(["drop"]));
+                    let plan = plan.expect("all shards answer");
+                    Ok(ReloadAnswer::Planned(Box::new(plan)))
+                }
+                ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
+            };
+            request.answer(answer);
+        }
+    });
+    assert_eq!(maple.handle.hosts()[0].0.to_string(), HOST);
+    let asked = requests_of_each_form();
+    for request in &asked {
+        assert!(matches(request, &schema["$defs"]["request"], &schema), "{request}");
+        let answer = said(&path, &request.to_string());
+        assert!(matches(&answer, &schema["$defs"]["answer"], &schema), "{request}: {answer}");
+        let part = &schema["$defs"][format!("answer to {}", name(request))];
+        let ok = answer.get("ok").unwrap_or_else(|| panic!("{request}: {answer}"));
+        assert!(!part.is_null() && matches(ok, part, &schema), "{request}: {ok}");
+        if let Some(items) = ok.as_array() {
+            // tests/python/test_acl.py has access lists.
+            let may_be_empty = ["show.errors", "show.dropped", "show.access_lists"];
+            assert!(!items.is_empty() || may_be_empty.contains(&&*name(request)), "{request} shows nothing");
+        }
+    }
+    let names: BTreeSet<String> = asked.iter().map(name).collect();
+    assert_eq!(names, requests(&schema), "the schema has these requests and no others");
+    let defs = schema["$defs"].as_object().expect("definitions").keys();
+    let answers: BTreeSet<String> = defs.filter_map(|def| def.strip_prefix("answer to ")).map(str::to_owned).collect();
+    assert_eq!(names, answers, "each has an answer");
+}
+
+/// Returns each value that differs from `value` in one member: it is left out, added, or of another type.
+fn changed(value: &Value) -> Vec<Value> {
+    let others = [json!(null), json!(true), json!(-1), json!(1000), json!(1.5), json!("other"), json!([]), json!({})];
+    let mut all: Vec<Value> = others.into_iter().filter(|other| other != value).collect();
+    let with = |name: &str, member: Value| {
+        let mut value = value.clone();
+        value[name] = member;
+        value
+    };
+    for (name, member) in value.as_object().into_iter().flatten() {
+        let mut less = value.clone();
+        less.as_object_mut().expect("it is one").remove(name);
+        all.extend(changed(member).into_iter().map(|member| with(name, member)).chain([less, with("other", json!(1))]));
+    }
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        all.extend(changed(item).into_iter().map(|item| {
+            let mut value = value.clone();
+            value[index] = item;
+            value
+        }));
+    }
+    all
+}
+
+#[test]
+fn what_the_schema_refuses_the_controller_refuses_and_says_where() {
+    let (schema, (_maple, path)) = (schema(), controller("refuses"));
+    let mut refused = 0;
+    for request in requests_of_each_form().iter().flat_map(changed) {
+        if !matches(&request, &schema["$defs"]["request"], &schema) {
+            let answer = said(&path, &request.to_string());
+            assert!(answer["error"].is_string() && answer["field"].is_string(), "{request}: {answer}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+/// Checks that the schema uses only keywords that [`matches`] understands, apart from those that describe.
+#[test]
+fn the_schema_uses_only_what_requests_and_answers_are_held_against() {
+    fn look(part: &Value) {
+        let known = [
+            "default",
+            "format",
+            "const",
+            "oneOf",
+            "$ref",
+            "$defs",
+            "$schema",
+            "title",
+            "description",
+            "type",
+            "enum",
+            "anyOf",
+            "properties",
+            "required",
+            "additionalProperties",
+            "minProperties",
+            "maxProperties",
+            "items",
+            "prefixItems",
+            "minItems",
+            "maxItems",
+            "minimum",
+            "maximum",
+        ];
+        let Some(members) = part.as_object() else { return };
+        for (name, member) in members {
+            assert!(known.contains(&name.as_str()), "{name}");
+            match name.as_str() {
+                "properties" | "$defs" => member.as_object().into_iter().flat_map(|all| all.values()).for_each(look),
+                "anyOf" | "oneOf" | "prefixItems" => member.as_array().into_iter().flatten().for_each(look),
+                "items" | "additionalProperties" => look(member),
+                "$ref" => {
+                    let target = member.as_str().expect("text").trim_start_matches("#/$defs/");
+                    assert!(schema()["$defs"].get(target).is_some(), "{target}");
+                }
+                _ => {}
+            }
+        }
+    }
+    look(&schema());
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_by_its_name() {
+    let (maple, path) = controller("wrong");
+    maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
+    let set = |key: Value, value: Value| {
+        json!({ "state": { "set": { "place": { "key": ["blocked", key] }, "value": value } } }).to_string()
+    };
+    for (line, field, text) in [
+        ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
+        ("[]".to_owned(), "", "not a request: invalid type: array, expected a string or an object"),
+        ("{}".to_owned(), "", "not a request: must have exactly one member"),
+        (
+            "{\"shw\":1}".to_owned(),
+            "",
+            "not a request: unknown name `shw`, expected one of `show`, `invalidate`, `reload`, `state`, `explain`",
+        ),
+        ("{\"show\":\"ports\"}".to_owned(), "show.ports", "show.ports: must be an object with this name and a value"),
+        (
+            "{\"state\":{\"get\":{\"tabel\":\"t\"}}}".to_owned(),
+            "state.get",
+            "state.get: unknown name `tabel`, expected one of `var`, `table`, `key`",
+        ),
+        (
+            "{\"state\":{\"get\":{\"key\":[\"t\"]}}}".to_owned(),
+            "state.get.key",
+            "state.get.key: invalid length 1, expected 2 elements",
+        ),
+        (
+            "{\"explain\":{\"packet\":{\"fields\":[]}}}".to_owned(),
+            "explain.packet.fields",
+            "explain.packet.fields: invalid type: array, expected an object",
+        ),
+        (
+            "{\"state\":{\"load\":{\"rows\":{}}}}".to_owned(),
+            "state.load.rows",
+            "state.load.rows: invalid type: object, expected an array",
+        ),
+        ("{\"show\":{\"live\":7}}".to_owned(), "show.live", "show.live: invalid type: integer `7`, expected an object"),
+        (
+            "{\"show\":{\"dropped\":\"x\"}}".to_owned(),
+            "show.dropped",
+            "show.dropped: invalid type: string \"x\", expected a whole number",
+        ),
+        (
+            "{\"reload\":{\"plan\":{\"nam\":null}}}".to_owned(),
+            "reload.plan.nam",
+            "reload.plan.nam: unknown field `nam`, expected `name`",
+        ),
+        (
+            "{\"reload\":{\"policy\":{\"name\":null,\"tolerate\":{\"percent\":101}}}}".to_owned(),
+            "reload.policy.tolerate.percent",
+            "reload.policy.tolerate.percent: must be 0 to 100, not 101",
+        ),
+        (
+            "{\"show\":{\"rules\":1}}".to_owned(),
+            "show.rules",
+            "show.rules: invalid type: integer `1`, expected a string",
+        ),
+        (
+            "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
+            "show.rules",
+            "\"zz\" is no switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)",
+        ),
+        ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
+        (
+            "{\"invalidate\":{\"port\":[\"1\",-1]}}".to_owned(),
+            "invalidate.port[1]",
+            "invalidate.port[1]: must be a port's number, or the name of a reserved port",
+        ),
+        (
+            "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
+            "invalidate.host",
+            "\"x\" is no host: neither a name nor a hardware address",
+        ),
+        ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: missing field `place`"),
+        (
+            set(json!("banana"), json!(true)),
+            "state.set.place.key[1]",
+            "the table blocked is declared with keys of type Mac, and \"banana\" is not one",
+        ),
+        (
+            set(json!("00:00:00:00:00:01"), json!({ "word": "7" })),
+            "state.set.value",
+            "the table blocked is declared with values of type bool, and 7 is not one",
+        ),
+        (set(json!({ "mac": 7 }), json!(true)), "state.set.place.key[1]", "{\"mac\":7} is no value of tracked state"),
+    ] {
+        let answer = said(&path, &line);
+        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{line}");
+        let schema = schema();
+        assert!(matches(&answer, &schema["$defs"]["answer"], &schema));
+    }
+    // Another spelling is the same address.
+    said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })));
+    let get = json!({ "state": { "get": { "key": ["blocked", "0:0:a:0:0:1"] } } });
+    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true, "protocol": "1.0" }));
+    let all = json!({ "state": { "get": { "table": "blocked" } } });
+    assert_eq!(
+        said(&path, &all.to_string()),
+        json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]], "protocol": "1.0" })
+    );
+}
+
+/// A gate that makes runs of f wait until a test opens it.
+#[derive(Clone, Default)]
+struct Gate {
+    is_open: Arc<AtomicBool>,
+    /// Whether a run waits, or has waited.
+    met: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn pass(&self) {
+        self.met.store(true, Ordering::SeqCst);
+        while !self.is_open.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+
+    fn is_met(&self) -> bool {
+        self.met.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn while_a_worker_is_late_no_part_passes_for_the_whole() {
+    let path = std::env::temp_dir().join(format!("maple-control-late-{}.sock", std::process::id()));
+    let gate = Gate::default();
+    let of_policy = gate.clone();
+    let policy = move |_: &PacketHandle, _: &Net| {
+        of_policy.pass();
+        Route::flood()
+    };
+    let maple = Maple::with(|options| {
+        (options.policy, options.workers, options.control) = (Arc::new(policy), 2, Some(path.clone()));
+        options.shard_deadlines.query = Duration::from_millis(500);
+    });
+    let topology = Topology::parse("linear:2").unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+    eventually("the links are found", || maple.handle.links().len() == 1);
+    eventually("f runs", || {
+        emulation.with_network(|network| network.announce("h1")).unwrap().unwrap();
+        gate.is_met()
+    });
+    let dpid = Dpid(1);
+    let packet = Entering { at: Location::new(dpid, PortNo(1)), frame: vec![0; 60].into() };
+    type Ask<'a> = Box<dyn Fn(&Handle) -> Option<LateShard> + Send + Sync + 'a>;
+    let questions: Vec<(&str, Ask<'_>)> = vec![
+        ("switches", Box::new(|handle| handle.switches().err())),
+        ("stats", Box::new(|handle| handle.stats().err())),
+        ("rules", Box::new(|handle| handle.rules(dpid).err())),
+        ("ports", Box::new(|handle| handle.port_counts().err())),
+        ("traffic", Box::new(|handle| handle.traffic().err())),
+        ("drops", Box::new(|handle| handle.drops(1).err())),
+        ("count", Box::new(|handle| handle.count(Counted::Rules, None, Duration::from_secs(1)).err())),
+        ("hits", Box::new(|handle| handle.access_hits().err())),
+        ("errors of f", Box::new(|handle| handle.policy_errors().err())),
+        ("violations", Box::new(|handle| handle.violations().err())),
+        ("explain", Box::new(|handle| handle.explain(packet.clone()).err())),
+    ];
+    let late = maple.handle.switches().expect_err("it is late");
+    for (name, question) in &questions {
+        assert_eq!(question(&maple.handle), Some(late), "{name}");
+    }
+    let answer = said(&path, r#"{"show": "switches"}"#);
+    assert_eq!((&answer["error"], &answer["field"]), (&json!(late.to_string()), &json!("")));
+    assert_eq!(late.to_string(), format!("worker {} did not answer within 0.5 s", late.shard));
+    assert!(maple.handle.unsettled().contains(&late.to_string()) && !maple.handle.is_alive());
+    gate.open();
+    eventually("it answers again", || maple.handle.switches().is_ok_and(|all| all.len() == 2));
+    for (name, question) in &questions {
+        assert_eq!(question(&maple.handle), None, "{name}");
+    }
+}
+
+#[test]
+fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
+    // In each policy, f waits at one switch.
+    let (old, new) = (Gate::default(), Gate::default());
+    let (is_tried, decides_at_1) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (of_old, of_new) = (old.clone(), new.clone());
+    let (trying, deciding) = (Arc::clone(&is_tried), Arc::clone(&decides_at_1));
+    let old_policy = move |packet: &PacketHandle, _: &Net| {
+        if trying.load(Ordering::SeqCst) && packet.switch() == Dpid(1) {
+            of_old.pass();
+        }
+        Route::flood()
+    };
+    let new_policy = move |packet: &PacketHandle, _: &Net| {
+        match packet.switch() {
+            Dpid(2) => of_new.pass(),
+            _ => deciding.store(true, Ordering::SeqCst),
+        }
+        Route::drop()
+    };
+    let maple = Maple::with(|options| {
+        (options.policy, options.workers) = (Arc::new(old_policy), 2);
+        options.shard_deadlines.reload = Duration::from_secs(2);
+    });
+    let topology = Topology::parse("linear:2").unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+    let announce = |host: &'static str| emulation.with_network(move |network| network.announce(host)).unwrap().unwrap();
+    eventually("the links are found", || maple.handle.links().len() == 1);
+    announce("h2");
+    eventually("there is a leaf", || maple.handle.stats().unwrap().total.engine.leaves > 0);
+    let handle = maple.handle.clone();
+    let reload = std::thread::spawn(move || handle.reload(Arc::new(new_policy), Tolerance::Count(0)));
+    eventually("the new policy is tried", || new.is_met());
+    // The shard of switch 1 has been asked by now; it begins a run of the old policy, and does not end it.
+    is_tried.store(true, Ordering::SeqCst);
+    eventually("the old policy runs", || {
+        announce("h1");
+        old.is_met()
+    });
+    new.open();
+    let reloaded = reload.join().unwrap().expect("the new policy runs");
+    assert!(reloaded.unconfirmed.is_some() && !reloaded.is_settled, "{reloaded:?}");
+    old.open();
+    eventually("the late worker decides by it too", || {
+        announce("h1");
+        decides_at_1.load(Ordering::SeqCst)
+    });
+}

@@ -1,0 +1,286 @@
+//! Handshakes over real sockets: versions, refusals, deadlines, duplicates.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::common::{LONG, Maple, Peer, SHORT, eventually, hello, packet_in, port};
+use maple_controller::Deadlines;
+use maple_core::engine::Counted;
+use maple_wire::msg::{Features, Header, PortReason, PortStatus};
+use maple_wire::{Dpid, Message, Version};
+
+const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
+
+fn quick() -> Deadlines {
+    let ms = Duration::from_millis;
+    Deadlines { handshake: ms(400), request: ms(600), idle: ms(300), echo: ms(400), challenge: ms(400) }
+}
+
+#[test]
+fn switches_of_both_versions_come_up_and_are_shown() {
+    let maple = Maple::start();
+    let _peers = [Peer::up(&maple, Version::Of10, 0x10), Peer::up(&maple, Version::Of13, 0x13)];
+    let switches = maple.connected();
+    let shown: Vec<(Dpid, Version, usize)> = switches.iter().map(|s| (s.dpid, s.version, s.ports.len())).collect();
+    assert_eq!(shown, [(Dpid(0x10), Version::Of10, 2), (Dpid(0x13), Version::Of13, 2)]);
+    assert_eq!(switches[0].description, "Test peer 1");
+    assert_eq!(maple.count("of_dp_connections"), 2);
+}
+
+#[test]
+fn a_switch_that_offers_1_0_to_1_5_is_spoken_to_in_1_3() {
+    let maple = Maple::start();
+    for bitmap in [Some(0x7e), None] {
+        let mut peer = Peer::connect(maple.address);
+        peer.send(1, &hello(6, bitmap));
+        let (first, Message::Hello(_)) = peer.receive(LONG).unwrap() else { panic!("a hello comes first") };
+        assert_eq!(first.version, 4);
+        let (second, message) = peer.receive(LONG).unwrap();
+        assert_eq!((second.version, message), (4, Message::FeaturesRequest));
+    }
+}
+
+#[test]
+fn switches_of_1_4_or_1_5_only_are_refused_with_an_error_that_says_so() {
+    let maple = Maple::start();
+    for (version, bitmap) in [(5, Some(0x20)), (5, None), (6, None), (6, Some(0x60)), (6, Some(0x40))] {
+        let mut peer = Peer::connect(maple.address);
+        peer.send(1, &hello(version, bitmap));
+        if bitmap.is_none() {
+            // Such a hello may stand for 1.3 as well; a message in 1.4 or 1.5 does not.
+            peer.send_bytes(&[version, 2, 0, 8, 0, 0, 0, 2]);
+        }
+        let error = peer.error().expect("an error");
+        assert_eq!((error.kind, error.code), (0, 0), "OFPET_HELLO_FAILED, OFPHFC_INCOMPATIBLE");
+        let text = String::from_utf8(error.data).unwrap();
+        assert!(text.contains("Maple speaks OpenFlow 1.0 and 1.3"), "{text}");
+        assert!(peer.is_closed());
+    }
+    maple.wait_for("of_handshake_failures", 5);
+    let notices = maple.notices();
+    let offers: Vec<&str> =
+        notices.iter().filter_map(|notice| notice.split_once("this switch offers ")).map(|(_, all)| all).collect();
+    assert_eq!(
+        offers,
+        ["only 1.4", "only 1.5", "only 1.4 and 1.5"],
+        "each reason of an address is told once: {notices:?}"
+    );
+}
+
+#[test]
+fn connect_then_close_is_silent() {
+    let maple = Maple::start();
+    for _ in 0..20 {
+        drop(TcpStream::connect(maple.address).expect("it accepts"));
+    }
+    maple.wait_for("of_silent_connections", 20);
+    assert_eq!(maple.notices(), Vec::<String>::new());
+    assert_eq!(maple.count("of_handshake_failures"), 0);
+}
+
+#[test]
+fn nothing_before_a_hello_is_believed() {
+    let maple = Maple::start();
+    let features = Features {
+        dpid: Dpid(5),
+        n_buffers: 0,
+        n_tables: 1,
+        auxiliary_id: 0,
+        capabilities: 0,
+        actions: 0,
+        ports: vec![],
+    };
+    let status = PortStatus { reason: PortReason::Add, port: port(1) };
+    let early = [
+        Message::FeaturesReply(features),
+        Message::PortStatus(status),
+        Message::EchoRequest(vec![]),
+        Message::BarrierReply,
+        packet_in(1, vec![0; 60]),
+    ];
+    for message in &early {
+        let mut peer = Peer::connect(maple.address);
+        peer.send(1, message);
+        peer.send(2, &hello(4, None));
+        assert!(peer.error().is_some() && peer.is_closed(), "{message:?}");
+    }
+    assert_eq!(maple.connected(), []);
+    assert_eq!(maple.count("of_packet_ins"), 0);
+}
+
+#[test]
+fn garbage_instead_of_a_hello_ends_the_connection_at_once() {
+    let maple = Maple::with(|options| options.deadlines.handshake = LONG * 6);
+    let garbage: [&[u8]; 5] =
+        [b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 4096], b"SSH-2.0-OpenSSH_9.2\r\n", &[4, 0, 0, 0, 0, 0, 0, 0]];
+    for bytes in garbage {
+        let mut peer = Peer::connect(maple.address);
+        peer.send_bytes(bytes);
+        assert!(peer.is_closed(), "{bytes:?}");
+    }
+    maple.wait_for("of_handshake_failures", 5);
+}
+
+#[test]
+fn a_silent_peer_is_cut_off_after_the_deadline_whichever_step_it_stops_at() {
+    let maple = Maple::impatient(quick());
+    let mut mute = Peer::connect(maple.address);
+    let mut hello_only = Peer::greeted(maple.address, Version::Of13);
+    let mut no_description = Peer::begin(maple.address, Version::Of13, 3);
+    no_description.pump(LONG, |_, message| matches!(message, Message::FeaturesRequest));
+    for peer in [&mut mute, &mut hello_only, &mut no_description] {
+        assert!(peer.is_closed());
+    }
+    maple.wait_for("of_timeouts", 3);
+    assert!(maple.notices().iter().any(|notice| notice.contains("within 400ms")));
+}
+
+#[test]
+fn a_byte_at_a_time_makes_a_handshake_too() {
+    let maple = Maple::start();
+    let mut peer = Peer::connect(maple.address);
+    for byte in [6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x7e] {
+        peer.send_bytes(&[byte]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(peer.pump(LONG, |_, message| *message == Message::FeaturesRequest));
+}
+
+#[test]
+fn auxiliary_connections_are_refused_politely() {
+    let maple = Maple::start();
+    let mut main = Peer::up(&maple, Version::Of13, 9);
+    let mut auxiliary = Peer::begin(maple.address, Version::Of13, 9);
+    auxiliary.auxiliary_id = 1;
+    let error = auxiliary.error().expect("an error");
+    assert!(String::from_utf8_lossy(&error.data).contains("Maple uses main connections only"));
+    assert!(auxiliary.is_closed());
+    main.echo();
+}
+
+#[test]
+fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
+    for workers in [1, 2] {
+        let maple = Maple::with(|options| options.workers = workers);
+        let mut first = Peer::up(&maple, Version::Of13, 7);
+        maple.notices();
+        let address = maple.address;
+        let second = std::thread::spawn(move || {
+            let mut second = Peer::begin(address, Version::Of13, 7);
+            let error = second.error();
+            (error, second.is_closed())
+        });
+        // The first one answers the probe.
+        while !second.is_finished() {
+            first.pump(Duration::from_millis(50), |_, _| false);
+        }
+        let (error, closed) = second.join().unwrap();
+        let text = String::from_utf8(error.expect("an error").data).unwrap();
+        assert!(closed && text.contains("0000000000000007 belongs to another connection"), "{text}");
+        first.echo();
+        assert_eq!(maple.count("of_duplicate_dpids"), 1);
+        let notices = maple.notices();
+        assert!(notices.iter().any(|n| n.contains("belongs to another connection, which is alive")), "{notices:?}");
+    }
+}
+
+#[test]
+fn a_second_connection_replaces_one_that_is_dead() {
+    for workers in [1, 2] {
+        let maple = Maple::with(|options| {
+            options.workers = workers;
+            options.deadlines.challenge = Duration::from_millis(300);
+        });
+        // This switch stays open and never answers again, as after a crash of the switch's host.
+        let dead = Peer::up(&maple, Version::Of13, 7);
+        let mut second = Peer::up(&maple, Version::Of13, 7);
+        second.echo();
+        assert_eq!((maple.count("of_replaced_connections"), maple.count("of_dp_connections")), (1, 2));
+        assert_eq!(maple.connected().len(), 1);
+        let notices = maple.notices();
+        assert!(
+            notices.iter().any(|n| n.contains("connected again, and this connection did not answer")),
+            "{notices:?}"
+        );
+        drop(dead);
+    }
+}
+
+#[test]
+fn a_switch_that_closes_and_connects_again_is_not_taken_for_a_duplicate() {
+    let maple = Maple::start();
+    for round in 1..=20 {
+        let mut peer = Peer::up(&maple, BOTH[round % 2], 7);
+        peer.echo();
+    }
+    assert_eq!(maple.count("of_duplicate_dpids"), 0);
+    maple.wait_for("of_dp_disconnections", 20);
+}
+
+#[test]
+fn a_switch_that_leaves_before_it_has_read_everything_has_left_and_that_is_no_error() {
+    let maple = Maple::impatient(Deadlines { idle: SHORT / 3, echo: LONG, ..Deadlines::default() });
+    let peer = Peer::up(&maple, Version::Of13, 7);
+    // An echo request comes meanwhile. If something is unread, the system ends a connection with a reset.
+    std::thread::sleep(SHORT * 2);
+    drop(peer);
+    maple.wait_for("of_dp_disconnections", 1);
+    let errors: Vec<String> = maple.handle.errors().into_iter().map(|error| error.text).collect();
+    assert_eq!(errors, <[String; 0]>::default());
+    eventually("it is told", || maple.notices().iter().any(|notice| notice.contains("closed by the switch")));
+}
+
+#[test]
+fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
+    let maple = Maple::start();
+    drop(Peer::up(&maple, Version::Of13, 1));
+    eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().unwrap().len() == 1);
+    let (handle, (to, done)) = (maple.handle.clone(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        handle.count(Counted::Ports, None, LONG * 100).unwrap();
+        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100).unwrap();
+        to.send(())
+    });
+    assert_eq!(done.recv_timeout(LONG), Ok(()));
+}
+
+#[test]
+fn a_half_open_connection_is_noticed_by_its_silence() {
+    let second = Duration::from_secs(1);
+    let maple = Maple::impatient(Deadlines { idle: second, echo: second * 2, ..Deadlines::default() });
+    let mut alive = Peer::up(&maple, Version::Of13, 1);
+    let half_open = Peer::up(&maple, Version::Of13, 2);
+    let gone = || maple.connected().iter().all(|switch| switch.dpid != Dpid(2));
+    let start = std::time::Instant::now();
+    while !gone() {
+        assert!(start.elapsed() < LONG);
+        alive.pump(Duration::from_millis(50), |_, _| false);
+    }
+    assert!(maple.count("of_timeouts") >= 1);
+    alive.echo();
+    drop(half_open);
+}
+
+#[test]
+fn a_switch_is_asked_for_an_echo_only_when_it_is_silent() {
+    let maple = Maple::impatient(Deadlines { idle: Duration::from_secs(2), echo: LONG, ..Deadlines::default() });
+    let mut busy = Peer::up(&maple, Version::Of13, 1);
+    let mut silent = Peer::up(&maple, Version::Of13, 2);
+    for _ in 0..50 {
+        busy.send(0, &Message::EchoReply(vec![]));
+        busy.pump(Duration::from_millis(50), |_, _| false);
+    }
+    let echoes = |peer: &Peer| peer.seen.iter().filter(|(_, m)| matches!(m, Message::EchoRequest(_))).count();
+    silent.pump(SHORT, |_, _| false);
+    assert_eq!(echoes(&busy), 0);
+    assert!(echoes(&silent) >= 1);
+}
+
+#[test]
+fn the_first_message_on_the_wire_is_a_hello_of_1_3_with_a_bitmap_of_1_0_and_1_3() {
+    let maple = Maple::start();
+    let mut peer = Peer::connect(maple.address);
+    let (header, message) = peer.receive(LONG).unwrap();
+    assert_eq!(header, Header { version: 4, kind: 0, length: 16, xid: header.xid });
+    assert_eq!(message, hello(4, Some(0x12)));
+}

@@ -1,0 +1,31 @@
+//! The controller behind real sockets: with switches that are written down message by message, with emulated networks,
+//! and with Open vSwitch.
+//!
+//! All tests share a process, and some run at the same time. Tests that count what the whole process has are in
+//! `tests/alone`.
+
+// The tests of `over_tls` are those of other modules.
+#![allow(clippy::duplicate_mod)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cbench;
+mod control;
+mod fuzzed;
+mod handlers;
+mod handshake;
+mod hostile;
+mod listening;
+mod metrics;
+mod migration;
+mod network;
+mod over_tls;
+mod ovs;
+mod persistence;
+mod record;
+mod snooping;
+mod state;
+mod stress;
+mod takeover;
+mod tls;

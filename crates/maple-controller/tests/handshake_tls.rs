@@ -1,4 +1,0 @@
-//! The handshake of OpenFlow, over TLS.
-
-#[path = "handshake.rs"]
-mod handshake;
