@@ -9,7 +9,7 @@ use maple_controller::Handle;
 use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Commit, Store, Write, Written};
 use maple_emulator::lab::LabError;
-use maple_laboratory::Laboratory;
+use maple_lab::Laboratory;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 

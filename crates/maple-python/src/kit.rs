@@ -13,7 +13,7 @@ use maple_core::trace::{Cond, Source};
 use maple_emulator::host::{Kind, Progress};
 use maple_emulator::network::{Delivery, Outcome};
 use maple_emulator::time::SECOND;
-use maple_laboratory::Laboratory;
+use maple_lab::Laboratory;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -142,7 +142,7 @@ pub fn observe(
 #[pyfunction]
 pub fn decisions(laboratory: &PyLaboratory) -> (Vec<PyTest>, Vec<PyLine>, u64) {
     let decisions = laboratory.laboratory().decisions();
-    let test = |((file, line, test), asked): (&(Arc<str>, u32, String), &maple_laboratory::Asked)| {
+    let test = |((file, line, test), asked): (&(Arc<str>, u32, String), &maple_lab::Asked)| {
         (file.to_string(), *line, test.clone(), asked.no, asked.yes)
     };
     let tests = decisions.tests.iter().map(test).collect();

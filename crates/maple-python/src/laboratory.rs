@@ -8,7 +8,7 @@ use maple_core::snooped;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::lab::{Ground as _, Lab, LabError};
-use maple_laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
+use maple_lab::{Journey, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

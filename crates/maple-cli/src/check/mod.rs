@@ -15,7 +15,7 @@ use maple_controller::ControllerOptions;
 use maple_core::check::Check;
 use maple_core::state::Store;
 use maple_emulator::Topology;
-use maple_laboratory::costs_of;
+use maple_lab::costs_of;
 
 use crate::options::{CheckArgs, CheckOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, Suspicion, load};

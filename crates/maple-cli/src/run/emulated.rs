@@ -10,7 +10,7 @@ use maple_core::policy::Policy;
 use maple_emulator::driver::Stats;
 use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
-use maple_laboratory::is_known;
+use maple_lab::is_known;
 
 use super::check::Checker;
 use super::progress::Lines;

@@ -27,7 +27,7 @@ use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_handlers::Handlers;
-use maple_laboratory::{costs_of, with_names_of};
+use maple_lab::{costs_of, with_names_of};
 
 use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const NOT_WANTED: [&str; 12] = [
+const NOT_WANTED: [&str; 11] = [
     "anyhow",
     "clap",
     "ctrlc",
@@ -10,9 +10,8 @@ const NOT_WANTED: [&str; 12] = [
     "maple-bench",
     "maple-cli",
     "maple-emulator",
-    "maple-laboratory",
+    "maple-lab",
     "maple-load",
-    "maple-testing",
     "plotters",
     "tracing-subscriber",
 ];

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use maple_wire::Version;
 
-use crate::case::{Case, Step};
-use crate::check::{self, Failure, MessageCounts};
+use crate::contract::case::{Case, Step};
+use crate::contract::check::{self, Failure, MessageCounts};
 
 /// The maximum number of runs that shrinking takes.
 const BUDGET: usize = 600;
@@ -105,7 +105,10 @@ fn plainer(case: &Case) -> Vec<Case> {
     }
     let last = case.hosts.len().saturating_sub(1);
     let used = case.packets.iter().any(|packet| packet.from == last)
-        || case.steps.iter().any(|step| matches!(step, Step::Do(crate::case::Event::Move(host, _)) if *host == last));
+        || case
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Do(crate::contract::case::Event::Move(host, _)) if *host == last));
     if last > 0 && !used {
         let mut smaller = case.clone();
         smaller.hosts.pop();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maple_core::Location;
 use maple_wire::{Dpid, PortNo};
 
-use crate::state::State;
+use crate::contract::state::State;
 
 /// A hop: leave a switch by a port.
 type Hop = (Dpid, PortNo);

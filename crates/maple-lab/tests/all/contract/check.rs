@@ -20,10 +20,10 @@ use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::case::{Case, Event, Step};
-use crate::oracle::{Arrival, How, Out, Verdict, verdict};
-use crate::state::State;
-use crate::world::World;
+use crate::contract::case::{Case, Event, Step};
+use crate::contract::oracle::{Arrival, How, Out, Verdict, verdict};
+use crate::contract::state::State;
+use crate::contract::world::World;
 
 /// The time that a packet may wait for rules under way: the engine's `hold`, and some more.
 const HOLD: Time = 150 * MILLISECOND;
@@ -221,7 +221,7 @@ fn same_at_rest(
 fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
     let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
-    let stats = world.controller.stats();
+    let stats = world.stats();
     let undisturbed =
         |s: &Stats| s.labels_refused + s.labels_gone + s.aborts + s.refused_rules + s.capacity_refusals == 0;
     // Where rules are few, hosts share them.
@@ -267,11 +267,11 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
 
 /// Checks the counters of both sides for what must never happen.
 fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
-    for stats in world.controller.stats() {
+    for stats in world.stats() {
         counts.refused += stats.labels_refused + stats.labels_gone;
         let refused = stats.refused_rules > 0 && !world.is_tight();
         if stats.inconsistent_runs > 0 || refused || stats.short_captures > 0 {
-            let reports: Vec<String> = world.controller.reports.iter().map(|(_, r)| r.to_string()).collect();
+            let reports: Vec<String> = world.reports.iter().map(|(_, r)| r.to_string()).collect();
             return Err(Failure::new("counters", format!("{stats:#?}\n{reports:#?}")));
         }
     }

@@ -1,22 +1,26 @@
 //! The emulated network and the controller, running together; and the records of the run for the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use maple_core::engine::{self, Options, Selection};
+use maple_controller::simulation::SimulationOptions;
+use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, Notice, QueueLimits};
+use maple_core::engine::{self, Options, Selection, Stats, TableRule};
 use maple_core::network::{Location, PortInfo, PortKind, PortRole};
-use maple_core::sim::cases::Program;
+use maple_core::sim::cases::{Program, WEIGHT};
+use maple_core::state::{Snapshot, Write};
+use maple_core::{Report, Store};
 use maple_emulator::Network;
 use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
+use maple_lab::control::{Control, Pace, Reading};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 
-use crate::case::{Case, Event, host_mac, host_name};
-use crate::controller::{Controller, Pace};
-use crate::state::State;
+use crate::contract::case::{Case, Event, host_mac, host_name};
+use crate::contract::state::State;
 
 /// The cookie of the rule that another program has added to every switch.
 pub const FOREIGN: u64 = 0x1234_5678;
@@ -25,7 +29,11 @@ pub const FOREIGN: u64 = 0x1234_5678;
 pub struct World<'a> {
     pub case: &'a Case,
     pub network: Network,
-    pub controller: Controller,
+    control: Control,
+    /// The snapshots that have not been taken yet.
+    trail: mpsc::Receiver<Arc<Snapshot>>,
+    /// The reports of the engines, each with its time.
+    pub reports: Vec<(Time, Report)>,
     /// The states that the controller knew, each with the time from which on.
     pub history: Vec<(Time, State)>,
     /// The packet of each frame that a step sent.
@@ -74,7 +82,26 @@ impl<'a> World<'a> {
             silence,
             ..Options::default()
         };
-        let pace = Pace { busy: case.busy, mail: case.mail, trace: case.trace };
+        let pace = Pace { busy: case.busy, mail: case.mail, seed: case.seed ^ 1 };
+        let (sender, trail) = mpsc::channel();
+        let store = Store::new();
+        store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
+        store.update(|_| vec![Write::Weight(WEIGHT.into())]);
+        let setting = SimulationOptions {
+            shards: case.shards,
+            clock: Arc::default(),
+            store,
+            policy,
+            engine: core,
+            deadlines: Deadlines::default(),
+            limits: QueueLimits::default(),
+            forget_after: Some(FORGET_SWITCH_AFTER),
+            subscriptions: Vec::new(),
+        };
+        let mut control = Control::new(&setting, pace).expect("the system has polls");
+        if case.trace {
+            control.trace();
+        }
         let dpids = case.dpids();
         let mut network = Network::with_options(&case.topology(), options);
         for dpid in &dpids {
@@ -84,7 +111,9 @@ impl<'a> World<'a> {
         World {
             case,
             network,
-            controller: Controller::new(case.shards, policy, core, pace, case.seed ^ 1),
+            control,
+            trail,
+            reports: Vec::new(),
             history: vec![(0, State::default())],
             sent: BTreeMap::new(),
             outages: dpids
@@ -120,7 +149,7 @@ impl<'a> World<'a> {
     pub fn run_for(&mut self, span: Time) {
         let until = self.network.now() + span;
         loop {
-            let deadline = self.controller.deadline().map(|at| at.0);
+            let deadline = self.control.deadline().map(|at| at.0);
             let planned = self.planned.keys().next().map(|(at, _)| *at);
             let next = self.network.next_event().into_iter().chain(deadline).chain(planned).min();
             let Some(next) = next.filter(|at| *at <= until) else { break };
@@ -146,15 +175,16 @@ impl<'a> World<'a> {
         if ambiguous > self.ambiguous {
             self.ambiguous = ambiguous;
             let now = self.network.now();
-            let at_rest = switches().filter(|(dpid, _)| !self.controller.is_half_way(*dpid));
+            let at_rest = switches().filter(|(dpid, _)| !self.is_half_way(*dpid));
             let tables = at_rest.flat_map(|(dpid, switch)| switch.tables().iter().map(move |table| (dpid, table)));
             let mut torn = tables.filter_map(|(dpid, table)| {
                 torn_rules(&table.rules(), &|a, b| {
-                    let wanted = self.controller.rules(dpid);
+                    let wanted = self.believed_rules(dpid);
                     [a, b].iter().all(|it| wanted.iter().any(|w| is_entry(it, &w.rule)))
                 })
             });
-            self.torn = self.torn.take().or(torn.next().map(|rules| format!("at {now} ns {rules}")));
+            let found = torn.next().map(|rules| format!("at {now} ns {rules}"));
+            self.torn = self.torn.take().or(found);
         }
     }
 
@@ -172,26 +202,45 @@ impl<'a> World<'a> {
 
     /// Lets the controller do what is due.
     fn control(&mut self) {
-        let now = engine::Time(self.network.now());
-        for dpid in &self.dpids {
-            for event in self.network.take_control(*dpid) {
-                self.controller.take(now, *dpid, event);
+        self.control.run(&mut self.network).expect("the controller comes to rest");
+        let shards = self.control.shards();
+        let unencodable = (0..self.case.shards).map(|shard| shards.counters(shard.into()).of_unencodable).sum::<u64>();
+        assert_eq!(unencodable, 0, "the engine says what the switch's version can say");
+        for (at, notice) in self.control.notices() {
+            if let Notice::Engine(report) = notice {
+                self.reports.push((at.0, report));
             }
         }
-        self.controller.run(now, &mut self.network);
-        let snapshots: Vec<_> = self.controller.trail.try_iter().collect();
+        let snapshots: Vec<_> = self.trail.try_iter().collect();
         for snapshot in snapshots {
             let state = State::of(&snapshot, &self.dpids);
             if state != *self.state() {
-                self.history.push((now.0, state));
+                self.history.push((self.network.now(), state));
             }
         }
-        for (at, dpid, opened) in std::mem::take(&mut self.controller.synced) {
+        for Reading { at, dpid, opened } in self.control.readings() {
             let lag = self.case.lag();
             let heard = |outage: &Outage| if outage.connected { at.0 } else { opened.0 };
             let open = |o: &&mut Outage| o.dpid == dpid && o.to.is_none() && o.last <= heard(o);
             self.outages.iter_mut().filter(open).for_each(|outage| outage.to = Some(at.0 + lag));
         }
+    }
+
+    /// Returns the counters of all engines.
+    pub fn stats(&self) -> Vec<Stats> {
+        (0..self.case.shards).map(|shard| self.control.shards().stats(shard.into())).collect()
+    }
+
+    /// Returns the rules of a switch, as the shard that serves it believes them to be.
+    fn believed_rules(&self, dpid: Dpid) -> Vec<TableRule> {
+        let shards = self.control.shards();
+        shards.shard_of(dpid).map(|shard| shards.rules(shard, dpid)).unwrap_or_default()
+    }
+
+    /// Reports whether a switch's rules are in the middle of a change.
+    fn is_half_way(&self, dpid: Dpid) -> bool {
+        let shards = self.control.shards();
+        shards.shard_of(dpid).is_some_and(|shard| shards.is_half_way(shard, dpid))
     }
 
     /// Makes a host send a packet from where it is.
@@ -235,7 +284,7 @@ impl<'a> World<'a> {
             Event::Lose(dpid, number) => return self.lose(*dpid, *number),
             Event::Write(change) => return self.tell(change.event()),
             Event::Declare(facts) => {
-                self.controller.declare(engine::Time(now), facts);
+                self.control.declare(engine::Time(now), facts);
                 return;
             }
             Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
@@ -250,7 +299,7 @@ impl<'a> World<'a> {
     }
 
     fn tell(&mut self, event: engine::Event) {
-        self.controller.tell(engine::Time(self.network.now()), event);
+        self.control.tell(engine::Time(self.network.now()), event);
     }
 
     fn out_of_control(&mut self, dpid: Dpid, now: Time) {
@@ -369,7 +418,7 @@ impl<'a> World<'a> {
         let real = real
             .filter(|(_, rule)| rule.cookie != FOREIGN)
             .map(|(table, r)| format!("{table} {} {:?} {:?} {:#x}", r.priority, r.matching, r.instructions, r.cookie));
-        let believed = self.controller.rules(dpid).into_iter().map(|r| {
+        let believed = self.believed_rules(dpid).into_iter().map(|r| {
             let rule = r.rule;
             format!("{} {} {:?} {:?} {:#x}", r.table_id, rule.priority, rule.matching, rule.instructions, rule.cookie)
         });

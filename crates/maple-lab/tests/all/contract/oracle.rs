@@ -11,9 +11,9 @@ use maple_core::{Mac, Value};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
-use crate::paths;
-use crate::routes::{Branch, Routed, resolve};
-use crate::state::State;
+use crate::contract::paths;
+use crate::contract::routes::{Branch, Routed, resolve};
+use crate::contract::state::State;
 
 /// The Ethernet type of LLDP, which is discovery's.
 const LLDP: u128 = 0x88cc;

@@ -1,20 +1,9 @@
-//! A policy and an emulated network in simulated time, in one process and without sockets.
-//!
-//! What runs here is the product: a shard with its sessions, discovery and engine, which takes the same turns as behind
-//! sockets (`maple_controller::simulation`), and the emulator's switches and hosts. Connections in memory join them. A
-//! shard takes its turn at the moment when something comes in, so only the delays of the emulated network take time.
-//! One topology, one policy, one seed and one sequence of calls give one run, as long as f reads only packets and
-//! tracked state.
-//!
-//! All of it runs in one thread of its own, which sleeps between calls.
+//! A policy and an emulated network in a thread of their own, which sleeps between calls.
 
-mod costs;
-mod decisions;
-mod merge;
-mod snoop;
-mod world;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use decisions::Counted;
 use maple_core::check::{self, Examined, Host, Observation, Question};
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
@@ -23,14 +12,11 @@ use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::Topology;
 use maple_emulator::lab::{Lab, LabError};
 use maple_emulator::time::Time;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use world::ended;
 
-pub use costs::costs_of;
-pub use decisions::{Asked, Decisions, TestKey};
-pub use world::{Copy, Journey, LaboratoryOptions, World, is_known, with_names_of};
+use crate::costs::costs_of;
+use crate::decisions::{Counted, Decisions};
+use crate::merge;
+use crate::world::{LaboratoryOptions, World, ended};
 
 /// A policy and a network under it. Dropping the laboratory ends both.
 pub struct Laboratory {

@@ -17,7 +17,7 @@ const PACKETS: u64 = 5_000;
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple_testing::Network;
+/// use maple_lab::Network;
 ///
 /// let net = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
 /// let explored = net.assert_isolated(&["h1"], &["h2"]);
@@ -36,7 +36,7 @@ impl Explored {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_testing::Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
+    /// let net = maple_lab::Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     /// assert!(net.assert_no_loops().is_proved());
     /// ```
     pub fn is_proved(&self) -> bool {
@@ -59,7 +59,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_testing::Network::new("linear:3", |_: &Packet, _: &Net| Route::drop());
+    /// # let net = maple_lab::Network::new("linear:3", |_: &Packet, _: &Net| Route::drop());
     /// assert!(net.assert_isolated(&["h1", "h2"], &["h3"]).is_proved());
     /// ```
     ///
@@ -75,7 +75,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_testing::Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
+    /// let net = maple_lab::Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.assert_reachable(&["h1"], &["h2"]).is_proved());
     /// ```
     ///
@@ -90,7 +90,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.assert_no_loops().is_proved());
     /// ```
     ///
@@ -105,7 +105,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// let other = |pkt: &Packet, net: &Net| if pkt.tcp_dst() == 22 { net.flood() } else { net.flood() };
     /// assert!(net.assert_same_as(other).is_proved());
     /// ```

@@ -8,11 +8,12 @@ use maple_core::state::Attempt;
 use maple_emulator::Topology;
 use maple_emulator::lab::{Command, LinkChange};
 use maple_emulator::topology::HostSpec;
-use maple_laboratory::{Journey, Laboratory, LaboratoryOptions, seconds};
 use maple_wire::packet::text::summary;
 use maple_wire::{Packet, Version};
 
+use crate::laboratory::{Laboratory, seconds};
 use crate::packet::{With, differences};
+use crate::world::{Journey, LaboratoryOptions};
 
 /// The simulated seconds that the network gets to follow a fault: discovery tells links from hosts in this time.
 const FOLLOWED: f64 = 3.0;
@@ -22,7 +23,7 @@ const FOLLOWED: f64 = 3.0;
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple_testing::{Network, with};
+/// use maple_lab::{Network, with};
 ///
 /// let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
 /// net.assert_delivered("h1", "h2", with().tcp_dst(80));
@@ -36,7 +37,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_testing::Network::new("ring:4", |_: &Packet, _: &Net| Route::drop());
+    /// let net = maple_lab::Network::new("ring:4", |_: &Packet, _: &Net| Route::drop());
     /// ```
     ///
     /// # Panics
@@ -52,7 +53,7 @@ impl Network {
     /// use maple::prelude::*;
     ///
     /// let app = App::new(|_: &Packet, net: &Net| net.flood()).weight("secure", 1, 2, 10);
-    /// let net = maple_testing::Network::of("ring:4", app);
+    /// let net = maple_lab::Network::of("ring:4", app);
     /// ```
     ///
     /// # Panics
@@ -79,7 +80,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_testing::{Network, with};
+    /// # use maple_lab::{Network, with};
     /// let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.send("h1", "h2", &with()).copies.iter().any(|copy| copy.end.as_deref() == Ok("h2")));
     /// ```
@@ -96,7 +97,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_testing::{Network, with};
+    /// # use maple_lab::{Network, with};
     /// # let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// net.assert_delivered("h1", "h2", with().tcp_dst(80).via([1, 2]).only());
     /// ```
@@ -131,7 +132,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_testing::{Network, with};
+    /// # use maple_lab::{Network, with};
     /// let mut net = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     /// net.assert_dropped("h1", "h2", with());
     /// ```
@@ -157,7 +158,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.link_down("s1", "s2");
     /// ```
     ///
@@ -172,7 +173,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.link_up("s1", "s2");
     /// ```
     ///
@@ -187,7 +188,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.move_host("h1", "s3");
     /// ```
     ///
@@ -202,7 +203,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.advance(60.0);
     /// ```
     ///
@@ -222,7 +223,7 @@ impl Network {
     /// use maple::prelude::*;
     ///
     /// let blocked = Table::<Mac, bool>::new("blocked");
-    /// let mut net = maple_testing::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.change(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
     /// ```
     ///

@@ -1,11 +1,10 @@
-//! The network and the shard that controls it, in simulated time.
+//! The network and the controller, in simulated time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_controller::control::explain::{Context, Counts, Explain, to_json, with_assumed};
 use maple_controller::names::{Named, Names};
-use maple_controller::simulation::{Line, Simulation, SimulationOptions};
+use maple_controller::simulation::SimulationOptions;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, QueueLimits};
 use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
@@ -15,16 +14,15 @@ use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::host::{Kind, Progress};
 use maple_emulator::lab::{Ground, LabError};
-use maple_emulator::network::{ControlEvent, FrameId, Hop, NetworkOptions, Origin, Outcome};
+use maple_emulator::network::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
 use maple_emulator::{Network, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
 
+use crate::control::{Control, Pace};
 use crate::snoop::Snoop;
 
-/// The maximum number of turns while no time passes. A controller that takes more never comes to rest.
-const MAX_TURNS: u32 = 100_000;
 /// The maximum time that discovery may take until links and hosts' ports are known.
 const KNOWN: Time = 10 * SECOND;
 /// The time in which rules follow a change of state.
@@ -75,9 +73,7 @@ pub struct Copy {
 /// The network and the shard that controls it.
 pub struct World {
     network: Network,
-    simulation: Simulation,
-    lines: BTreeMap<Dpid, Line>,
-    dpids: Vec<Dpid>,
+    control: Control,
     snoop: Option<Snoop>,
     names: Names,
 }
@@ -106,15 +102,14 @@ impl World {
             forget_after: Some(FORGET_SWITCH_AFTER),
             subscriptions,
         };
-        let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
-        let dpids = network.dpids().collect();
+        let control = Control::new(&setting, Pace::default()).map_err(|error| LabError::Failed(error.to_string()))?;
         let names = with_names_of(&options.topology, Names::new());
-        Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop, names })
+        Ok(World { network, control, snoop, names })
     }
 
     /// Makes the rules follow a commit.
     pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), LabError> {
-        self.simulation.send_event(0, Event::Committed(commit));
+        self.control.tell(EngineTime(self.now()), Event::Committed(commit));
         self.pass(FOLLOWED)
     }
 
@@ -130,7 +125,7 @@ impl World {
 
     /// The trace tree of a switch as text.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.simulation.tree(0, dpid)
+        self.control.shards().tree(0, dpid)
     }
 
     /// Explains why a packet goes where it goes. This changes nothing and takes no time.
@@ -138,7 +133,7 @@ impl World {
     /// # Errors
     /// [`LabError::Wrong`] if the question does not describe a packet.
     pub fn explain(&self, question: &Explain) -> Result<Value, LabError> {
-        let engines = self.simulation.engines();
+        let engines = self.control.shards().engines();
         let Some(first) = engines.first() else { return Err(ended()) };
         let (store, conditions) = (Arc::clone(first.store()), first.conditions());
         let state = store.snapshot();
@@ -164,12 +159,12 @@ impl World {
 
     /// The errors of f, each with the number of packets.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
-        self.simulation.failures(0)
+        self.control.shards().failures(0)
     }
 
     /// The routes that constraints refused, by constraint and line, each with its number of occurrences.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
-        self.simulation.violations(0)
+        self.control.shards().violations(0)
     }
 
     /// Lets time pass until `until`.
@@ -177,84 +172,29 @@ impl World {
     /// # Errors
     /// [`LabError::Failed`] if the controller never comes to rest.
     pub fn run_until(&mut self, until: Time) -> Result<(), LabError> {
-        let mut turns = 0;
-        let mut last = self.network.now();
-        let mut came_in = true;
         loop {
-            let now = self.network.now();
+            self.control()?;
+            let now = self.now();
             let snoop = self.snoop.as_ref().map(Snoop::deadline);
-            let deadline = self.simulation.next_turn(0).into_iter().chain(snoop).min().map(|at| at.0.max(now));
-            if came_in || deadline.is_some_and(|at| at <= now) {
-                turns = if now == last { turns + 1 } else { 1 };
-                last = now;
-                if turns > MAX_TURNS {
-                    return Err(LabError::Failed(format!("the controller never comes to rest at {now} ns")));
-                }
-                self.turn()?;
-                came_in = self.take()?;
-                continue;
-            }
+            let deadline = self.control.deadline().into_iter().chain(snoop).min().map(|at| at.0.max(now));
             let next = self.network.next_event().into_iter().chain(deadline).min().filter(|at| *at <= until);
             self.network.run_until(next.unwrap_or(until));
-            came_in = self.take()?;
-            if next.is_none() && !came_in {
+            if next.is_none() {
                 return Ok(());
             }
         }
     }
 
-    /// Lets the shard take a turn, and delivers its messages to the switches.
-    fn turn(&mut self) -> Result<(), LabError> {
-        let now = EngineTime(self.network.now());
-        for batch in self.simulation.turn(now, 0) {
-            self.simulation.deliver(batch);
-        }
-        for event in self.snoop.iter_mut().flat_map(|snoop| snoop.turn(now)) {
-            self.simulation.send_event(0, event);
-        }
-        // They are not used here, but the channel would fill up.
-        self.simulation.notices();
-        let mut closed = Vec::new();
-        for (dpid, line) in &self.lines {
-            let bytes = line.take();
-            if !bytes.is_empty() {
-                self.network.from_controller(*dpid, &bytes)?;
-            }
-            if line.is_closed() {
-                line.hang_up();
-                closed.push(*dpid);
-            }
-        }
-        for dpid in closed {
-            self.lines.remove(&dpid);
-            self.network.disconnect(dpid)?;
+    /// Lets the controller do what is due.
+    fn control(&mut self) -> Result<(), LabError> {
+        let had_turn = self.control.run(&mut self.network)?;
+        // They are not used here.
+        drop((self.control.notices(), self.control.readings()));
+        let now = EngineTime(self.now());
+        if let Some(snoop) = self.snoop.as_mut().filter(|snoop| had_turn || snoop.deadline() <= now) {
+            snoop.turn(now).into_iter().for_each(|event| self.control.tell(now, event));
         }
         Ok(())
-    }
-
-    /// Hands the switches' messages to the shard. Reports whether there were any.
-    fn take(&mut self) -> Result<bool, LabError> {
-        let now = EngineTime(self.network.now());
-        let mut came_in = false;
-        for dpid in &self.dpids {
-            for event in self.network.take_control(*dpid) {
-                came_in = true;
-                match event {
-                    ControlEvent::Opened => drop(self.lines.insert(*dpid, self.simulation.connect(0))),
-                    ControlEvent::Message(bytes) => {
-                        if let Some(line) = self.lines.get(dpid) {
-                            line.send(now, &bytes);
-                        }
-                    }
-                    ControlEvent::Closed => {
-                        if let Some(line) = self.lines.remove(dpid) {
-                            line.hang_up();
-                        }
-                    }
-                }
-            }
-        }
-        Ok(came_in)
     }
 
     /// Runs until the state has the network's links, and has the hosts' ports as edge ports. Links that lose many

@@ -29,7 +29,7 @@ pub struct With {
 /// A packet with the usual fields: an ICMP echo request with the addresses of its hosts.
 ///
 /// ```
-/// use maple_testing::with;
+/// use maple_lab::with;
 ///
 /// let ssh = with().tcp_dst(22).via([1, 4, 3, 2]);
 /// ```
@@ -41,7 +41,7 @@ impl With {
     /// Sets a field to a value, as OpenFlow encodes it.
     ///
     /// ```
-    /// let arp = maple_testing::with().field(maple::Field::EthType, 0x806);
+    /// let arp = maple_lab::with().field(maple::Field::EthType, 0x806);
     /// ```
     pub fn field(mut self, field: Field, value: u128) -> With {
         self.fields.insert(field, value);
@@ -51,7 +51,7 @@ impl With {
     /// Sets the destination port of TCP.
     ///
     /// ```
-    /// let ssh = maple_testing::with().tcp_dst(22);
+    /// let ssh = maple_lab::with().tcp_dst(22);
     /// ```
     pub fn tcp_dst(self, port: u16) -> With {
         self.field(Field::TcpDst, port.into())
@@ -60,7 +60,7 @@ impl With {
     /// Sets the destination port of UDP.
     ///
     /// ```
-    /// let dns = maple_testing::with().udp_dst(53);
+    /// let dns = maple_lab::with().udp_dst(53);
     /// ```
     pub fn udp_dst(self, port: u16) -> With {
         self.field(Field::UdpDst, port.into())
@@ -69,7 +69,7 @@ impl With {
     /// Sets the IPv4 source address, which may differ from the sending host's.
     ///
     /// ```
-    /// let forged = maple_testing::with().ipv4_src([10, 0, 9, 9]);
+    /// let forged = maple_lab::with().ipv4_src([10, 0, 9, 9]);
     /// ```
     pub fn ipv4_src(self, address: impl Into<Ipv4Addr>) -> With {
         self.field(Field::Ipv4Src, u32::from(address.into()).into())
@@ -78,7 +78,7 @@ impl With {
     /// Sets the IPv4 destination address.
     ///
     /// ```
-    /// let group = maple_testing::with().ipv4_dst([239, 1, 1, 1]);
+    /// let group = maple_lab::with().ipv4_dst([239, 1, 1, 1]);
     /// ```
     pub fn ipv4_dst(self, address: impl Into<Ipv4Addr>) -> With {
         self.field(Field::Ipv4Dst, u32::from(address.into()).into())
@@ -87,7 +87,7 @@ impl With {
     /// Sets the destination's hardware address.
     ///
     /// ```
-    /// let broadcast = maple_testing::with().eth_dst(maple::Mac([0xff; 6]));
+    /// let broadcast = maple_lab::with().eth_dst(maple::Mac([0xff; 6]));
     /// ```
     pub fn eth_dst(self, mac: Mac) -> With {
         self.field(Field::EthDst, mac.bits())
@@ -96,7 +96,7 @@ impl With {
     /// Puts the packet into this VLAN.
     ///
     /// ```
-    /// let tagged = maple_testing::with().vlan_vid(5);
+    /// let tagged = maple_lab::with().vlan_vid(5);
     /// ```
     pub fn vlan_vid(self, vid: u16) -> With {
         self.field(Field::VlanVid, 0x1000 | u128::from(vid))
@@ -105,7 +105,7 @@ impl With {
     /// Expects the packet to pass exactly these switches, by datapath id, in order.
     ///
     /// ```
-    /// let long = maple_testing::with().via([1, 4, 3, 2]);
+    /// let long = maple_lab::with().via([1, 4, 3, 2]);
     /// ```
     pub fn via(mut self, switches: impl IntoIterator<Item = u64>) -> With {
         self.via = Some(switches.into_iter().collect());
@@ -115,7 +115,7 @@ impl With {
     /// Expects a field to have this value when the packet arrives.
     ///
     /// ```
-    /// let rewritten = maple_testing::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
+    /// let rewritten = maple_lab::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
     /// ```
     pub fn arrives(mut self, field: Field, value: u128) -> With {
         self.arrives.insert(field, value);
@@ -125,7 +125,7 @@ impl With {
     /// Expects the receiver to get `count` copies.
     ///
     /// ```
-    /// let twice = maple_testing::with().count(2);
+    /// let twice = maple_lab::with().count(2);
     /// ```
     pub fn count(mut self, count: usize) -> With {
         self.count = count;
@@ -135,7 +135,7 @@ impl With {
     /// Expects that nobody but the receiver gets a copy.
     ///
     /// ```
-    /// let private = maple_testing::with().only();
+    /// let private = maple_lab::with().only();
     /// ```
     pub fn only(mut self) -> With {
         self.only = true;

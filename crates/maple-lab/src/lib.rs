@@ -1,8 +1,8 @@
-//! Tests of policies in Rust: an emulated network under a policy, in simulated time, and assertions about it.
+//! A policy on an emulated network in simulated time, and the words of tests about it.
 //!
 //! ```
 //! use maple::prelude::*;
-//! use maple_testing::{Network, with};
+//! use maple_lab::{Network, with};
 //!
 //! fn f(pkt: &Packet, net: &Net) -> Route {
 //!     if pkt.tcp_dst() == 23 {
@@ -23,12 +23,30 @@
 //!
 //! The assertions have the names of `maple.testing` in Python, and mean the same. This crate is not a part of `maple`,
 //! because programs that run policies depend on `maple` and must not carry an emulator along.
+//!
+//! What runs here is the product: a shard with its sessions, discovery and engine, which takes the same turns as behind
+//! sockets (`maple_controller::simulation`), and the emulator's switches and hosts. Connections in memory join them
+//! ([`control`]). One topology, one policy, one seed and one sequence of calls give one run, as long as f reads only
+//! packets and tracked state. [`Network`] has the words of tests; below it, [`Laboratory`] takes the commands of a console.
+
+mod costs;
+mod decisions;
+mod merge;
+mod snoop;
+
+pub mod control;
+mod world;
+
+mod laboratory;
 
 mod explore;
 mod network;
 mod packet;
 
+pub use costs::costs_of;
+pub use decisions::{Asked, Decisions, TestKey};
 pub use explore::Explored;
-pub use maple_laboratory::{Copy, Journey};
+pub use laboratory::{Laboratory, seconds};
 pub use network::Network;
 pub use packet::{With, with};
+pub use world::{Copy, Journey, LaboratoryOptions, World, is_known, with_names_of};

@@ -8,7 +8,7 @@ use maple_core::sim::cases::{self, Answer, Program};
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
 use maple_wire::Version;
 
-use crate::case::{Case, Link, place};
+use crate::contract::case::{Case, Link, place};
 
 /// The kinds of events that a case has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

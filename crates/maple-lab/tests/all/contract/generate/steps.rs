@@ -11,7 +11,7 @@ use maple_emulator::time::{MICROSECOND, MILLISECOND};
 use maple_wire::{Dpid, PortNo};
 
 use super::{Dice, Flavour};
-use crate::case::{Case, Event, Step, host_mac};
+use crate::contract::case::{Case, Event, Step, host_mac};
 
 impl Dice {
     /// Adds packets and events, some close together and some far apart.

@@ -5,7 +5,7 @@
 //! time, so a seed always gives the same run. [`check`] says what is required. A case that fails is made smaller and
 //! printed with its seed.
 //!
-//! * `MAPLE_SEEDS=3,17 cargo test -p maple-controller --test contract` runs these seeds again.
+//! * `MAPLE_SEEDS=3,17 cargo test -p maple-lab contract` runs these seeds again.
 //! * `MAPLE_TRACE=1` prints all that the engines take and give in the smallest failing case.
 //! * `MAPLE_CASES=5000` runs the seeds below 5000, instead of a fixed set and some new ones.
 
@@ -17,7 +17,6 @@ mod paths;
 mod routes;
 mod state;
 
-mod controller;
 mod world;
 
 mod check;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use maple::prelude::*;
-use maple_testing::{Network, with};
+use maple_lab::{Network, with};
 
 /// ssh takes the secure path, telnet is dropped, and blocked hosts send nothing.
 fn policy(pkt: &Packet, net: &Net) -> Route {

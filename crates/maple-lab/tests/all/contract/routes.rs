@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_core::network::{Location, PortKind};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::oracle::Arrival;
-use crate::state::State;
+use crate::contract::oracle::Arrival;
+use crate::contract::state::State;
 
 /// The answer of a program.
 #[derive(Clone, Debug, Default)]
