@@ -5,9 +5,9 @@
 //! time, so a seed always gives the same run. [`check`] says what is required. A case that fails is made smaller and
 //! printed with its seed.
 //!
-//! * `MAPLE_SEEDS=3,17 cargo test -p maple-lab contract` runs these seeds again.
+//! * `MAPLE_SEED=7 cargo test -p maple-lab contract` runs the case of a seed again, with `MAPLE_CASES` more than one.
 //! * `MAPLE_TRACE=1` prints all that the engines take and give in the smallest failing case.
-//! * `MAPLE_CASES=5000` runs the seeds below 5000, instead of a fixed set and some new ones.
+//! * `MAPLE_CASES=9000` alone sets the number of cases of each test: those that never change, and more that are new.
 
 mod case;
 mod generate;
@@ -22,13 +22,17 @@ mod world;
 mod check;
 mod shrink;
 
+use std::ops::Range;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use check::{Excuse, MessageCounts};
 use generate::Flavour;
 
-/// The number of seeds that each test runs, always the same ones, unless the environment says otherwise.
-const CASES: u64 = 400;
-/// The number of further seeds, which are new each time.
-const FRESH: u64 = 100;
+/// The seeds of the cases that every run has.
+const FIXED: Range<u64> = 0..400;
+/// The number of cases of each test in a usual run: the fixed ones and some that are new each time.
+const CASES: u64 = 500;
 
 #[test]
 fn networks_obey_policies_while_the_state_changes() {
@@ -54,12 +58,12 @@ fn networks_obey_policies_though_their_tables_are_too_small() {
     assert!(is_few() || counts.exact > 10 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
 }
 
-/// Runs the seeds of a test. Shrinks and prints the first that fails.
+/// Runs the cases of a test. Shrinks and prints the first that fails.
 fn run_all(flavour: Flavour) -> MessageCounts {
     let seeds = seeds();
-    println!("{flavour:?}: {} seeds, the last ones {:?}", seeds.len(), &seeds[seeds.len().saturating_sub(3)..]);
+    println!("{flavour:?}: seeds {:?} and {:?}", seeds[0], seeds[1]);
     let mut total = MessageCounts::default();
-    for seed in seeds {
+    for seed in seeds.into_iter().flatten() {
         let case = generate::case(seed, flavour);
         match shrink::run(&case) {
             Ok(counts) => total.add(&counts),
@@ -69,7 +73,7 @@ fn run_all(flavour: Flavour) -> MessageCounts {
                     small.trace = true;
                     drop(shrink::run(&small));
                 }
-                panic!("{flavour:?}, MAPLE_SEEDS={seed}\n{small}\n{failure}");
+                panic!("{flavour:?}, MAPLE_SEED={seed}\n{small}\n{failure}");
             }
         }
     }
@@ -79,19 +83,26 @@ fn run_all(flavour: Flavour) -> MessageCounts {
 
 /// Reports whether there are too few seeds to check what is usual among them.
 fn is_few() -> bool {
-    seeds().len() < 100
+    seeds().into_iter().flatten().count() < 100
 }
 
-/// Returns the seeds that the environment asks for, else the usual ones.
-fn seeds() -> Vec<u64> {
-    let number = |text: &str| text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
-    if let Ok(list) = std::env::var("MAPLE_SEEDS") {
-        return list.split(',').map(number).collect();
+/// Returns the seeds that the environment asks for, else the fixed ones and new ones.
+fn seeds() -> [Range<u64>; 2] {
+    let number = |name: &str| {
+        std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+    };
+    let cases = number("MAPLE_CASES");
+    if let Some(seed) = number("MAPLE_SEED") {
+        return [0..0, seed..seed + cases.unwrap_or(1)];
     }
-    if let Ok(count) = std::env::var("MAPLE_CASES") {
-        return (0..number(&count)).collect();
-    }
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let fresh = since.map_or(CASES, |since| since.as_nanos() as u64 / 1000);
-    (0..CASES).chain(fresh..fresh + FRESH).collect()
+    let cases = cases.unwrap_or(CASES);
+    let fixed = FIXED.start..FIXED.end.min(cases);
+    let fresh = *FRESH..*FRESH + (cases - fixed.end);
+    [fixed, fresh]
 }
+
+/// The first of the new seeds.
+static FRESH: LazyLock<u64> = LazyLock::new(|| {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(FIXED.end, |since| since.as_nanos() as u64 / 1000)
+});
