@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use maple_core::oracles::Strategy;
 use maple_core::{Augmented, LeafId};
+use maple_sim::oracles::Strategy;
 use serde::Serialize;
 
 use crate::error::BenchError;

@@ -17,7 +17,7 @@
 //! * A policy that never fails needs no fallback: `fallback(a, b)` is `a`.
 //!
 //! Two policies are the same here if they give equal routes to every packet in every state. Their traces may differ,
-//! since they may ask in another order. `sim/compose.rs` holds the laws against random policies.
+//! since they may ask in another order. `maple-sim` holds the laws against random policies.
 //!
 //! # Why it is correct
 //!

@@ -16,9 +16,6 @@ pub mod update;
 
 pub mod compile;
 
-#[cfg(any(test, feature = "oracles"))]
-pub mod oracles;
-
 pub mod state;
 
 pub mod network;
@@ -48,9 +45,6 @@ pub mod explain;
 
 pub mod engine;
 pub mod report;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod sim;
 
 pub use capabilities::Capabilities;
 pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};

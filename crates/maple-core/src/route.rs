@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use maple_wire::{Field, PortNo};
 
-pub(crate) use copies::rewritten;
+pub use copies::rewritten;
 pub(crate) use resolve::Goal;
 pub use view::{Delivery, RouteView};
 

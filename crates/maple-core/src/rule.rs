@@ -22,7 +22,7 @@ pub struct Rule {
 pub(crate) const COMPILED: RangeInclusive<u16> = 3..=65000;
 
 /// Returns the instructions of barrier rules: send packets to the controller.
-pub(crate) fn to_controller() -> Arc<[Instruction]> {
+pub fn to_controller() -> Arc<[Instruction]> {
     Arc::new([Instruction::ApplyActions(vec![Action::to_controller()])])
 }
 

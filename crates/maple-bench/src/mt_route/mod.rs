@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use maple_core::oracles::Strategy;
 use maple_core::{Augmented, Change, Fields, LeafAction, LeafId, Rule, Table};
 use maple_emulator::Random;
+use maple_sim::oracles::Strategy;
 use maple_wire::{Action, Field, Instruction, PortNo};
 use serde::Serialize;
 

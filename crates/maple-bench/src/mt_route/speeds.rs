@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::time::Duration;
 
-use maple_core::oracles::Strategy;
 use maple_core::{LeafId, Table};
+use maple_sim::oracles::Strategy;
 
 use super::data_centre::DataCentre;
 use super::{Measured, played};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use maple_core::oracles::Strategy;
 use maple_core::{Change, Table};
 use maple_heap::bytes_kept;
+use maple_sim::oracles::Strategy;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use maple_core::oracles::Strategy;
+use maple_sim::oracles::Strategy;
 
 use crate::error::BenchError;
 use crate::filters::FilterSet;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use maple_core::oracles::Strategy;
 use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Table, Target};
+use maple_sim::oracles::Strategy;
 use maple_wire::{Action, Instruction, PortNo};
 
 use super::policy::FilterPolicy;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use maple_core::oracles::Strategy;
 use maple_core::{LeafId, Table};
+use maple_sim::oracles::Strategy;
 
 use super::invalidation::{hosts, invalidate_host, ports, withdraw};
 use super::measured::Measured;

@@ -217,7 +217,7 @@ impl Check {
     }
 
     /// Returns the packets that f decided so far, in order, each with the state and the observation of the first run.
-    fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
+    pub fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
         self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 

@@ -4,14 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use maple_wire::{Dpid, Version};
-use proptest::prelude::*;
 
 use super::*;
 use crate::network::PortInfo;
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::route::Route;
-use crate::sim;
-use crate::sim::cases::{HostAddresses, Program, World};
 use crate::state::{SwitchInfo, Value};
 
 /// Two switches with two hosts each.
@@ -177,49 +174,6 @@ fn a_policy_that_fails_always_in_another_way_is_counted_and_no_finding() {
     assert_eq!((check.coverage().failed, check.findings().count()), (10, 0));
 }
 
-/// Returns a random program over a network of two switches.
-fn program(seed: u64, depth: u32) -> Program {
-    let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
-    let mac = |n| Mac([0, 0, 0, 0, 0, n]);
-    let host = |n: u8| HostAddresses { mac: mac(n), ipv4: [10, 0, 0, n].into(), ipv6: u128::from(n).into() };
-    let world = World {
-        switches: 2,
-        links: vec![(at(1, 1), at(2, 1))],
-        edges: vec![at(1, 4), at(2, 4)],
-        hosts: (1..=4).map(host).collect(),
-        all_answers: true,
-    };
-    world.program(&mut sim::Random(seed), depth)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    #[test]
-    fn policies_that_look_at_nothing_else_raise_no_alarm(seed: u64) {
-        let policy = program(seed, 5);
-        let check = checked(policy.clone(), 150);
-        let findings: Vec<&Finding> = check.findings().collect();
-        prop_assert!(findings.is_empty(), "{policy}\n{findings:?}");
-    }
-
-    /// Compares the coverage with a naive oracle, which counts sides of tests over all pairs of prefixes.
-    #[test]
-    fn open_sides_are_those_of_the_list_of_traces(seed: u64) {
-        let policy = program(seed, 4);
-        let check = checked(policy, 60);
-        let traces: Vec<&[Item]> = check.tried.iter().map(|tried| tried.first.trace.items.as_slice()).collect();
-        let taken: HashSet<&[Item]> = traces.iter().flat_map(|items| (0..=items.len()).map(|end| &items[..end])).collect();
-        let open = taken.iter().filter(|prefix| {
-            let Some((Item::Test { cond, outcome }, before)) = prefix.split_last() else { return false };
-            let mut other = before.to_vec();
-            other.push(Item::Test { cond: cond.clone(), outcome: !outcome });
-            !taken.contains(other.as_slice())
-        });
-        prop_assert_eq!(check.coverage().unexplored, open.count() as u64);
-    }
-}
-
 /// Returns what an examination finds out about packets of the first host of the network.
 fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> Examined {
     let (store, hosts) = network();
@@ -271,26 +225,6 @@ fn a_policy_that_writes_is_judged_on_each_state() {
     let found = examined(opens, never_at_the_last);
     assert!(found.counterexample.is_some());
     assert_eq!(found.open, Some(Open::Writes));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
-
-    /// A policy equals itself, and the packet that is shown distinguishes another policy from it.
-    #[test]
-    fn counterexamples_of_comparisons_are_real(seed: u64, other: u64) {
-        let (one, other) = (program(seed, 4), program(other, 4));
-        let same = examined(one.clone(), |_| Claim::SameAs(Arc::new(one.clone())));
-        prop_assert!(same.counterexample.is_none());
-        let found = examined(one.clone(), |_| Claim::SameAs(Arc::new(other.clone())));
-        let Some(Counterexample { sample, state, .. }) = found.counterexample else { return Ok(()) };
-        let answer = |policy: &dyn Policy| {
-            let txn = Txn::new(Arc::clone(&state));
-            let run = Run::new(Arc::clone(&sample.frame), sample.frame.len(), sample.at, txn, true);
-            Observation::of(policy, &run).answer.ok()
-        };
-        prop_assert_ne!(answer(&one), answer(&other));
-    }
 }
 
 #[test]

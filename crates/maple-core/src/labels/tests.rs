@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
 use super::suffix::Exit;
@@ -16,7 +17,6 @@ use super::{
 use crate::ids::{ShardId, Time};
 use crate::network::Location;
 use crate::plan::Treatment;
-use crate::sim::Random;
 use crate::update::Change;
 
 const SWITCHES: u64 = 4;
@@ -32,10 +32,10 @@ fn at(switch: u64, port: u64) -> Location {
 }
 
 /// Returns a path over some of the switches, in any order, to an edge port of the last.
-fn suffix(random: &mut Random) -> Arc<Suffix> {
+fn suffix(random: &mut Rng) -> Arc<Suffix> {
     let mut left: Vec<u64> = (1..=SWITCHES).collect();
-    let path: Vec<u64> = (0..1 + random.below(3)).map(|_| left.remove(random.below(left.len()))).collect();
-    let edges = BTreeSet::from([PortNo(EDGE + random.below(2) as u32)]);
+    let path: Vec<u64> = (0..1 + random.usize(..3)).map(|_| left.remove(random.usize(..left.len()))).collect();
+    let edges = BTreeSet::from([PortNo(EDGE + random.usize(..2) as u32)]);
     let exit = Exit { edges, treatment: Treatment::default(), tagged: false, replaced: None, needs: Vec::new() };
     let mut exit = Some(exit);
     let mut made: Option<(u64, Arc<Suffix>)> = None;
@@ -74,7 +74,7 @@ struct Sender {
 
 struct World {
     now: Time,
-    random: Random,
+    random: Rng,
     range: LabelRange,
     switches: BTreeMap<Dpid, Switch>,
     only_scoped: bool,
@@ -91,10 +91,10 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut random = Random(seed);
-        let last = *random.pick(&[6, 8, 14, 400]);
-        let only_scoped = random.chance(30);
-        let slow = random.chance(40).then(|| Dpid(1 + random.below(SWITCHES as usize) as u64));
+        let mut random = Rng::with_seed(seed);
+        let last = random.choice([6, 8, 14, 400]).expect("there are some");
+        let only_scoped = random.usize(..100) < 30;
+        let slow = (random.usize(..100) < 40).then(|| Dpid(1 + random.usize(..SWITCHES as usize) as u64));
         let mut world = World {
             now: Time(1),
             random,
@@ -166,7 +166,7 @@ impl World {
     fn start(&mut self) {
         self.serial += 1;
         let suffix = suffix(&mut self.random);
-        let arrives = at(suffix.switch.0, 20 + self.random.below(2) as u64);
+        let arrives = at(suffix.switch.0, 20 + self.random.usize(..2) as u64);
         let holder = Holder::Route { shard: ShardId(0), serial: self.serial, port: PortNo(1) };
         self.senders.insert(holder, Sender { at: arrives, suffix: suffix.clone(), label: None, ready: false });
         self.letters.push_back(LabelEffect::Ask(Acquire { at: arrives, suffix, holder }));
@@ -259,20 +259,20 @@ impl World {
     }
 
     fn step(&mut self, seed: u64) {
-        let dpid = Dpid(1 + self.random.below(SWITCHES as usize) as u64);
-        match self.random.below(100) {
+        let dpid = Dpid(1 + self.random.usize(..SWITCHES as usize) as u64);
+        match self.random.usize(..100) {
             0..6 => self.start(),
             6..10 => {
                 let all: Vec<Holder> = self.senders.keys().copied().collect();
                 if !all.is_empty() {
-                    let holder = *self.random.pick(&all);
+                    let holder = self.random.choice(all).expect("there are some");
                     self.stop(holder);
                 }
             }
             10..50 => self.deliver_letter(),
-            50..75 if self.slow != Some(dpid) || self.random.chance(3) => self.follow(dpid),
+            50..75 if self.slow != Some(dpid) || self.random.usize(..100) < 3 => self.follow(dpid),
             75..80 => self.send(),
-            80 if self.random.chance(10) => self.restart(dpid),
+            80 if self.random.usize(..100) < 10 => self.restart(dpid),
             _ => {
                 self.now = self.now + Duration::from_nanos(MILLISECOND);
                 self.hop(seed);

@@ -104,3 +104,22 @@ pub fn is_settable(field: Field, version: Version) -> bool {
         Version::Of13 => !FIXED.contains(field),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_tag_has_priority_0() {
+        let write = |writes: &[(Field, u128)]| {
+            let rewrites: BTreeMap<Field, u128> = writes.iter().copied().collect();
+            Treatment { rewrites, queue: None }
+        };
+        let popped = write(&[(Field::VlanVid, 0)]);
+        let pushed = popped.then(&write(&[(Field::VlanVid, 20)]));
+        assert_eq!(pushed, write(&[(Field::VlanVid, 20), (Field::VlanPcp, 0)]));
+        let priority = write(&[(Field::VlanPcp, 3)]);
+        assert_eq!(priority.then(&popped), popped);
+        assert_eq!(priority.then(&write(&[(Field::VlanVid, 20)])), write(&[(Field::VlanVid, 20), (Field::VlanPcp, 3)]));
+    }
+}

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 
 use super::{Query, QueryError};
 use crate::ids::{LeafId, ShardId};
-use crate::network::{Location, Mac, PortInfo, PortKind};
-use crate::run::Net;
+use crate::network::{Location, Mac, PortInfo, PortKind, Scope};
+use crate::run::{Net, Run};
 use crate::state::{
     Access, Cell, CellValue, Counter, Read, Snapshot, Stop, Store, Stored, SwitchInfo, Table, Tx, Txn, Value, Var,
     Write,
@@ -455,4 +455,31 @@ fn cells_of_queries_are_told_apart() {
     assert!(cell(&a, 1) != cell(&a, 2) && cell(&a, 1) != cell(&b, 1));
     assert_eq!(store.view().cell(cell(&a, 1)), CellValue::Answer(Ok(Value::from(1i64))));
     assert_eq!(format!("{:?}", Cell::clone(&cell(&a, 1))), "Query(same(1))");
+}
+
+#[test]
+fn queries_and_declared_types_follow_the_slice() {
+    let store = Store::new();
+    let limits = Table::<Mac, i64>::new("limits");
+    store.declare_types("limits", Table::<Mac, i64>::types()).expect("nothing is there");
+    let mac = Mac([2, 0, 0, 0, 0, 1]);
+    let write = |table: &str, value: i64| Write::Table {
+        table: table.into(),
+        key: Value::from("02:00:00:00:00:01"),
+        value: Some(value.into()),
+    };
+    store.change(vec![write("limits", 1), write("red/limits", 2)]).expect("an address");
+    store.change(vec![Write::Table { table: "red/limits".into(), key: "x".into(), value: None }]).expect_err("none");
+    let query = Query::new("limit", move |net: &Net, (): ()| limits.get(net, &mac).unwrap_or(0));
+    let run = Run::new(Arc::new([0; 64]), 64, Location::new(Dpid(1), PortNo(1)), store.begin(), true);
+    let net = run.net();
+    assert_eq!(query.get(&net, &()), 1);
+    net.enter_slice(&Scope::new("red"));
+    assert_eq!(query.get(&net, &()), 2);
+    assert!(net.types("limits").is_some());
+    net.put(Write::Table { table: "limits".into(), key: mac.into(), value: Some(Value::Int(5)) });
+    store.commit(run.finish().expect("not over").txn, None).expect("nobody else");
+    assert_eq!(query.get(&store.view(), &()), 1);
+    let red = Table::<Mac, i64>::new("red/limits");
+    assert_eq!(red.get(&store.view(), &mac), Some(5));
 }

@@ -44,7 +44,7 @@ impl SwitchHops {
 
 /// Returns a frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
 /// tag, if its VLAN id is among the fields.
-pub(crate) fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
+pub fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
     let mut bytes = frame.to_vec();
     if let Some(vid) = rewrites.get(&Field::VlanVid) {
         set_vlan(&mut bytes, *vid, tagged)?;

@@ -101,7 +101,7 @@ impl Route {
     }
 
     /// Returns the places that the route leaves out in this state because they are absent.
-    pub(crate) fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<LeftOut> {
+    pub fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<LeftOut> {
         state.left_out(&self.plan(ingress))
     }
 

@@ -30,7 +30,7 @@ pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;
 pub use overlap::{Example, example_of_both};
 pub use recorder::Recorder;
-pub(crate) use region::Region;
+pub use region::Region;
 pub use source::Source;
 pub(crate) use source::caller;
 

@@ -16,7 +16,7 @@ const MAX_VALUES: u128 = 8;
 
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Region {
+pub struct Region {
     /// At most one constraint for each field, in OXM order.
     all: Vec<Constraint>,
     /// At most one range for each field, in OXM order; `all` may constrain the same field, though not exactly.
@@ -25,17 +25,17 @@ pub(crate) struct Region {
 
 impl Region {
     /// The region of all packets.
-    pub(crate) fn any() -> Region {
+    pub fn any() -> Region {
         Region::default()
     }
 
     /// The constraints, without the ranges.
-    pub(crate) fn constraints(&self) -> &[Constraint] {
+    pub fn constraints(&self) -> &[Constraint] {
         &self.all
     }
 
     /// The packets of this region that fit `constraint` too; `None` if there can't be any.
-    pub(crate) fn with(&self, constraint: &Constraint) -> Option<Region> {
+    pub fn with(&self, constraint: &Constraint) -> Option<Region> {
         let mut region = self.with_room(1);
         region.constrain(constraint)?;
         Some(region)
@@ -50,7 +50,7 @@ impl Region {
     }
 
     /// The packets of this region that fit `cond` too; `None` if there can't be any.
-    pub(crate) fn and(&self, cond: &Cond) -> Option<Region> {
+    pub fn and(&self, cond: &Cond) -> Option<Region> {
         let mut region = self.with_room(cond.all.len());
         for constraint in &cond.all {
             region.constrain(constraint)?;
@@ -63,7 +63,7 @@ impl Region {
 
     /// The matches that together take exactly the packets of this region, each in OXM order; `None` if the switch can't
     /// match it, or only with too many rules.
-    pub(crate) fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
+    pub fn matches(&self, capabilities: &Capabilities) -> Option<Vec<Vec<Constraint>>> {
         self.stated(capabilities).map(Cow::into_owned)
     }
 
@@ -109,7 +109,7 @@ impl Region {
 
     /// A region that can be matched and holds all packets of this one that fit `cond`: this one, restricted by those
     /// parts of `cond` that can be stated. `None` if no such part restricts it.
-    pub(crate) fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
+    pub fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
         let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });
         let mut wide: Option<Region> = None;

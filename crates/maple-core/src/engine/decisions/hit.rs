@@ -264,7 +264,6 @@ impl Decisions {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Decisions {
     /// Panics if a remembered answer differs from the one that would be computed now.
     pub(crate) fn check_remembered(&self, fabric: &Fabric) {

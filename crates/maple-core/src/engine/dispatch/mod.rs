@@ -697,14 +697,12 @@ impl Engine {
     }
 
     /// Panics if a remembered answer differs from the one that would be computed now.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn check_remembered(&self) {
+    pub fn check_remembered(&self) {
         self.decisions.check_remembered(&self.fabric);
     }
 
     /// The number of items kept for hosts, of all kinds together.
-    #[cfg(test)]
-    pub(crate) fn size_of_hosts(&self) -> usize {
+    pub fn size_of_hosts(&self) -> usize {
         self.topology.hosts.size()
             + self.fabric.switches.values().map(|switch| switch.ports.host_rules.size()).sum::<usize>()
     }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_core::network::Facts;
-use maple_core::oracles::Strategy;
-use maple_core::sim::cases::{Change, HostAddresses, PacketSpec, Program, World};
 use maple_core::{Location, Mac};
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology, addresses};
+use maple_sim::cases::{Change, HostAddresses, PacketSpec, Program, World};
+use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, PortNo, Version};
 
 /// A whole-network sequence.

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::network::{Location, PortKind};
-use maple_core::sim::cases::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
 use maple_core::{Mac, Value};
+use maple_sim::cases::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_core::network::{Facts, Location, PortInfo, PortKind};
-use maple_core::sim::cases::{TABLES, VARS, WEIGHT};
 use maple_core::{Mac, Snapshot, Value};
+use maple_sim::cases::{TABLES, VARS, WEIGHT};
 use maple_wire::{Dpid, PortNo, Version};
 
 /// The state at one moment.

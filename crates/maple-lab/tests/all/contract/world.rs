@@ -8,7 +8,6 @@ use maple_controller::simulation::SimulationOptions;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, Notice, QueueLimits};
 use maple_core::engine::{self, Options, Selection, Stats, TableRule};
 use maple_core::network::{Location, PortInfo, PortKind, PortRole};
-use maple_core::sim::cases::{Program, WEIGHT};
 use maple_core::state::{Snapshot, Write};
 use maple_core::{Report, Store};
 use maple_emulator::Network;
@@ -16,6 +15,7 @@ use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_lab::control::{Control, Pace, Reading};
+use maple_sim::cases::{Program, WEIGHT};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 

@@ -347,7 +347,6 @@ impl HostRules {
     }
 
     /// The number of items kept, of all kinds together.
-    #[cfg(test)]
     pub fn size(&self) -> usize {
         let dirty = self.dirty.len() + self.dirty_ports.len() + self.gone.len();
         self.hosts.len() + self.ports.len() + self.waiting.len() + dirty

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
+
 use super::*;
-use crate::sim::Random;
 use crate::update::{EntryKey, key_of};
 
 fn rules(three_tables: bool) -> HostRules {
@@ -30,18 +31,18 @@ fn apply(table: &mut BTreeMap<EntryKey, Rule>, changes: Vec<Change>) {
 #[test]
 fn incremental_changes_add_up_to_the_current_rules() {
     for seed in 0..400 {
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let mac = |n| Mac([2, 0, 0, 0, 0, n]);
         let declared: BTreeSet<_> = [(PortNo(1), mac(0)), (PortNo(2), mac(7))].into();
-        let declared = if random.chance(50) { declared } else { BTreeSet::new() };
+        let declared = if random.bool() { declared } else { BTreeSet::new() };
         let mut rules = with_declared(seed % 2 == 0, declared.clone());
         let mut table = BTreeMap::new();
         let mut here = BTreeSet::new();
         for _ in 0..60 {
-            let (port, mac) = (PortNo(1 + random.below(2) as u32), mac(random.below(6) as u8));
-            match random.below(8) {
+            let (port, mac) = (PortNo(1 + random.usize(..2) as u32), mac(random.usize(..6) as u8));
+            match random.usize(..8) {
                 0..4 => {
-                    let comes = random.chance(70);
+                    let comes = random.usize(..100) < 70;
                     if comes {
                         here.insert((port, mac))
                     } else {
@@ -49,12 +50,12 @@ fn incremental_changes_add_up_to_the_current_rules() {
                     };
                     rules.set_host(port, mac, comes);
                 }
-                4 => rules.set_guard(port, random.chance(50)),
-                5 => rules.set_muted(port, mac, random.chance(50)),
-                6 => rules.set_kinds(AddressKinds { v4: random.chance(50), v6: random.chance(50) }),
-                _ => rules.set_open(random.chance(80)),
+                4 => rules.set_guard(port, random.bool()),
+                5 => rules.set_muted(port, mac, random.bool()),
+                6 => rules.set_kinds(AddressKinds { v4: random.bool(), v6: random.bool() }),
+                _ => rules.set_open(random.usize(..100) < 80),
             }
-            if random.chance(10)
+            if random.usize(..100) < 10
                 && let Some(rule) = table.values().next().cloned()
             {
                 // The switch has refused it after all.
@@ -62,10 +63,10 @@ fn incremental_changes_add_up_to_the_current_rules() {
                 assert!(rules.refuse(&rule, Time(1)));
                 rules.reopen(Time(2));
             }
-            if random.chance(60) {
-                let few = HostCapacity { free: random.below(4), per_port: 3, total: 5 };
-                let capacity = if random.chance(30) { few } else { HostCapacity::ENDLESS };
-                let held = random.chance(20);
+            if random.usize(..100) < 60 {
+                let few = HostCapacity { free: random.usize(..4), per_port: 3, total: 5 };
+                let capacity = if random.usize(..100) < 30 { few } else { HostCapacity::ENDLESS };
+                let held = random.usize(..100) < 20;
                 let changes = rules.take_changes(capacity, held);
                 assert!(!held || !changes.iter().any(adds_a_host), "seed {seed}: {changes:?}");
                 apply(&mut table, changes);

@@ -87,13 +87,13 @@ mod tests {
     use std::collections::BTreeSet;
     use std::hash::{BuildHasher, RandomState};
 
+    use fastrand::Rng;
     use maple_wire::msg::{FlowModCommand, Message};
     use maple_wire::{Action, Match, PortNo, Version};
 
     use super::super::Requests;
     use super::*;
     use crate::ids::Time;
-    use crate::sim::Random;
 
     const INGRESS: u8 = 1;
     const ROUTES: u8 = 3;
@@ -102,7 +102,7 @@ mod tests {
     /// The two tables of a switch. Each has at most one rule for a kind of packet.
     type Rules = BTreeMap<u8, Vec<Rule>>;
 
-    fn random_rules(random: &mut Random) -> Rules {
+    fn random_rules(random: &mut Rng) -> Rules {
         let rule = |matching, instructions: Vec<Instruction>| Rule {
             priority: 10,
             matching,
@@ -112,10 +112,10 @@ mod tests {
         let output = |port: usize| Instruction::ApplyActions(vec![Action::output(PortNo(port as u32 + 1))]);
         let mut ingress = Vec::new();
         for kind in 0..KINDS {
-            let metadata = random.below(3) as u64;
-            let instructions = match random.below(6) {
+            let metadata = random.usize(..3) as u64;
+            let instructions = match random.usize(..6) {
                 0 => continue,
-                1 => vec![output(random.below(3))],
+                1 => vec![output(random.usize(..3))],
                 2 => to_controller().to_vec(),
                 _ => vec![Instruction::WriteMetadata { metadata, mask: u64::MAX }, Instruction::GotoTable(ROUTES)],
             };
@@ -123,9 +123,9 @@ mod tests {
         }
         let mut routes = Vec::new();
         for metadata in 0..3 {
-            if random.chance(80) {
+            if random.usize(..100) < 80 {
                 let matching = Match::any().exact(Field::Metadata, metadata);
-                routes.push(rule(matching, vec![output(random.below(3))]));
+                routes.push(rule(matching, vec![output(random.usize(..3))]));
             }
         }
         BTreeMap::from([(INGRESS, ingress), (ROUTES, routes)])
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn between_two_changes_a_packet_gets_the_former_answer_or_the_next_or_comes_to_the_controller() {
         let seed = RandomState::new().hash_one(0);
-        let (mut random, mut detours, mut ports) = (Random(seed), 0, BTreeSet::new());
+        let (mut random, mut detours, mut ports) = (Rng::with_seed(seed), 0, BTreeSet::new());
         for _ in 0..2_000 {
             let (before, mut after) = (random_rules(&mut random), random_rules(&mut random));
             // What is wanted leads only to rules that are wanted.

@@ -2,7 +2,10 @@
 //! treated as before or after an update, or comes to the controller.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use fastrand::Rng;
+use maple_switch::{Outgoing, Switch, SwitchOptions};
 use maple_wire::msg::{ErrorMsg, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Dpid, Field, Instruction, Match, PortNo, Version};
@@ -11,13 +14,14 @@ use super::{Refused, Requests, Tables, Waiter};
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::rule::Rule;
-use crate::sim::{Out, Random, SimSwitch};
 use crate::update::changes;
 
 /// The table that the rules are in.
 const TABLE: u8 = 0;
 /// The number of destinations in which packets differ.
 const DESTINATIONS: u8 = 3;
+/// The port where packets come in.
+const IN_PORT: PortNo = PortNo(9);
 
 enum Answer {
     Error(u32, ErrorMsg),
@@ -26,8 +30,8 @@ enum Answer {
 }
 
 struct Play {
-    random: Random,
-    switch: SimSwitch,
+    random: Rng,
+    switch: Switch,
     tables: Tables,
     /// The rules that the table was to have, oldest first, from the last update that is confirmed.
     wanted: VecDeque<(u64, Vec<Rule>)>,
@@ -41,13 +45,16 @@ struct Play {
 
 impl Play {
     fn new(seed: u64, bundles: bool) -> Play {
-        let mut switch = SimSwitch::new(Dpid(1), Version::Of13);
-        (switch.takes_bundles, switch.capacity) = (bundles, 5);
+        let options = SwitchOptions { table_size: 5, bundles, ..SwitchOptions::default() };
+        let mut switch = Switch::new(Dpid(1), Version::Of13, options);
+        for port in [1, 2, IN_PORT.0] {
+            switch.add_port(0, PortNo(port));
+        }
         let mut tables = Tables::new(1, Version::Of13, bundles);
         tables.read(std::iter::empty());
         tables.compare_all(1, BTreeMap::new());
         Play {
-            random: Random(seed),
+            random: Rng::with_seed(seed),
             switch,
             tables,
             wanted: VecDeque::from([(0, Vec::new())]),
@@ -63,14 +70,14 @@ impl Play {
     fn table(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
         for priority in 1..=8 {
-            if !self.random.one_in(3) {
+            if self.random.usize(..3) > 0 {
                 continue;
             }
-            let matching = match self.random.below(usize::from(DESTINATIONS) + 1) as u128 {
+            let matching = match u128::from(self.random.u8(..=DESTINATIONS)) {
                 0 => Match::any(),
                 dst => Match::any().exact(Field::EthDst, dst),
             };
-            let instructions = match self.random.below(3) as u32 {
+            let instructions = match self.random.u32(..3) {
                 0 => to_controller(),
                 port => vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])],
             };
@@ -106,30 +113,30 @@ impl Play {
     /// Delivers the next message to the switch.
     fn at_switch(&mut self) {
         let Some(next) = self.to_switch.pop_front() else { return };
-        let mut errors = Vec::new();
-        match next {
-            Some((xid, Message::FlowMod(flow_mod))) => {
-                errors.extend(self.switch.flow_mod(&flow_mod).err().map(|error| (xid, error)));
-            }
-            Some((xid, Message::BundleAdd(add))) => {
-                errors.extend(self.switch.bundle_add(xid, add).err().map(|error| (xid, error)));
-            }
-            Some((xid, Message::BundleControl(control))) => errors = self.switch.bundle_control(xid, control).1,
-            Some((xid, Message::BarrierRequest)) => self.answers.push_back(Answer::Barrier(xid)),
-            Some((_, other)) => panic!("{other:?}"),
-            None => {
-                let rule = |flow: &crate::engine::InstalledFlow| Rule {
-                    priority: flow.priority,
-                    matching: flow.matching.clone(),
-                    instructions: flow.instructions.clone().into(),
-                    cookie: flow.cookie,
-                };
-                let rules = self.switch.flows.iter().map(|flow| (flow.table_id, rule(flow))).collect();
-                self.answers.push_back(Answer::Flows(rules));
+        let Some((xid, message)) = next else {
+            let rule = |rule: &maple_switch::Rule| Rule {
+                priority: rule.priority,
+                matching: rule.matching.clone(),
+                instructions: Arc::clone(&rule.instructions),
+                cookie: rule.cookie,
+            };
+            let rules = self.switch.tables()[usize::from(TABLE)].iter().map(|there| (TABLE, rule(there))).collect();
+            return self.answers.push_back(Answer::Flows(rules));
+        };
+        let mut bytes = Vec::new();
+        message.encode(Version::Of13, xid, &mut bytes).expect("1.3 has all of them");
+        for answer in self.switch.receive_bytes(0, &bytes) {
+            let Outgoing::Message { xid, message } = answer else { panic!("{answer:?}") };
+            match message {
+                Message::BarrierReply => self.answers.push_back(Answer::Barrier(xid)),
+                Message::Error(error) => {
+                    self.refused += 1;
+                    self.answers.push_back(Answer::Error(xid, error));
+                }
+                Message::BundleControl(_) => {}
+                other => panic!("{other:?}"),
             }
         }
-        self.refused += errors.len();
-        self.answers.extend(errors.into_iter().map(|(xid, error)| Answer::Error(xid, error)));
         self.check();
     }
 
@@ -151,7 +158,7 @@ impl Play {
                     self.to_switch.extend(out.into_iter().map(Some).chain([None]));
                 }
                 // The table as it was may not fit either, because additions come before deletions.
-                let before = self.wanted.front().filter(|_| self.random.one_in(2)).map(|(_, rules)| rules.clone());
+                let before = self.wanted.front().filter(|_| self.random.bool()).map(|(_, rules)| rules.clone());
                 self.want(before.unwrap_or_default());
             }
             Some(Answer::Flows(rules)) => self.tables.read(rules.into_iter()),
@@ -164,10 +171,10 @@ impl Play {
     fn check(&mut self) {
         for dst in 1..=DESTINATIONS {
             let frame = Frame::ethernet([0, 0, 0, 0, 0, dst], [2; 6]).raw(0x9000, b"");
-            let out = self.switch.receive(&frame, PortNo(9));
+            let out = self.switch.receive(0, IN_PORT, &frame);
             let answer = out.into_iter().find_map(|out| match out {
-                Out::Port(port, _) => Some(port),
-                Out::Controller(_) => None,
+                Outgoing::Frame { port, .. } => Some(port),
+                _ => None,
             });
             let first = |rules: &Vec<Rule>| {
                 let dst = Some(u128::from(dst));
@@ -182,7 +189,7 @@ impl Play {
 
     fn play(mut self) -> (usize, usize) {
         for _ in 0..150 {
-            match self.random.below(6) {
+            match self.random.u8(..6) {
                 0 => {
                     let rules = self.table();
                     self.want(rules);

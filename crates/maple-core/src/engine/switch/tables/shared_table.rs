@@ -156,25 +156,25 @@ fn is_exact(matching: &Match) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
     use maple_wire::{Action, Instruction, PortNo};
 
     use super::*;
     use crate::forwarding::to_controller;
-    use crate::sim::Random;
     use crate::update::changes;
 
     /// A rule out of few priorities and matches, so that sources often want the same entry.
-    fn rule(random: &mut Random) -> Rule {
-        let instructions = match random.below(3) {
+    fn rule(random: &mut Rng) -> Rule {
+        let instructions = match random.usize(..3) {
             0 => to_controller(),
             port => vec![Instruction::ApplyActions(vec![Action::output(PortNo(port as u32))])],
         };
-        let matching = Match::any().exact(Field::EthDst, random.below(4) as u128);
+        let matching = Match::any().exact(Field::EthDst, random.usize(..4) as u128);
         Rule {
-            priority: random.below(3) as u16,
+            priority: random.usize(..3) as u16,
             matching,
             instructions: instructions.into(),
-            cookie: random.below(5) as u64,
+            cookie: random.usize(..5) as u64,
         }
     }
 
@@ -197,20 +197,20 @@ mod tests {
 
     #[test]
     fn a_shared_table_equals_one_computed_from_all_its_sources() {
-        let mut random = Random(1);
+        let mut random = Rng::with_seed(1);
         for _ in 0..300 {
             let (mut shared, mut pending, mut installed) =
                 (SharedTable::default(), Pending::default(), Installed::default());
             let mut sources: BTreeMap<Source, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
-                let source = *random.pick(&[Source::Own, Source::Ingress, Source::Labels]);
-                let count = random.below(6);
+                let source = random.choice([Source::Own, Source::Ingress, Source::Labels]).expect("there are some");
+                let count = random.usize(..6);
                 let new = distinct((0..count).map(|_| rule(&mut random)).collect());
                 let old = sources.insert(source, new.clone()).unwrap_or_default();
                 shared.take(Version::Of13, source, changes(&old, &new), &mut pending);
                 let want = naive(&sources);
                 assert_eq!(shared.rules().collect::<Vec<_>>(), want);
-                if random.chance(50) {
+                if random.bool() {
                     let steps = std::mem::take(&mut pending).changes(&installed);
                     steps.iter().for_each(|change| installed.apply(change));
                     assert_eq!(installed.rules(), want);

@@ -104,7 +104,6 @@ impl Claims {
         self.reported.retain(|(to, _)| to.switch != dpid);
     }
 
-    #[cfg(test)]
     pub fn size(&self) -> usize {
         self.open.len() + self.reported.len()
     }

@@ -37,7 +37,6 @@ impl Reported {
         self.0.retain(|(of, _)| of.switch != dpid);
     }
 
-    #[cfg(test)]
     pub fn size(&self) -> usize {
         self.0.len()
     }

@@ -42,7 +42,6 @@ impl Flooding {
         self.reported.retain(|at| at.switch != dpid);
     }
 
-    #[cfg(test)]
     pub fn size(&self) -> usize {
         self.guarded.len() + self.reported.len()
     }

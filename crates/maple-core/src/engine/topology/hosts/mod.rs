@@ -425,7 +425,6 @@ impl Hosts {
     }
 
     /// The number of items kept, of all kinds together.
-    #[cfg(test)]
     pub fn size(&self) -> usize {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
         let rest =

@@ -2,10 +2,10 @@
 
 mod steps;
 
-use maple_core::oracles::Strategy;
-use maple_core::sim::Random;
-use maple_core::sim::cases::{self, Answer, Program};
 use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
+use maple_sim::Random;
+use maple_sim::cases::{self, Answer, Program};
+use maple_sim::oracles::Strategy;
 use maple_wire::Version;
 
 use crate::contract::case::{Case, Link, place};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use maple_core::Location;
 use maple_core::network::{Facts, HostFacts, PortSet, SwitchFacts};
-use maple_core::sim::cases::World;
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MICROSECOND, MILLISECOND};
+use maple_sim::cases::World;
 use maple_wire::{Dpid, PortNo};
 
 use super::{Dice, Flavour};

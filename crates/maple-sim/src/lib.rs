@@ -1,0 +1,18 @@
+//! What tests of Maple's engine, and of what is built on it, need: simulated networks, random cases, other compilers.
+//!
+//! * [`Sim`] is a network in one thread: engines, simulated switches, links and hosts, with simulated time.
+//! * [`cases`] are random policies, packets and changes of the state.
+//! * [`oracles`] are other compilers of trace trees, to test Maple's own and to measure it against.
+//!
+//! The crate is for development, not part of the product.
+
+pub mod cases;
+pub mod oracles;
+
+mod network;
+mod random;
+mod switch;
+
+pub use network::{Delivery, Sim};
+pub use random::Random;
+pub use switch::{Out, SimSwitch};

@@ -1,0 +1,95 @@
+//! The end of a switch's control connection, while its datapath goes on, and the return of the connection.
+
+use maple_core::engine::Event;
+use maple_core::network::Location;
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Message, Port};
+
+use super::{Channel, Happening, Sim, switch_of};
+
+impl Sim {
+    /// Ends the control connection of a switch. Some of the messages under way to the switch arrive; those under way
+    /// from it are lost. Its datapath goes on, and packets that it would send to the controller get no answer.
+    pub fn lose_connection(&mut self, dpid: Dpid) {
+        if !self.switches.contains_key(&dpid) || self.away.contains(&dpid) {
+            return;
+        }
+        let shard = self.shards[&dpid];
+        let mut arrives = self.random.below(8);
+        let mut arrived: Vec<(u32, Box<Message>)> = Vec::new();
+        let taken = std::mem::take(&mut self.queue);
+        for (time, happening) in taken {
+            match happening {
+                Happening::Message(to, xid, message) if to == dpid => {
+                    if arrives > 0 {
+                        arrived.push((xid, message));
+                    }
+                    arrives = arrives.saturating_sub(1);
+                }
+                Happening::ReadFlows(to) if to == dpid => {}
+                // An earlier connection has ended, and the present one has begun.
+                Happening::Event(_, ref event)
+                    if matches!(**event, Event::SwitchDown { .. } | Event::SwitchUp { .. }) =>
+                {
+                    self.queue.insert(time, happening);
+                }
+                Happening::Event(to, event) if to == shard && switch_of(&event) == Some(dpid) => {}
+                other => drop(self.queue.insert(time, other)),
+            }
+        }
+        self.notify(dpid, Event::SwitchUnreachable { dpid });
+        self.away.insert(dpid);
+        arrived.into_iter().for_each(|(xid, message)| self.at_switch(dpid, xid, *message));
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.bundles.clear();
+        }
+    }
+
+    /// Lets a switch whose connection had ended connect again, without its rules if it is `empty`. If it speaks another
+    /// version than before, it begins anew.
+    pub fn regain_connection(&mut self, dpid: Dpid, empty: bool) {
+        if !self.away.remove(&dpid) {
+            return;
+        }
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if empty {
+            switch.flows.clear();
+        }
+        let (shard, version) = (usize::from(self.shards[&dpid].0), switch.version);
+        if !self.engines[shard].is_unreachable(dpid) {
+            return self.announce(dpid);
+        }
+        let known = self.store.snapshot();
+        if known.switch(dpid).is_none_or(|before| before.version != version) {
+            self.notify(dpid, Event::SwitchDown { dpid });
+            return self.announce(dpid);
+        }
+        self.notify(dpid, Event::SwitchReachable { dpid });
+        let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
+        let gone: Vec<Location> = gone.filter(|at| !self.ports.contains_key(at)).collect();
+        for at in gone {
+            let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
+            self.notify(dpid, Event::PortStatus { dpid, status });
+        }
+        self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(at));
+        self.schedule(Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+    }
+
+    /// Lets a switch whose connection had ended connect again after some time.
+    pub fn regain_connection_in(&mut self, dpid: Dpid, wait: std::time::Duration) {
+        self.away.remove(&dpid);
+        let back = Happening::Event(self.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
+        self.schedule_after(wait, Channel::ToShard(dpid), back);
+        self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+    }
+
+    /// Reports whether a switch has no connection.
+    pub fn is_away(&self, dpid: Dpid) -> bool {
+        self.away.contains(&dpid)
+    }
+
+    /// Reports whether some switch has no connection.
+    pub fn is_any_away(&self) -> bool {
+        !self.away.is_empty()
+    }
+}

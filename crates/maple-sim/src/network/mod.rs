@@ -1,0 +1,486 @@
+//! A network in one thread: engines, simulated switches, links and hosts, with simulated time.
+//!
+//! Between any two parties, messages arrive in the order in which they were sent, after delays drawn from a seed.
+//! Messages between different pairs can overtake each other. Equal seeds give equal runs. The simulation is for tests
+//! of the engine and of what is built on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use maple_core::engine::{
+    Candidate, Engine, Event, InstalledFlow, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount,
+    ShardId, Time, Trial,
+};
+use maple_core::network::{Facts, Location, Mac};
+use maple_core::policy::Policy;
+use maple_core::report::Report;
+use maple_core::state::{Snapshot, Store, Write};
+use maple_wire::msg::stats::{Desc, PortStats};
+use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
+use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
+
+mod bridge;
+mod connection;
+mod frames;
+mod restart;
+mod time;
+
+use crate::random::Random;
+use crate::switch::{Out, SimSwitch};
+
+/// A frame that came out of the network.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The edge port.
+    pub at: Location,
+    /// The frame.
+    pub frame: Vec<u8>,
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let packet = Packet::new(&self.frame, 0);
+        write!(f, "{} at {}", maple_wire::packet::text::summary(&packet), self.at)
+    }
+}
+
+/// A channel whose messages keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    ToShard(Dpid),
+    Removals(Dpid),
+    ToSwitch(Dpid),
+    Mail(ShardId, ShardId),
+    Outside(ShardId),
+    Link(Location),
+}
+
+#[derive(Debug)]
+enum Happening {
+    Event(ShardId, Box<Event>),
+    Message(Dpid, u32, Box<Message>),
+    ReadFlows(Dpid),
+    Frame(Location, Vec<u8>),
+}
+
+/// The network with its controller.
+pub struct Sim {
+    /// The current time.
+    pub now: Time,
+    /// The state that all shards share.
+    pub store: Arc<Store>,
+    /// Frames that came out of edge ports since they were last taken.
+    pub delivered: Vec<Delivery>,
+    /// The reports, in order.
+    pub reports: Vec<Report>,
+    /// Every state that the store has gone through since it was last taken, the first included.
+    pub history: Vec<Arc<Snapshot>>,
+    /// The snapshots that are not in the history yet.
+    trail: mpsc::Receiver<Arc<Snapshot>>,
+    /// The maximum delay of a message between engines, or between engine and switch.
+    pub max_delay: Duration,
+    /// The additional delay of frames from one switch to another.
+    pub link_delay: Duration,
+    /// The number of packets that the fast path answered.
+    pub hits: u64,
+    /// The number of flow-mods that switches received.
+    pub flow_mods: u64,
+    /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
+    pub messages: Option<Vec<(Dpid, Message)>>,
+    /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that
+    /// go on.
+    last_wait: u64,
+    waits: BTreeMap<u64, BTreeSet<ShardId>>,
+    /// The counters of rules that were requested, each with the number of its request.
+    pub counted: Vec<(u64, Option<RuleCount>)>,
+    /// All policies so far, by number: the first one, and the candidates of reloads.
+    policies: Vec<Arc<dyn Policy>>,
+    /// The number of the newest policy that some shard has adopted.
+    adopted: usize,
+    options: Options,
+    /// The memory of the controller for its next run.
+    memory: restart::Memory,
+    /// The candidate of the last reload.
+    candidate: Option<Candidate>,
+    /// The results of trials.
+    pub trials: Vec<Trial>,
+    /// The packets that handlers get.
+    pub heard: Vec<ListenerPacket>,
+    /// The news of watches.
+    pub live: Vec<(u64, LiveNews)>,
+    engines: Vec<Engine>,
+    shards: BTreeMap<Dpid, ShardId>,
+    switches: BTreeMap<Dpid, SimSwitch>,
+    /// The switches that have restarted, until their shard learns that the connection is gone. Messages of the shard to
+    /// them are lost meanwhile.
+    unheard: BTreeSet<Dpid>,
+    /// The switches whose connection has ended.
+    away: BTreeSet<Dpid>,
+    ports: BTreeMap<Location, bool>,
+    links: BTreeMap<Location, Location>,
+    bridges: Vec<bridge::Bridge>,
+    hosts: BTreeMap<Mac, Location>,
+    queue: BTreeMap<(Time, u64), Happening>,
+    last: BTreeMap<Channel, Time>,
+    sent: u64,
+    random: Random,
+}
+
+impl Sim {
+    /// Creates a controller with this many shards and no switch.
+    pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
+        let (store, trail) = new_store();
+        store.update(|_| vec![Write::Weight("cost".into())]);
+        let options = Options { remember: true, ..options.clone() };
+        let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
+        let engines = (0..shards.max(1)).map(engine).collect();
+        Sim {
+            now: Time(1),
+            history: trail.try_iter().collect(),
+            trail,
+            store,
+            delivered: Vec::new(),
+            reports: Vec::new(),
+            max_delay: Duration::from_millis(2),
+            link_delay: Duration::ZERO,
+            hits: 0,
+            flow_mods: 0,
+            messages: None,
+            last_wait: 0,
+            waits: BTreeMap::new(),
+            counted: Vec::new(),
+            policies: vec![policy],
+            adopted: 0,
+            options,
+            memory: restart::Memory::default(),
+            candidate: None,
+            trials: Vec::new(),
+            heard: Vec::new(),
+            live: Vec::new(),
+            engines,
+            shards: BTreeMap::new(),
+            switches: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            away: BTreeSet::new(),
+            ports: BTreeMap::new(),
+            links: BTreeMap::new(),
+            bridges: Vec::new(),
+            hosts: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            last: BTreeMap::new(),
+            sent: 0,
+            random: Random(seed),
+        }
+    }
+
+    /// Connects a switch with ports 1 to `ports`.
+    pub fn add_switch(&mut self, dpid: Dpid, version: Version, ports: u32) {
+        self.connect(SimSwitch::new(dpid, version), (1..=ports).map(PortNo));
+    }
+
+    /// Connects a switch with these ports.
+    pub fn connect(&mut self, mut switch: SimSwitch, ports: impl IntoIterator<Item = PortNo>) {
+        let (dpid, ports) = (switch.dpid, ports.into_iter().collect::<Vec<_>>());
+        switch.ports.extend(ports.iter().map(|port| (*port, PortStats { port: *port, ..PortStats::default() })));
+        let shard = ShardId((dpid.0 % self.engines.len() as u64) as u8);
+        self.shards.insert(dpid, shard);
+        self.switches.insert(dpid, switch);
+        self.ports.extend(ports.into_iter().map(|port| (Location::new(dpid, port), true)));
+        self.announce(dpid);
+    }
+
+    /// Joins two ports. The controller learns of it immediately.
+    pub fn add_link(&mut self, a: Location, b: Location) {
+        self.links.extend([(a, b), (b, a)]);
+        self.tell(Event::LinkUp { a, b });
+    }
+
+    /// Puts a host at an edge port, or moves it there.
+    pub fn place_host(&mut self, mac: Mac, at: Location) {
+        self.hosts.insert(mac, at);
+    }
+
+    /// Changes the options of the controller's next run.
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
+    }
+
+    /// Reports to the controller that all ports without a link are edge ports.
+    pub fn settle_ports(&mut self) {
+        let edges: Vec<Location> = self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect();
+        edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
+    }
+
+    /// Returns the true location of a host.
+    pub fn host_at(&self, mac: Mac) -> Option<Location> {
+        self.hosts.get(&mac).copied()
+    }
+
+    /// Returns the links, each once.
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
+    }
+
+    /// Returns the ports of a switch.
+    pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
+        self.ports.keys().filter(|at| at.switch == dpid).copied().collect()
+    }
+
+    /// Returns the ports without a link.
+    pub fn edge_ports(&self) -> Vec<Location> {
+        self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect()
+    }
+
+    /// Returns a switch.
+    pub fn switch(&mut self, dpid: Dpid) -> Option<&mut SimSwitch> {
+        self.switches.get_mut(&dpid)
+    }
+
+    /// Returns the switches, by datapath id.
+    pub fn switches(&self) -> impl Iterator<Item = &SimSwitch> {
+        self.switches.values()
+    }
+
+    /// Reports whether a port is up.
+    pub fn is_up(&self, at: Location) -> bool {
+        self.ports.get(&at) == Some(&true)
+    }
+
+    /// Draws delays and the like from another seed from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Random(seed);
+    }
+
+    /// Returns the engines, by shard.
+    pub fn engines(&self) -> &[Engine] {
+        &self.engines
+    }
+
+    /// Reloads the policy: each shard tries the new one first.
+    pub fn reload(&mut self, policy: Arc<dyn Policy>) {
+        let number = self.policies.len() as u64;
+        self.policies.push(Arc::clone(&policy));
+        let candidate = Candidate { number, policy };
+        self.candidate = Some(candidate.clone());
+        for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
+            let event = Happening::Event(shard, Box::new(Event::Try(candidate.clone())));
+            self.schedule(Channel::Outside(shard), event);
+        }
+    }
+
+    /// Returns what a reload would change.
+    pub fn rehearse(&self, policy: Arc<dyn Policy>) -> Rehearsed {
+        let rehearsal = Rehearsal::new(self.engines.iter().map(Engine::copy).collect());
+        rehearsal.expect("no rules are being read").adopt(&Candidate { number: 0, policy })
+    }
+
+    /// Sends an event for any shard, as the controller's other parts do.
+    pub fn tell(&mut self, event: Event) {
+        let shard = match &event {
+            Event::PortIsEdge { port } => self.shards.get(&port.switch).copied().unwrap_or_default(),
+            Event::LinkUp { a, .. } | Event::LinkDown { a, .. } => {
+                self.shards.get(&a.switch).copied().unwrap_or_default()
+            }
+            _ => ShardId(self.random.below(self.engines.len()) as u8),
+        };
+        self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
+    }
+
+    /// Sends an event to the shard of a switch.
+    pub fn tell_owner(&mut self, dpid: Dpid, event: Event) {
+        let shard = self.shards.get(&dpid).copied().unwrap_or_default();
+        self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
+    }
+
+    /// Declares other facts, for the running controller and its next run.
+    pub fn declare(&mut self, facts: Arc<Facts>) {
+        self.options.facts = Arc::clone(&facts);
+        let number = self.store.number_declaration();
+        for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
+            let event = Happening::Event(shard, Box::new(Event::Declare { number, facts: Arc::clone(&facts) }));
+            self.schedule(Channel::Outside(shard), event);
+        }
+    }
+
+    /// Lets a frame enter at a port.
+    pub fn inject(&mut self, at: Location, frame: Vec<u8>) {
+        self.schedule(Channel::Link(at), Happening::Frame(at, frame));
+    }
+
+    /// Takes a port down or up. If it has a link, the far end notices too.
+    pub fn set_port(&mut self, at: Location, up: bool) {
+        let both = [Some(at), self.links.get(&at).copied()];
+        for at in both.into_iter().flatten() {
+            self.ports.insert(at, up);
+            self.tell_port(at);
+        }
+    }
+
+    /// Lets a switch report the state of a port.
+    fn tell_port(&mut self, at: Location) {
+        let mut port = Port::new(at.port, [0; 6], "port");
+        port.state = if self.is_up(at) { 0 } else { Port::STATE_LINK_DOWN };
+        let status = PortStatus { reason: PortReason::Modify, port };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+    }
+
+    /// Takes a port away from its switch. If it has a link, the far end goes down.
+    pub fn remove_port(&mut self, at: Location) {
+        if self.ports.remove(&at).is_none() {
+            return;
+        }
+        let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+        if let Some(peer) = self.links.get(&at).copied() {
+            self.set_port(peer, false);
+        }
+    }
+
+    /// Gives a switch a port without a link, which is up. [`Sim::rediscover`] finds the kind of the port.
+    pub fn add_port(&mut self, at: Location) {
+        self.ports.insert(at, true);
+        let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+    }
+
+    /// Reports that a switch is gone.
+    pub fn disconnect(&mut self, dpid: Dpid) {
+        self.notify(dpid, Event::SwitchDown { dpid });
+    }
+
+    /// Lets discovery find the kind of a port that came up.
+    pub fn rediscover(&mut self, at: Location) {
+        match self.links.get(&at) {
+            Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
+            None => self.tell(Event::PortIsEdge { port: at }),
+        }
+    }
+
+    /// Lets a switch lose its rules and connect again.
+    pub fn restart(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.flows.clear();
+        self.reconnect(dpid);
+    }
+
+    /// Lets a switch connect again, with its rules.
+    pub fn reconnect(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.bundles.clear();
+        // Messages under way between the two are lost with the connection.
+        let shard = self.shards[&dpid];
+        self.queue.retain(|_, happening| match happening {
+            Happening::Message(to, ..) | Happening::ReadFlows(to) => *to != dpid,
+            Happening::Event(to, event) => *to != shard || switch_of(event) != Some(dpid),
+            Happening::Frame(..) => true,
+        });
+        self.unheard.insert(dpid);
+        self.away.remove(&dpid);
+        self.notify(dpid, Event::SwitchDown { dpid });
+        self.announce(dpid);
+    }
+
+    /// Lets a switch report which of its ports are up.
+    fn tell_ports(&mut self, dpid: Dpid) {
+        for at in self.ports_of(dpid) {
+            let state = if self.is_up(at) { 0 } else { Port::STATE_LINK_DOWN };
+            let port = Port { state, ..Port::new(at.port, [0; 6], "port") };
+            self.notify(dpid, Event::PortStatus { dpid, status: PortStatus { reason: PortReason::Modify, port } });
+        }
+    }
+
+    /// Deletes one of our rules, as another controller would.
+    pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if index >= switch.flows.len() {
+            return;
+        }
+        let flow = switch.flows.remove(index);
+        self.tell_removed(dpid, flow);
+    }
+
+    /// Reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and the match
+    /// has its fields in another order.
+    fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
+        let counters = self.switches.get_mut(&dpid).map(|switch| switch.take_last_counters(&flow));
+        let (packet_count, byte_count) = counters.unwrap_or_default();
+        let removed = FlowRemoved {
+            cookie: flow.cookie,
+            priority: flow.priority,
+            reason: 2,
+            table_id: flow.table_id,
+            duration_sec: 0,
+            duration_nsec: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            packet_count,
+            byte_count,
+            matching: Match { fields: flow.matching.fields.into_iter().rev().collect() },
+        };
+        let event = Happening::Event(self.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
+        self.schedule(Channel::Removals(dpid), event);
+    }
+
+    /// Reports whether a switch claims to be an Open vSwitch.
+    pub fn is_open_vswitch(dpid: Dpid) -> bool {
+        dpid.0.is_multiple_of(2)
+    }
+
+    fn announce(&mut self, dpid: Dpid) {
+        let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
+        let ports: Vec<Port> = self
+            .ports
+            .range(Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo::LOCAL))
+            .map(|(at, up)| {
+                let state = if *up { 0 } else { Port::STATE_LINK_DOWN };
+                Port { state, ..Port::new(at.port, [0; 6], "port") }
+            })
+            .collect();
+        let features =
+            Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
+        // Some switches are strict, and some accept what Open vSwitch accepts.
+        let description = match Sim::is_open_vswitch(dpid) {
+            true => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
+            false => Desc::default(),
+        };
+        let has_bundles = self.switches[&dpid].takes_bundles;
+        self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
+    }
+
+    fn notify(&mut self, dpid: Dpid, event: Event) {
+        let shard = self.shards[&dpid];
+        self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
+    }
+
+    /// Returns the datapath ids of all switches.
+    pub fn dpids(&self) -> BTreeSet<Dpid> {
+        self.switches.keys().copied().collect()
+    }
+}
+
+/// Creates a store, and the channel of all its snapshots.
+fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
+    let store = Store::new();
+    let (sender, trail) = mpsc::channel();
+    store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
+    (store, trail)
+}
+
+/// Returns the switch that an event came from.
+fn switch_of(event: &Event) -> Option<Dpid> {
+    match event {
+        Event::SwitchUp { dpid, .. }
+        | Event::SwitchDown { dpid }
+        | Event::SwitchUnreachable { dpid }
+        | Event::SwitchReachable { dpid }
+        | Event::PacketIn { dpid, .. }
+        | Event::PortStatus { dpid, .. }
+        | Event::FlowRemoved { dpid, .. }
+        | Event::SwitchError { dpid, .. }
+        | Event::BarrierReply { dpid, .. }
+        | Event::FlowStats { dpid, .. }
+        | Event::FlowsRead { dpid, .. } => Some(*dpid),
+        _ => None,
+    }
+}

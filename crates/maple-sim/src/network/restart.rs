@@ -1,0 +1,220 @@
+//! Restarts of the controller: messages under way to it are lost, and a new one begins with what the old one
+//! remembered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_core::engine::{Engine, Event, InstalledFlow, Options, ShardId};
+use maple_core::ids::LeafId;
+use maple_core::policy::Policy;
+use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::Write;
+use maple_wire::Dpid;
+
+use super::{Channel, Happening, Sim, new_store};
+
+/// The memory of the old controller for its next run.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    witnesses: BTreeMap<LeafId, Witness>,
+    /// The surroundings at some earlier time; `None` for those at the end of the run.
+    surroundings: Option<Arc<Surroundings>>,
+    /// The state of the restoration after a restart, until the rules of all switches were read.
+    restoring: Option<Restoring>,
+    /// The switches whose rules were requested and not reported yet, if reports are held back.
+    unread: Option<BTreeSet<Dpid>>,
+    /// Whether another controller reports the rules of switches to the new one; with `None`, it does for some switches,
+    /// and may miss some rules.
+    tells_rules: Option<bool>,
+}
+
+#[derive(Debug)]
+struct Restoring {
+    witnesses: BTreeMap<Dpid, Vec<Witness>>,
+    earlier: Arc<Surroundings>,
+    /// The rules of switches; `None` if they are not read yet.
+    flows: BTreeMap<Dpid, Option<Vec<InstalledFlow>>>,
+    /// The switches that are up.
+    up: BTreeSet<Dpid>,
+    /// Whether to wait for all rules before anything is presumed, as for switches that come late.
+    waits_for_rules: bool,
+    /// The shard that has presumed the surroundings of the switches.
+    presumed_by: Option<ShardId>,
+}
+
+impl Memory {
+    /// Records leaves that came, changed or went.
+    pub fn note(&mut self, leaves: Vec<(LeafId, Option<Witness>)>) {
+        for (id, witness) in leaves {
+            match witness {
+                Some(witness) => drop(self.witnesses.insert(id, witness)),
+                None => drop(self.witnesses.remove(&id)),
+            }
+        }
+    }
+}
+
+impl Sim {
+    /// Remembers the present surroundings for the next run: locations and the meanings of labels.
+    pub fn remember_surroundings(&mut self) {
+        self.memory.surroundings = Some(Arc::new(Surroundings::of(&self.store)));
+    }
+
+    /// Stops the reports of switches about their rules, until [`Sim::tell_rules`].
+    pub fn hold_rules_back(&mut self) {
+        self.memory.unread = Some(BTreeSet::new());
+    }
+
+    /// Lets switches report their rules.
+    pub fn tell_rules(&mut self) {
+        for dpid in self.memory.unread.take().unwrap_or_default() {
+            let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+            self.flows_read(dpid, flows);
+        }
+    }
+
+    /// Sets whether another controller reports the rules of switches to the new one at a restart.
+    pub fn restart_with_rules(&mut self, are_told: bool) {
+        self.memory.tells_rules = Some(are_told);
+    }
+
+    /// Forgets the witness packets of some leaves.
+    pub fn forget_witnesses(&mut self, mut forgotten: impl FnMut(LeafId) -> bool) {
+        self.memory.witnesses.retain(|id, _| !forgotten(*id));
+    }
+
+    /// Returns the number of leaves that the next run will know.
+    pub fn remembered(&self) -> usize {
+        self.memory.witnesses.len()
+    }
+
+    /// Lets the next run of the controller begin with this policy, whatever ran before.
+    pub fn succeed_by(&mut self, policy: Arc<dyn Policy>) {
+        self.adopted = self.policies.len();
+        self.policies.push(policy);
+    }
+
+    /// Kills the controller and starts another one with this many shards. Returns the number of reloads that led to the
+    /// policy that it runs.
+    pub fn restart_controller(&mut self, shards: u8) -> usize {
+        let old = self.store.snapshot();
+        let earlier = self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::of(&self.store)));
+        let mut witnesses: BTreeMap<Dpid, Vec<Witness>> = BTreeMap::new();
+        for witness in std::mem::take(&mut self.memory.witnesses).into_values() {
+            witnesses.entry(witness.at.switch).or_default().push(witness);
+        }
+        (self.store, self.trail) = new_store();
+        let persistent = |write: &Write| !matches!(write, Write::Types { .. } | Write::Kind { .. });
+        self.store.update(|_| old.of_users().into_iter().filter(persistent).collect());
+        self.options = Options { epoch: self.options.epoch + 1, ..self.options.clone() };
+        // Reloads that were not over count as if they had never begun.
+        self.policies.truncate(self.adopted + 1);
+        let (store, policy, options) = (&self.store, &self.policies[self.adopted], &self.options);
+        let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
+        self.engines = (0..shards.max(1)).map(engine).collect();
+        // Messages that the old controller has sent arrive. The answers of switches are lost with the connection.
+        for (time, happening) in std::mem::take(&mut self.queue) {
+            match happening {
+                Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
+                Happening::Frame(..) => drop(self.queue.insert(time, happening)),
+                Happening::Event(..) | Happening::ReadFlows(_) => {}
+            }
+        }
+        self.queue.retain(|_, happening| matches!(happening, Happening::Frame(..)));
+        self.last.retain(|channel, _| matches!(channel, Channel::Link(_)));
+        self.unheard.clear();
+        self.away.clear();
+        self.waits.clear();
+        self.candidate = None;
+        let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
+        let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
+        let waits_for_rules = self.random.below(2) == 0 && self.memory.unread.is_none();
+        let up = BTreeSet::new();
+        self.memory.restoring = Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
+        for dpid in dpids {
+            self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
+            self.announce(dpid);
+        }
+        self.adopted
+    }
+
+    /// Forgets the earlier run after [`Sim::restart_controller`], as without a state file. The state of users stays.
+    pub fn forget_earlier_run(&mut self) {
+        self.memory.restoring = None;
+    }
+
+    /// Records that the engine knows that a switch is up, because it asks for the switch's rules.
+    pub(super) fn note_up(&mut self, dpid: Dpid) {
+        if let Some(restoring) = &mut self.memory.restoring {
+            restoring.up.insert(dpid);
+        }
+    }
+
+    /// Reports the rules of a switch that was asked for them. The engine gets those of an earlier run after what is
+    /// remembered.
+    pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        if let Some(unread) = &mut self.memory.unread {
+            unread.insert(dpid);
+            return;
+        }
+        let Some(restoring) = self.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
+        else {
+            return self.notify(dpid, Event::FlowsRead { dpid, flows });
+        };
+        restoring.flows.insert(dpid, Some(flows));
+        self.go_on_restoring();
+    }
+
+    /// Presumes the surroundings of the switches as soon as all are up or their rules are read, and restores them.
+    pub(super) fn go_on_restoring(&mut self) {
+        let Some(restoring) = &mut self.memory.restoring else { return };
+        let are_all_there = match restoring.waits_for_rules {
+            true => restoring.flows.values().all(Option::is_some),
+            false => restoring.flows.keys().all(|dpid| restoring.up.contains(dpid)),
+        };
+        if restoring.presumed_by.is_none() && are_all_there {
+            let first = ShardId(self.random.below(self.engines.len()) as u8);
+            restoring.presumed_by = Some(first);
+            let (earlier, mut witnesses) = (Arc::clone(&restoring.earlier), std::mem::take(&mut restoring.witnesses));
+            let switches: BTreeSet<Dpid> = restoring.flows.keys().copied().collect();
+            self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() }]);
+            for dpid in switches {
+                let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
+                let flows = self.told_flows(dpid);
+                self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
+            }
+        }
+        let Some(restoring) = &mut self.memory.restoring else { return };
+        let Some(first) = restoring.presumed_by else { return };
+        let read: Vec<Dpid> =
+            restoring.flows.iter().filter(|(_, flows)| flows.is_some()).map(|(dpid, _)| *dpid).collect();
+        let of = |dpid| Some((dpid, restoring.flows.remove(&dpid)??));
+        let read: Vec<(Dpid, Vec<InstalledFlow>)> = read.into_iter().filter_map(of).collect();
+        if restoring.flows.is_empty() {
+            self.memory.restoring = None;
+        }
+        for (dpid, flows) in read {
+            self.after_presuming(first, dpid, Event::FlowsRead { dpid, flows });
+        }
+    }
+
+    /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
+    fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+        let mut flows = self.switches.get(&dpid)?.flows.clone();
+        if let Some(are_told) = self.memory.tells_rules {
+            return are_told.then_some(flows);
+        }
+        match self.random.below(4) {
+            0 => flows.retain(|_| self.random.below(20) > 0),
+            1 => {}
+            _ => return None,
+        }
+        Some(flows)
+    }
+
+    /// Sends an event to a shard after the mail of the shard that presumed.
+    fn after_presuming(&mut self, first: ShardId, dpid: Dpid, event: Event) {
+        let shard = self.shards[&dpid];
+        self.schedule(Channel::Mail(first, shard), Happening::Event(shard, Box::new(event)));
+    }
+}

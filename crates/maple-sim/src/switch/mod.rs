@@ -1,0 +1,436 @@
+//! A simulated switch: tables searched from top to bottom, and actions applied one by one.
+//!
+//! It shares only the messages with the engine. They pass through the codec of the switch's version, so parts that this
+//! version cannot express do not arrive.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use maple_core::engine::{InstalledFlow, Time};
+use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
+use maple_wire::msg::{
+    Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
+};
+use maple_wire::packet::flight::{Effect, Flight, Next};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, PortNo, Version};
+
+mod bundles;
+
+use bundles::Bundle;
+
+/// A simulated switch.
+pub struct SimSwitch {
+    /// The datapath id of the switch.
+    pub dpid: Dpid,
+    /// The OpenFlow version of the switch.
+    pub version: Version,
+    /// The number of tables.
+    pub tables: u8,
+    /// The maximum number of rules.
+    pub capacity: usize,
+    /// A table with a capacity of its own, and the maximum number of rules in it.
+    pub room_of_table: Option<(u8, usize)>,
+    /// The first table for which the switch accepts no rules.
+    pub refuses_table: Option<u8>,
+    /// Whether the switch accepts rules that write metadata.
+    pub takes_metadata: bool,
+    /// The number of bytes of a packet that the switch sends to the controller.
+    pub send_len: usize,
+    /// Whether the switch keeps the packets that it sends only in part, until the controller answers.
+    pub buffers: bool,
+    kept: BTreeMap<u32, Vec<u8>>,
+    last_kept: u32,
+    /// Whether the switch has bundles.
+    pub takes_bundles: bool,
+    /// The open bundles.
+    pub(crate) bundles: BTreeMap<u32, Bundle>,
+    /// Whether the switch accepts meters.
+    pub takes_meters: bool,
+    /// The meters: their flags and bands.
+    pub meters: BTreeMap<u32, (u16, Vec<Band>)>,
+    /// The rules of the switch.
+    pub flows: Vec<InstalledFlow>,
+    /// Whether the switch refuses to delete rules.
+    pub refuses_deletions: bool,
+    /// Rules that do not have the match that they show. In Open vSwitch these are the rules for untagged packets that
+    /// were made in 1.0, when it speaks 1.3. No strict deletion finds them.
+    pub disguised: Vec<InstalledFlow>,
+    /// Whether the switch reports its counters.
+    pub tells: bool,
+    /// The current time.
+    pub now: Time,
+    /// The times when rules were added, by table, priority and match.
+    added: BTreeMap<Place, Time>,
+    /// The packets and bytes that rules counted, by table, priority and match.
+    packets: BTreeMap<Place, (u64, u64)>,
+    /// The last counters of deleted rules, until they are reported.
+    last_packets: BTreeMap<Place, (u64, u64)>,
+    /// The counters of the ports.
+    pub ports: BTreeMap<PortNo, PortStats>,
+}
+
+/// The identity of a rule: table, priority and match.
+type Place = (u8, u16, Vec<Constraint>);
+
+/// A packet on its way out of a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Out {
+    /// The packet leaves by a port.
+    Port(PortNo, Vec<u8>),
+    /// The packet goes to the controller.
+    Controller(Box<PacketIn>),
+}
+
+impl SimSwitch {
+    /// Creates a switch without rules and without a limit on them, which sends whole packets.
+    pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
+        SimSwitch {
+            dpid,
+            version,
+            tables: if version == Version::Of13 { 254 } else { 1 },
+            capacity: usize::MAX,
+            room_of_table: None,
+            refuses_table: None,
+            takes_metadata: true,
+            takes_meters: true,
+            meters: BTreeMap::new(),
+            send_len: usize::MAX,
+            buffers: false,
+            kept: BTreeMap::new(),
+            last_kept: 0,
+            takes_bundles: false,
+            bundles: BTreeMap::new(),
+            flows: Vec::new(),
+            refuses_deletions: false,
+            disguised: Vec::new(),
+            tells: true,
+            now: Time(0),
+            added: BTreeMap::new(),
+            packets: BTreeMap::new(),
+            last_packets: BTreeMap::new(),
+            ports: BTreeMap::new(),
+        }
+    }
+
+    /// Changes a meter.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
+    pub fn meter_mod(&mut self, request: &MeterMod) -> Result<(), ErrorMsg> {
+        let refuse = |code| Err(ErrorMsg { kind: 12, code, data: Vec::new() });
+        let is_there = self.meters.contains_key(&request.meter);
+        match request.command {
+            0 if is_there => return refuse(1),
+            0 if !self.takes_meters => return refuse(8),
+            1 if !is_there => return refuse(3),
+            0 | 1 => drop(self.meters.insert(request.meter, (request.flags, request.bands.clone()))),
+            _ => {
+                let uses = |i: &Instruction| *i == Instruction::Meter(request.meter);
+                assert!(!self.flows.iter().any(|flow| flow.instructions.iter().any(uses)), "a rule needs that meter");
+                self.meters.remove(&request.meter);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks whether the switch could obey a request if it had the capacity.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
+    fn check(&self, request: &FlowMod) -> Result<(), ErrorMsg> {
+        if request.command != FlowModCommand::Add {
+            let no_such_table = ErrorMsg { kind: 5, code: 2, data: Vec::new() };
+            return if self.refuses_deletions || request.table_id >= self.tables { Err(no_such_table) } else { Ok(()) };
+        }
+        if self.version == Version::Of10 && request.table_id != 0 {
+            return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+        }
+        let unknown = |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
+        if request.instructions.iter().any(unknown) {
+            // Open vSwitch answers with OFPMMFC_INVALID_METER.
+            return Err(ErrorMsg { kind: 12, code: 2, data: Vec::new() });
+        }
+        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        if !self.takes_metadata && request.instructions.iter().any(carries) {
+            return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
+        }
+        if self.refuses_table.is_some_and(|first| first <= request.table_id) {
+            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
+        }
+        if request.table_id >= self.tables {
+            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Changes the tables. Returns the rules that were deleted.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
+    pub fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<InstalledFlow>, ErrorMsg> {
+        let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
+        let priority = if is_exact { u16::MAX } else { request.priority };
+        let same = |flow: &InstalledFlow| {
+            (flow.table_id, flow.priority, sorted(&flow.matching))
+                == (request.table_id, priority, sorted(&request.matching))
+        };
+        let mut deleted = Vec::new();
+        self.check(request)?;
+        match request.command {
+            FlowModCommand::Add => {
+                let replaced = self.flows.iter().any(same);
+                let in_table = self.flows.iter().filter(|flow| flow.table_id == request.table_id).count();
+                let is_table_full =
+                    self.room_of_table.is_some_and(|(id, most)| id == request.table_id && in_table >= most);
+                if !replaced && (self.flows.len() >= self.capacity || is_table_full) {
+                    let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
+                    return Err(ErrorMsg { kind, code, data: Vec::new() });
+                }
+                self.flows.retain(|flow| !same(flow));
+                if self.version == Version::Of10 {
+                    // 1.0 §4.6: the counters of the new rule begin at 0. In 1.3 (§6.4) they go on, without
+                    // OFPFF_RESET_COUNTS.
+                    self.packets.remove(&(request.table_id, priority, sorted(&request.matching)));
+                }
+                self.added.insert((request.table_id, priority, sorted(&request.matching)), self.now);
+                self.flows.push(InstalledFlow {
+                    table_id: request.table_id,
+                    priority,
+                    cookie: request.cookie,
+                    matching: request.matching.clone(),
+                    instructions: request.instructions.clone(),
+                });
+            }
+            FlowModCommand::DeleteStrict | FlowModCommand::Delete => {
+                let (disguised, is_1_0) = (&self.disguised, self.version == Version::Of10);
+                // In 1.0 a deletion is for all tables that the switch may have had in another version.
+                let is_there = |flow: &InstalledFlow| is_1_0 || flow.table_id == request.table_id;
+                let is_meant = |flow: &InstalledFlow| match request.command {
+                    FlowModCommand::Delete => {
+                        let has = sorted(&flow.matching);
+                        sorted(&request.matching).iter().all(|one| has.contains(one))
+                            && (flow.cookie ^ request.cookie) & request.cookie_mask == 0
+                    }
+                    _ => {
+                        (flow.priority, sorted(&flow.matching)) == (priority, sorted(&request.matching))
+                            && !disguised.contains(flow)
+                    }
+                };
+                deleted.extend(self.flows.extract_if(.., |flow| is_there(flow) && is_meant(flow)));
+                for at in deleted.iter().map(place) {
+                    self.added.remove(&at);
+                    let counters = self.packets.remove(&at);
+                    self.last_packets.extend(counters.map(|counters| (at, counters)));
+                }
+            }
+            _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
+        }
+        Ok(deleted)
+    }
+
+    /// Takes the last counters of a rule that was deleted.
+    pub fn take_last_counters(&mut self, flow: &InstalledFlow) -> (u64, u64) {
+        self.last_packets.remove(&place(flow)).unwrap_or_default()
+    }
+
+    /// Counts a frame that goes through a port, in or out.
+    pub fn count(&mut self, port: PortNo, bytes: usize, is_in: bool) {
+        let Some(port) = self.ports.get_mut(&port) else { return };
+        let (packets, sum) =
+            if is_in { (&mut port.rx_packets, &mut port.rx_bytes) } else { (&mut port.tx_packets, &mut port.tx_bytes) };
+        (*packets, *sum) = (*packets + 1, *sum + bytes as u64);
+    }
+
+    /// Processes a frame that came in by a port. Returns what leaves the switch.
+    pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
+        let mut out = Vec::new();
+        let mut flight = Flight::new(frame.to_vec(), in_port);
+        let mut table = 0;
+        loop {
+            let Some(flow) = self.look_up(table, &flight).cloned() else {
+                // If no rule matches, 1.0 asks the controller, and 1.3 drops the packet.
+                if self.version == Version::Of10 {
+                    out.push(self.packet_in(&flight, table, u64::MAX));
+                }
+                return out;
+            };
+            let (packets, bytes) = self.packets.entry(place(&flow)).or_default();
+            (*packets, *bytes) = (*packets + 1, *bytes + flight.frame.len() as u64);
+            let mut next = None;
+            for instruction in &flow.instructions {
+                match flight.execute(instruction) {
+                    Next::Apply(actions) => {
+                        if !self.act(actions, &mut flight, table, flow.cookie, &mut out) {
+                            return out;
+                        }
+                    }
+                    Next::Table(to) => next = Some(to),
+                    Next::Meter(_) | Next::Done => {}
+                    Next::Unknown => panic!("the engine uses no {instruction:?}"),
+                }
+            }
+            match next {
+                Some(next) => table = next,
+                None => break,
+            }
+        }
+        let set = flight.set.in_order();
+        self.act(&set, &mut flight, table, u64::MAX, &mut out);
+        out
+    }
+
+    /// Returns the counters that the switch reports.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
+    pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
+        if !self.tells {
+            return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
+        }
+        if *request == RequestBody::Port(PortNo::ANY) {
+            return Ok(StatsReply { flags: 0, body: ReplyBody::Port(self.ports.values().copied().collect()) });
+        }
+        if let RequestBody::MeterConfig(_) = request {
+            let config = |(meter, (flags, bands)): (&u32, &(u16, Vec<Band>))| MeterConfig {
+                flags: *flags,
+                meter: *meter,
+                bands: bands.clone(),
+            };
+            return Ok(StatsReply { flags: 0, body: ReplyBody::MeterConfig(self.meters.iter().map(config).collect()) });
+        }
+        let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
+            panic!("the engine asks for no {request:?}")
+        };
+        let wanted = sorted(&asked.matching);
+        let is_meant = |flow: &&InstalledFlow| {
+            let all = sorted(&flow.matching);
+            (asked.table_id == 0xff || asked.table_id == flow.table_id) && wanted.iter().all(|one| all.contains(one))
+        };
+        let lines: Vec<FlowStats> = self.flows.iter().filter(is_meant).map(|flow| self.line(flow)).collect();
+        let body = match request {
+            RequestBody::Aggregate(_) => ReplyBody::Aggregate(AggregateStats {
+                packet_count: lines.iter().map(|line| line.packet_count).sum(),
+                byte_count: 0,
+                flow_count: lines.len() as u32,
+            }),
+            _ => ReplyBody::Flow(lines),
+        };
+        Ok(StatsReply { flags: 0, body })
+    }
+
+    fn line(&self, flow: &InstalledFlow) -> FlowStats {
+        let added = self.added.get(&place(flow)).map_or(0, |added| added.0);
+        let age = Duration::from_nanos(self.now.0.saturating_sub(added));
+        FlowStats {
+            table_id: flow.table_id,
+            duration_sec: age.as_secs() as u32,
+            duration_nsec: age.subsec_nanos(),
+            priority: flow.priority,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            flags: 0,
+            cookie: flow.cookie,
+            packet_count: self.packets.get(&place(flow)).map_or(0, |(packets, _)| *packets),
+            byte_count: self.packets.get(&place(flow)).map_or(0, |(_, bytes)| *bytes),
+            // Switches report fields in an order of their own.
+            matching: Match { fields: flow.matching.fields.iter().rev().cloned().collect() },
+            instructions: flow.instructions.clone(),
+        }
+    }
+
+    /// Processes a packet-out. Returns what leaves the switch.
+    pub fn packet_out(&mut self, request: &PacketOut) -> Vec<Out> {
+        let mut out = Vec::new();
+        let frame = match request.buffer_id {
+            NO_BUFFER => request.data.clone(),
+            id => match self.kept.remove(&id) {
+                Some(frame) => frame,
+                None => return out,
+            },
+        };
+        self.act(&request.actions, &mut Flight::new(frame, request.in_port), 0, u64::MAX, &mut out);
+        out
+    }
+
+    fn look_up(&self, table: u8, flight: &Flight) -> Option<&InstalledFlow> {
+        let packet = flight.packet();
+        let value = |field| flight.carried(field).or_else(|| packet.switch_value(field));
+        let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
+        // Among rules of equal priority the choice must not matter to the engine, so this takes the older one.
+        self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
+    }
+
+    /// Applies actions in their order. Returns whether the packet goes on after them.
+    fn act(&mut self, actions: &[Action], flight: &mut Flight, table: u8, cookie: u64, out: &mut Vec<Out>) -> bool {
+        for action in actions {
+            match flight.act(action) {
+                Effect::Output(PortNo::CONTROLLER, _) => out.push(self.packet_in(flight, table, cookie)),
+                Effect::Output(port, _) if port == flight.in_port => {}
+                Effect::Output(PortNo::IN_PORT, _) => out.push(Out::Port(flight.in_port, flight.frame.clone())),
+                Effect::Output(port, _) => out.push(Out::Port(port, flight.frame.clone())),
+                Effect::Done => {}
+                Effect::Expired => return false,
+                Effect::Group(_) | Effect::Unknown => panic!("the engine uses no {action:?}"),
+            }
+        }
+        true
+    }
+
+    fn packet_in(&mut self, flight: &Flight, table_id: u8, cookie: u64) -> Out {
+        let frame = &flight.frame;
+        let captured = frame.len().min(self.send_len);
+        let mut buffer_id = NO_BUFFER;
+        if captured < frame.len() && self.buffers {
+            self.last_kept += 1;
+            buffer_id = self.last_kept;
+            self.kept.insert(buffer_id, frame.clone());
+        }
+        Out::Controller(Box::new(PacketIn {
+            buffer_id,
+            total_len: frame.len() as u16,
+            reason: PacketInReason::NoMatch,
+            table_id,
+            cookie,
+            pipeline: Match::any().exact(Field::InPort, u128::from(flight.in_port.0)),
+            data: frame[..captured].to_vec(),
+        }))
+    }
+}
+
+/// Reports whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).
+fn has_no_wildcards(matching: &Match) -> bool {
+    const ALL: [Field; 9] = [
+        Field::InPort,
+        Field::EthSrc,
+        Field::EthDst,
+        Field::EthType,
+        Field::VlanVid,
+        Field::IpDscp,
+        Field::IpProto,
+        Field::Ipv4Src,
+        Field::Ipv4Dst,
+    ];
+    const PORTS: [[Field; 2]; 4] = [
+        [Field::TcpSrc, Field::TcpDst],
+        [Field::UdpSrc, Field::UdpDst],
+        [Field::SctpSrc, Field::SctpDst],
+        [Field::Icmpv4Type, Field::Icmpv4Code],
+    ];
+    let has = |field: &Field| matching.get(*field).is_some_and(Constraint::is_exact);
+    let untagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value == 0);
+    ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
+}
+
+fn place(flow: &InstalledFlow) -> Place {
+    (flow.table_id, flow.priority, sorted(&flow.matching))
+}
+
+fn sorted(matching: &Match) -> Vec<Constraint> {
+    let known = |field: &MatchField| match field {
+        MatchField::Known(constraint) => *constraint,
+        MatchField::Unknown { .. } => panic!("the engine uses no unknown fields"),
+    };
+    let mut all: Vec<Constraint> = matching.fields.iter().map(known).collect();
+    all.sort_unstable();
+    all
+}

@@ -1,0 +1,76 @@
+//! Explanations in the contract: they agree with f and with the rules, their alternatives are true, and they change
+//! nothing.
+
+use maple_core::engine::Engines;
+use maple_core::explain::{Alternative, Entering, Verdict, explain};
+use maple_core::network::{Location, Mac};
+use maple_sim::Delivery;
+
+use super::play::{Play, Sent};
+
+/// The number of packets that are explained at each rest.
+const EXPLAINED: usize = 3;
+
+impl Play<'_> {
+    /// Explains some of the packets that were sent, at rest.
+    pub(super) fn check_explained(&mut self, sent: &[Sent]) -> Result<(), String> {
+        // Explanations are about whole packets. A fourth of the cases is enough.
+        if self.case.shape.capture.is_some() || !self.case.seed.is_multiple_of(4) {
+            return Ok(());
+        }
+        let stats: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        for packet in sent.iter().rev().take(EXPLAINED) {
+            self.check_explanation(packet)?;
+        }
+        let after: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        if stats == after { Ok(()) } else { Err("an explanation changed counts".into()) }
+    }
+
+    fn check_explanation(&mut self, packet: &Sent) -> Result<(), String> {
+        let store = self.sim.store.clone();
+        let (state, conditions) = (store.snapshot(), self.sim.engines()[0].conditions());
+        let entering = Entering { at: packet.at, frame: packet.frame[..].into() };
+        let told = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
+        let error = |what: &str| Err(format!("{what}: {told:#?}"));
+        let Ok(decision) = &told.decision else {
+            return Ok(());
+        };
+        // The state in which f runs here lacks what is learned from a packet of a new host.
+        let mac = Mac::from_bits(source(&packet.frame));
+        let is_known = !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == packet.at);
+        let wanted = self.wanted_now(&packet.frame, packet.at, packet);
+        let copies: Vec<Delivery> = decision.copies.iter().flatten().map(|(at, frame)| delivery(*at, frame)).collect();
+        if is_known && copies != wanted {
+            return error(&format!("f says {wanted:?}"));
+        }
+        // A full switch may have lost rules without warning.
+        if told.agrees() == Some(false) && !self.shrunk {
+            return error("the switches do something else");
+        }
+        self.tally.explained += 1;
+        self.tally.agreed += u64::from(told.agrees() == Some(true));
+        for other in &told.instead {
+            self.tally.alternatives += 1;
+            let Alternative { packet: Some(changed), verdict, .. } = other else { continue };
+            let comes_out = !self.wanted_now(&changed.frame, changed.at, packet).is_empty();
+            if comes_out != (*verdict == Verdict::Forwarded) && is_known {
+                return error(&format!("not so: {other:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns where f sends a packet in the newest state.
+    fn wanted_now(&self, frame: &[u8], at: Location, like: &Sent) -> Vec<Delivery> {
+        let packet = Sent { frame: frame.to_vec(), at, ..*like };
+        self.expected(&*self.policy, &packet, frame.len(), &self.sim.store.snapshot()).0
+    }
+}
+
+fn delivery(at: Location, frame: &[u8]) -> Delivery {
+    Delivery { at, frame: frame.to_vec() }
+}
+
+fn source(frame: &[u8]) -> u128 {
+    maple_wire::Packet::new(frame, 0).switch_value(maple_wire::Field::EthSrc).unwrap_or_default()
+}

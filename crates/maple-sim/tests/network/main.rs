@@ -1,0 +1,35 @@
+//! The engine's behaviour in simulated networks: what happens on an event, and the contract as a property.
+
+mod absent;
+mod audit;
+mod check;
+mod compose;
+mod contract;
+mod declared;
+mod drops;
+mod explain;
+mod flaps;
+mod guards;
+mod hosts;
+mod invalidation;
+mod labels;
+mod leftovers;
+mod limits;
+mod live;
+mod load;
+mod moves;
+mod narrow;
+mod pacing;
+mod ports;
+mod recheck;
+mod redeclared;
+mod rehearsal;
+mod reload;
+mod restore;
+mod routes;
+mod scripts;
+mod segments;
+mod slices;
+mod space;
+mod succession;
+mod unreachable;

@@ -1,0 +1,188 @@
+//! The controller restarts, and switches go on with the rules of the earlier run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::engine::{Options, Stats};
+use maple_core::policy::{Net, PacketHandle, Policy};
+use maple_core::route::Route;
+use maple_core::trace::Cond;
+use maple_sim::Random;
+use maple_sim::{Delivery, Sim};
+use maple_wire::msg::{FlowModCommand, Message};
+use maple_wire::packet::build::Frame;
+use maple_wire::{Constraint, Dpid, Field, Version};
+
+use crate::scripts::{A, B, at, ring_with, send, stats};
+
+/// The number of TCP ports that the policy asks for.
+const PORTS: u16 = 200;
+
+/// Creates a policy like an access list of many lines, which denies one port.
+fn list() -> Arc<dyn Policy> {
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        let tcp =
+            Cond::default().and(Constraint::exact(Field::EthType, 0x800)).and(Constraint::exact(Field::IpProto, 6));
+        for port in 1..=PORTS {
+            if pkt.matches(&tcp.clone().and(Constraint::exact(Field::TcpDst, port.into()))) {
+                return if port == 22 { Route::drop() } else { net.shortest_path(at(1, 3), at(2, 3)) };
+            }
+        }
+        Route::drop()
+    })
+}
+
+/// Creates an access list in front of a decision for each connection. A rule's priority then depends on the order in
+/// which all packets came.
+fn connections() -> Arc<dyn Policy> {
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        let tcp = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
+        for port in 1..=40 {
+            let line = tcp.clone().and(Constraint::exact(Field::IpProto, 6));
+            if pkt.matches(&line.and(Constraint::exact(Field::TcpDst, port))) {
+                if port % 4 == 0 {
+                    return Route::drop();
+                }
+                break;
+            }
+        }
+        pkt.get(Field::TcpSrc);
+        net.shortest_path(at(1, 3), at(2, 3))
+    })
+}
+
+fn tcp(port: u16) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, port).payload(b"hello")
+}
+
+fn connection(from: u16, to: u16) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(from, to).payload(b"")
+}
+
+fn there(port: u16) -> Delivery {
+    Delivery { at: at(2, 3), frame: tcp(port) }
+}
+
+fn decided(shards: u8, version: Version) -> Sim {
+    let mut sim = ring_with(&Options::default(), list(), 2, shards, version);
+    for port in 1..=PORTS + 1 {
+        send(&mut sim, at(1, 3), tcp(port));
+    }
+    sim
+}
+
+fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
+    let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
+    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
+}
+
+#[test]
+fn a_restart_changes_no_rule_and_loses_no_packet() {
+    for (before, after, version) in
+        [(1, 1, Version::Of13), (2, 1, Version::Of13), (2, 2, Version::Of13), (1, 2, Version::Of10)]
+    {
+        let mut sim = decided(before, version);
+        assert!(sim.remembered() > usize::from(PORTS));
+        for round in 0..3 {
+            sim.messages = Some(Vec::new());
+            sim.restart_controller(after);
+            let mut sent = 0;
+            while sent < 50 {
+                sim.inject(at(1, 3), tcp(80));
+                sim.inject(at(1, 3), tcp(22));
+                sim.run_for(Duration::from_micros(300));
+                sent += 1;
+            }
+            sim.run();
+            let delivered = std::mem::take(&mut sim.delivered);
+            assert!(delivered.iter().all(|one| *one == there(80)) && delivered.len() == sent, "{delivered:?}");
+            let changes = flow_mods(&mut sim);
+            assert!(changes.is_empty(), "round {round}, {version:?}, {before} to {after} shards: {changes:?}");
+            let all = |count: fn(&Stats) -> u64| sim.engines().iter().map(|engine| count(&engine.stats())).sum::<u64>();
+            assert_eq!(all(|stats| stats.leaves_installed), u64::from(PORTS) + 1);
+            assert_eq!(all(|stats| stats.packet_ins), 0);
+            assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);
+            assert_eq!(stats(&sim).packet_ins, 0, "rules still carry packets");
+        }
+    }
+}
+
+#[test]
+fn a_restart_keeps_priorities_also_where_labels_come_late() {
+    let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
+    let mut random = Random(1);
+    for _ in 0..400 {
+        let (from, to) = (random.below(30) as u16, random.below(60) as u16);
+        send(&mut sim, at(1, 3), connection(1000 + from, to));
+    }
+    for max_delay in [2, 20, 100].map(Duration::from_millis) {
+        sim.messages = Some(Vec::new());
+        sim.max_delay = max_delay;
+        sim.restart_controller(2);
+        sim.run();
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "{max_delay:?}: {} {:?}", changes.len(), &changes[0]);
+    }
+}
+
+#[test]
+fn new_connections_during_a_restart_change_no_rule_of_others() {
+    for (seed, shards) in [(1, 1), (2, 2), (3, 2)] {
+        let mut sim = ring_with(&Options::default(), connections(), 2, shards, Version::Of13);
+        (0..300).for_each(|from| drop(send(&mut sim, at(1, 3), connection(1000 + from, 50))));
+        sim.reseed(seed);
+        sim.max_delay = Duration::from_millis(20);
+        sim.messages = Some(Vec::new());
+        sim.restart_controller(shards);
+        for from in 0..200 {
+            sim.inject(at(1, 3), connection(5000 + from, 50));
+            sim.run_for(Duration::from_millis(1));
+        }
+        sim.run();
+        let delivered = std::mem::take(&mut sim.delivered);
+        assert_eq!(delivered.len(), 200, "with {shards} shards");
+        let is_new = |message: &Message| matches!(message, Message::FlowMod(m) if m.command == FlowModCommand::Add);
+        let changes = flow_mods(&mut sim);
+        assert!(changes.iter().all(|(_, message)| is_new(message)), "with {shards} shards: {changes:?}");
+        assert!(changes.len() >= 200);
+    }
+}
+
+#[test]
+fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
+    for are_told in [false, true] {
+        let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
+        for from in 1000..1100 {
+            send(&mut sim, at(1, 3), connection(from, 1));
+        }
+        let before: Vec<usize> = sim.switches().map(|switch| switch.flows.len()).collect();
+        sim.messages = Some(Vec::new());
+        sim.hold_rules_back();
+        sim.restart_with_rules(are_told);
+        sim.restart_controller(2);
+        sim.run_for(Duration::from_secs(1));
+        for from in 2000..2010 {
+            sim.inject(at(1, 3), connection(from, 1));
+            sim.run_for(Duration::from_millis(20));
+            let there = Delivery { at: at(2, 3), frame: connection(from, 1) };
+            assert_eq!(std::mem::take(&mut sim.delivered), [there], "told: {are_told}");
+        }
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "told: {are_told}: {changes:?}");
+        sim.messages = Some(Vec::new());
+        sim.tell_rules();
+        sim.run();
+        // The new connections have rules, and the rules of the others have not changed.
+        let changes = flow_mods(&mut sim);
+        let is_addition =
+            |message: &Message| matches!(message, Message::FlowMod(change) if change.command == FlowModCommand::Add);
+        assert!(
+            changes.iter().all(|(_, message)| is_addition(message)) && changes.len() == 10,
+            "told: {are_told}: {changes:?}"
+        );
+        let after: usize = sim.switches().map(|switch| switch.flows.len()).sum();
+        assert_eq!(after, before.iter().sum::<usize>() + 10);
+        assert_eq!(send(&mut sim, at(1, 3), connection(1050, 1)).len(), 1);
+        assert_eq!(send(&mut sim, at(1, 3), connection(2005, 1)).len(), 1);
+    }
+}
