@@ -41,6 +41,7 @@ help:
 	@echo 'make bench-record  what recording costs, and an hour that is recorded and replayed (an hour and a quarter)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
+	@echo 'make test-nightly  28,000 fresh random cases of the contract with the engine alone, 5,000 with the whole controller'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
 	@echo 'make dist   what a release consists of, in dist/: wheels, sdists, Debian package, static binary, lists of what is in them'
 	@echo 'make advisories  known faults of dependencies (needs the network)'
@@ -80,8 +81,9 @@ test:
 test-rust:
 	cargo test --workspace --exclude maple-python
 
-# Each seed is printed; MAPLE_SEED=N plays it again.
+# Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
 test-nightly:
+	MAPLE_CASES=28000 cargo test -p maple-sim --test network contract -- --nocapture
 	MAPLE_CASES=9000 cargo test -p maple-lab --test all contract -- --nocapture
 
 # They wait for processes most of the time.

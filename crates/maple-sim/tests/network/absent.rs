@@ -13,8 +13,8 @@ use maple_core::route::Route;
 use maple_sim::{Delivery, Random, Sim};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::compose::seeds;
 use crate::scripts::{A, B, at, ring, ring_with, send, stats, udp};
+use crate::seeds::seeds;
 
 /// The number of switches of the ring. Ports 1 and 2 lead to the neighbours.
 const SWITCHES: u64 = 3;

@@ -19,12 +19,7 @@ use maple_sim::Random;
 use maple_sim::cases::{HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
-/// Returns the seeds that a test tries: `default` of them, or `MAPLE_CASES`, from `MAPLE_SEEDS` on.
-pub fn seeds(default: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("MAPLE_SEEDS").unwrap_or(0);
-    first..first + number("MAPLE_CASES").unwrap_or(default)
-}
+use crate::seeds::{are_chosen, seeds};
 
 /// A part of a composition.
 #[derive(Clone, Debug)]
@@ -372,7 +367,7 @@ fn a_composition_does_what_its_parts_do_one_by_one() {
             _ => panic!("seed {seed}: {direct:?} but {composed:?}\n{tree:#?}"),
         }
     }
-    assert!(counts[1] > 2 * counts[0] && counts[2] > 1_000, "{counts:?}");
+    assert!(are_chosen() || counts[1] > 2 * counts[0] && counts[2] > 1_000, "{counts:?}");
 }
 
 fn any(tree: &Tree, what: &dyn Fn(&Tree) -> bool) -> bool {
@@ -406,7 +401,7 @@ fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
             }
         }
     }
-    assert!(alike > 1_000, "{alike}");
+    assert!(are_chosen() || alike > 1_000, "{alike}");
 }
 
 fn shown(trace: &Trace) -> Vec<String> {
@@ -436,7 +431,7 @@ fn assert_law(law: impl Fn(&Setting, &mut Random) -> Option<(Tree, Tree)>) {
             compared += 1;
         }
     }
-    assert!(compared > 3_000);
+    assert!(are_chosen() || compared > 3_000);
 }
 
 fn seq<const N: usize>(tiers: [&Tree; N]) -> Tree {

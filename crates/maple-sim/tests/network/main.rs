@@ -28,6 +28,7 @@ mod reload;
 mod restore;
 mod routes;
 mod scripts;
+mod seeds;
 mod segments;
 mod slices;
 mod space;

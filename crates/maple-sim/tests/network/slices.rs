@@ -17,7 +17,7 @@ use maple_sim::Random;
 use maple_sim::cases::{Body, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
-use crate::compose::seeds;
+use crate::seeds::{are_chosen, seeds};
 
 type Part = Arc<dyn Policy>;
 
@@ -260,7 +260,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
         assert_eq!(in_slice, by_itself, "seed {seed}: {has:?} {came_in} {program:#?}");
         counts[usize::from(in_slice.0.is_err())] += 1;
     }
-    assert!(counts[0] > 3 * counts[1] && counts[1] > 20, "{counts:?}");
+    assert!(are_chosen() || counts[0] > 3 * counts[1] && counts[1] > 20, "{counts:?}");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
             compared += 1;
         }
     }
-    assert!(compared > 2_000, "{compared}");
+    assert!(are_chosen() || compared > 2_000, "{compared}");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn what_one_slice_writes_changes_nothing_of_another() {
             assert!(resolved.is_ok_and(|resolved| resolved.switches.is_empty()) && writes.is_empty(), "seed {seed}");
         }
     }
-    assert!(wrote > 300 && compared > 1_000, "{wrote} of {compared}");
+    assert!(are_chosen() || wrote > 300 && compared > 1_000, "{wrote} of {compared}");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn packets_that_pass_the_trace_of_slices_get_their_answer() {
             }
         }
     }
-    assert!(alike > 500, "{alike}");
+    assert!(are_chosen() || alike > 500, "{alike}");
 }
 
 fn exact(field: Field, value: u128) -> Cond {

@@ -1,6 +1,7 @@
 //! A case of the contract: a random network, policy and sequence of steps, and its shrinking to smaller cases that
 //! still fail.
 
+use std::fmt;
 use std::sync::Arc;
 
 use maple_core::compose::{Composition, Slice};
@@ -292,6 +293,17 @@ impl Case {
             }
         }
         self
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case { shape, policy, other, guards, labels, track_hosts, compiler, capacity, steps, .. } = self;
+        writeln!(f, "{shape:?}\n{policy}")?;
+        other.iter().try_for_each(|other| writeln!(f, "or {other}"))?;
+        writeln!(f, "{guards:?}")?;
+        writeln!(f, "{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, capacity {capacity:?}")?;
+        steps.iter().try_for_each(|step| writeln!(f, "  {step:?}"))
     }
 }
 

@@ -14,93 +14,100 @@ mod generate;
 mod guards;
 mod play;
 
+use crate::seeds::Seeds;
 use case::Case;
 use play::Tally;
 
+/// The number of cases of all tests together that are the same in each run.
+const FIXED: u64 = 4_000;
+/// The number of fresh cases of all tests together.
+const FRESH: u64 = 1_000;
+/// The sum of the tests' shares.
+const SHARES: u64 = 32;
+
 #[test]
 fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
-    let all = play_all(10_000, Case::generate);
-    let sent = all.exact + all.lossy;
-    assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
-    assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
-    let told = [all.agreed, all.alternatives];
-    assert!(told.iter().all(|count| count * 10 > all.explained), "explanations must have something to say: {all:?}");
+    play_all(10, Case::generate, |all| {
+        assert_mostly_exact(all);
+        let told = [all.agreed, all.alternatives];
+        assert!(
+            told.iter().all(|count| count * 10 > all.explained),
+            "explanations must have something to say: {all:?}"
+        );
+    });
 }
 
 #[test]
 fn the_network_behaves_so_too_where_routes_with_equal_headers_meet() {
-    let cases = 4_000;
-    let all = play_all(cases, Case::of_routes_that_meet);
-    assert!(all.labelled > cases && all.refused * 20 > cases, "labels must be used, and refused: {all:?}");
+    play_all(4, Case::of_routes_that_meet, |all| {
+        assert!(all.labelled > all.cases && all.refused * 20 > all.cases, "labels must be used, and refused: {all:?}");
+    });
 }
 
 #[test]
 fn the_network_behaves_so_too_under_constraints() {
-    let all = play_all(2_000, Case::of_guards);
-    assert!(all.violations * 20 > all.exact, "constraints must be violated: {all:?}");
-    assert!(all.delivered * 2 > all.exact, "and satisfied: {all:?}");
+    play_all(2, Case::of_guards, |all| {
+        assert!(all.violations * 20 > all.exact, "constraints must be violated: {all:?}");
+        assert!(all.delivered * 2 > all.exact, "and satisfied: {all:?}");
+    });
 }
 
 #[test]
 fn the_network_behaves_so_too_while_policies_are_reloaded() {
-    let all = play_all(4_000, Case::of_reloads);
-    let sent = all.exact + all.lossy;
-    assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
-    assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+    play_all(4, Case::of_reloads, assert_mostly_exact);
 }
 
 #[test]
 fn the_network_behaves_so_too_while_the_controller_restarts() {
-    let all = play_all(4_000, Case::of_restarts);
-    assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
+    play_all(4, Case::of_restarts, assert_carried_by_rules);
 }
 
 #[test]
 fn the_network_behaves_so_too_while_switches_have_no_control_connection() {
-    let all = play_all(4_000, Case::of_lost_connections);
-    assert!(all.exact * 4 > all.lossy, "packets must be checked exactly too: {all:?}");
-    assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
+    play_all(4, Case::of_lost_connections, |all| {
+        assert!(all.exact * 4 > all.lossy, "packets must be checked exactly too: {all:?}");
+        assert_carried_by_rules(all);
+    });
 }
 
 #[test]
 fn the_network_behaves_so_too_where_many_flows_share_links() {
-    let cases = 1_000;
-    let all = play_all(cases, Case::of_flows_that_share_links);
-    assert!(all.labelled > cases, "labels must be used: {all:?}");
+    play_all(1, Case::of_flows_that_share_links, |all| {
+        assert!(all.labelled > all.cases, "labels must be used: {all:?}");
+    });
 }
 
 #[test]
 fn the_network_behaves_so_too_with_slices() {
-    let all = play_all(3_000, |seed| Case { sliced: true, ..Case::generate(seed) });
-    let sent = all.exact + all.lossy;
-    assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
-    assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+    play_all(3, |seed| Case { sliced: true, ..Case::generate(seed) }, assert_mostly_exact);
 }
 
-/// Plays many cases, and sums up what they covered.
-fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}?")))
-    };
-    let (first, cases) = (number("CONTRACT_SEED", 1), number("CONTRACT_CASES", cases));
-    println!("seeds {first} to {}", first + cases - 1);
-    let mut all = Tally::default();
-    for seed in first..first + cases {
+fn assert_mostly_exact(all: &Tally) {
+    assert!(all.exact > all.lossy, "most packets must be checked exactly: {all:?}");
+    assert_carried_by_rules(all);
+}
+
+fn assert_carried_by_rules(all: &Tally) {
+    assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
+}
+
+/// Plays a test's share of the cases, and checks what the fixed ones covered.
+fn play_all(share: u64, generate: impl Fn(u64) -> Case, covers: impl Fn(&Tally)) {
+    let Seeds { fixed, fresh } = Seeds::share(|all| (all * share).div_ceil(SHARES), FIXED, FRESH);
+    let play = |seed: u64| {
         let case = generate(seed);
-        match case.play() {
-            Ok(tally) => all += tally,
-            Err(error) => {
-                let small = case.shrunk();
-                let error = small.play().err().unwrap_or(error);
-                let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, other, guards, labels, track_hosts, compiler, capacity, .. } = &small;
-                let options =
-                    format!("{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, capacity {capacity:?}");
-                let other = other.iter().map(|other| format!("or {other}\n")).collect::<String>();
-                panic!("seed {seed}: {error}\n{shape:?}\n{policy}\n{other}{guards:?}\n{options}\n{}", steps.concat());
-            }
-        }
+        case.play().unwrap_or_else(|error| {
+            let small = case.shrunk();
+            let error = small.play().err().unwrap_or(error);
+            panic!("MAPLE_SEED={seed}: {error}\n{small}");
+        })
+    };
+    if !fixed.is_empty() {
+        let all = fixed.map(play).sum();
+        println!("{all:?}");
+        covers(&all);
     }
-    println!("{all:?}");
-    all
+    for seed in fresh {
+        play(seed);
+    }
 }

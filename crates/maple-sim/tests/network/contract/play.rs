@@ -58,6 +58,8 @@ pub struct Play<'a> {
 /// The counts of what a test has covered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
+    /// Cases.
+    pub cases: u64,
     /// Packets that had to come out completely.
     pub exact: u64,
     /// Packets that may have come out incompletely.
@@ -79,19 +81,21 @@ pub struct Tally {
     pub alternatives: u64,
 }
 
-impl std::ops::AddAssign for Tally {
-    fn add_assign(&mut self, other: Tally) {
-        let Tally { exact, lossy, delivered, packet_ins, labelled, refused, violations, .. } = other;
-        self.exact += exact;
-        self.lossy += lossy;
-        self.delivered += delivered;
-        self.packet_ins += packet_ins;
-        self.labelled += labelled;
-        self.refused += refused;
-        self.violations += violations;
-        self.explained += other.explained;
-        self.agreed += other.agreed;
-        self.alternatives += other.alternatives;
+impl std::iter::Sum for Tally {
+    fn sum<I: Iterator<Item = Tally>>(all: I) -> Tally {
+        all.fold(Tally::default(), |sum, one| Tally {
+            cases: sum.cases + one.cases,
+            exact: sum.exact + one.exact,
+            lossy: sum.lossy + one.lossy,
+            delivered: sum.delivered + one.delivered,
+            packet_ins: sum.packet_ins + one.packet_ins,
+            labelled: sum.labelled + one.labelled,
+            refused: sum.refused + one.refused,
+            violations: sum.violations + one.violations,
+            explained: sum.explained + one.explained,
+            agreed: sum.agreed + one.agreed,
+            alternatives: sum.alternatives + one.alternatives,
+        })
     }
 }
 
@@ -155,7 +159,7 @@ impl<'a> Play<'a> {
             dropped: 0,
             way_drops: 0,
             shrunk: false,
-            tally: Tally::default(),
+            tally: Tally { cases: 1, ..Tally::default() },
         }
     }
 
