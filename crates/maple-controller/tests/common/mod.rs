@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports)] // `alone` and `over_tls` use a part of it
 
+pub mod schema;
 #[path = "../../../../tests/skip.rs"]
 mod skip;
 pub mod tls;
