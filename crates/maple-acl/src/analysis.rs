@@ -5,7 +5,7 @@ use maple_core::access::AccessAction;
 use maple_wire::Field;
 
 use crate::cube::{BUDGET, Cube, Found};
-use crate::error::Place;
+use crate::error::FilePlace;
 use crate::form::Expectation;
 use crate::fragments;
 use crate::list::{List, RuleRef};
@@ -14,7 +14,7 @@ use crate::list::{List, RuleRef};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The rule's place.
-    pub place: Place,
+    pub place: FilePlace,
     /// The kind of the finding.
     pub kind: FindingKind,
     /// A description, which names the other rules that are involved.

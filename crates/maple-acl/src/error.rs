@@ -6,7 +6,7 @@ use maple_wire::nearest;
 
 /// A place in a file; lines and columns count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Place {
+pub struct FilePlace {
     /// The line.
     pub line: usize,
     /// The column, in characters.
@@ -16,7 +16,7 @@ pub struct Place {
 /// Something that is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    place: Place,
+    place: FilePlace,
     what: String,
 }
 
@@ -26,7 +26,7 @@ pub struct AclError {
     /// The file's name as the caller gave it.
     pub file: String,
     /// The faults by place, 1 to 50.
-    pub faults: Vec<(Place, String)>,
+    pub faults: Vec<(FilePlace, String)>,
     /// The number of further faults.
     pub more: usize,
 }
@@ -44,7 +44,7 @@ impl fmt::Display for AclError {
 }
 
 impl Fault {
-    pub fn new(place: Place, what: impl Into<String>) -> Fault {
+    pub fn new(place: FilePlace, what: impl Into<String>) -> Fault {
         Fault { place, what: what.into() }
     }
 
@@ -70,7 +70,7 @@ impl From<Fault> for Vec<Fault> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }

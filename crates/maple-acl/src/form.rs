@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::address::{Addresses, Groups, Kind};
 use crate::cube::{Cube, SWITCH};
-use crate::error::{Fault, Place, did_you_mean};
+use crate::error::{Fault, FilePlace, did_you_mean};
 use crate::fragments::{self, Fragments};
 use crate::service::{Service, Services, ports};
 use crate::yaml::{Key, Node, Value};
@@ -55,7 +55,7 @@ pub enum Forward {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The rule's place in the file.
-    pub place: Place,
+    pub place: FilePlace,
     /// The action of the rule.
     pub action: AccessAction,
     /// The rule's name, if it has one.
@@ -91,7 +91,7 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// The test's place in the file.
-    pub place: Place,
+    pub place: FilePlace,
     /// The test as written.
     pub text: String,
     /// The packets.
@@ -135,7 +135,7 @@ struct Names<'a> {
 
 /// A map's values by key. Unknown keys can't occur: they are rejected when it is made.
 struct Fields<'a> {
-    place: Place,
+    place: FilePlace,
     all: &'a [(Key, Node)],
 }
 
@@ -202,7 +202,7 @@ fn scalar<'a>(node: &'a Node, key: &str) -> Result<&'a str, Fault> {
 }
 
 /// Returns the values of a list, or the one value.
-fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(Place, &'a str)>, Fault> {
+fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(FilePlace, &'a str)>, Fault> {
     let one = |node: &'a Node| Ok((node.place, scalar(node, key)?));
     match &node.value {
         Value::List(list) if list.is_empty() => Err(Fault::new(node.place, format!("`{key}` names nothing"))),
@@ -271,7 +271,7 @@ impl Document {
             return Err(faults);
         }
         if let Some(question) = question {
-            document.asked = names.packets(question, Place { line: 1, column: 1 })?;
+            document.asked = names.packets(question, FilePlace { line: 1, column: 1 })?;
         }
         Ok(document)
     }
@@ -280,7 +280,7 @@ impl Document {
     fn add_rule<'a>(
         &mut self,
         names: &mut Names<'a>,
-        known: &mut FxHashMap<String, Place>,
+        known: &mut FxHashMap<String, FilePlace>,
         (number, node): (u32, &'a Node),
     ) -> Result<(), Fault> {
         let rule = Fields::of(node, "a rule", &RULE_KEYS)?;
@@ -437,7 +437,7 @@ impl<'a> Names<'a> {
     }
 
     /// Parses a test, such as `office -> web tcp/22 denied`.
-    fn expectation(&self, text: &str, place: Place) -> Result<Expectation, Fault> {
+    fn expectation(&self, text: &str, place: FilePlace) -> Result<Expectation, Fault> {
         let wrong = |what: &str| {
             let form = "a test is `FROM -> TO [SERVICE] allowed`, denied or passed";
             Fault::new(place, format!("{form}, not `{what}`"))
@@ -457,7 +457,7 @@ impl<'a> Names<'a> {
     }
 
     /// Returns the packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
-    fn packets(&self, text: &str, place: Place) -> Result<Vec<Cube>, Fault> {
+    fn packets(&self, text: &str, place: FilePlace) -> Result<Vec<Cube>, Fault> {
         let fault = |what: String| Fault::new(place, what);
         let spaced = spaced(text);
         let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -639,7 +639,7 @@ fn ethertype(node: &Node) -> Result<u128, Fault> {
     }
 }
 
-fn vlan((place, text): (Place, &str)) -> Result<Option<(u128, u128)>, Fault> {
+fn vlan((place, text): (FilePlace, &str)) -> Result<Option<(u128, u128)>, Fault> {
     match (text, parse_vlan_id(text)) {
         ("none", _) => Ok(Some((0, 0))),
         (_, Some(id @ 1..=4094)) => Ok(Some((0x1000 | u128::from(id), 0x1000 | u128::from(id)))),

@@ -23,7 +23,7 @@ mod tests;
 pub use analysis::{Finding, FindingKind, FragmentNote};
 pub use cube::Cube;
 pub use diff::{Comparison, Difference};
-pub use error::{AclError, Place};
+pub use error::{AclError, FilePlace};
 pub use form::{Entry, Expectation, Forward, Rule};
 pub use fragments::Fragments;
 pub use list::{Decided, FailedTest, List, RuleRef};

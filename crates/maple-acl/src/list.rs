@@ -13,7 +13,7 @@ use maple_core::{Location, Route};
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
-use crate::error::{AclError, Fault, Place};
+use crate::error::{AclError, Fault, FilePlace};
 use crate::form::{Document, Entry, Expectation, Forward, OfAll, Rule};
 use crate::fragments::Fragments;
 use crate::index::CubeIndex;
@@ -87,7 +87,7 @@ pub struct Decided {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedTest {
     /// The test's place in the file.
-    pub place: Place,
+    pub place: FilePlace,
     /// The test as written.
     pub text: String,
     /// A packet for which the test does not hold; empty if the search for one gave up.
@@ -119,7 +119,7 @@ impl List {
     pub fn load(path: &Path) -> Result<List, AclError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Fault::new(Place { line: 1, column: 1 }, format!("can't be read: {error}")).in_file(&file)
+            Fault::new(FilePlace { line: 1, column: 1 }, format!("can't be read: {error}")).in_file(&file)
         })?;
         List::read(&text, &file)
     }
@@ -174,7 +174,7 @@ impl List {
         });
         if !is_complete {
             let what = "too many rules overlap there; ask about fewer packets at once";
-            return Err(Fault::new(Place { line: 1, column: 1 }, what).in_file("the question"));
+            return Err(Fault::new(FilePlace { line: 1, column: 1 }, what).in_file("the question"));
         }
         let decided = |(rule, (part, parts)): (RuleRef, (Cube, usize))| Decided { rule, part: part.to_string(), parts };
         Ok((list, found.into_iter().map(decided).collect()))

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use rustc_hash::FxHashSet;
 use saphyr_parser::{Event, Parser, Span};
 
-use crate::error::{Fault, Place};
+use crate::error::{Fault, FilePlace};
 
 /// The maximum nesting depth of values.
 const MAX_DEPTH: usize = 32;
@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 32;
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct Node {
-    pub place: Place,
+    pub place: FilePlace,
     pub value: Value,
 }
 
@@ -31,7 +31,7 @@ pub enum Value {
 /// A key of a map.
 #[derive(Clone, Debug)]
 pub struct Key {
-    pub place: Place,
+    pub place: FilePlace,
     pub name: String,
 }
 
@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<Node, Fault> {
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = error.marker();
-            Fault::new(Place { line: at.line(), column: at.col() + 1 }, error.info())
+            Fault::new(FilePlace { line: at.line(), column: at.col() + 1 }, error.info())
         })?;
         let place = place_of(&span);
         let done = match event {
@@ -88,11 +88,11 @@ pub fn parse(text: &str) -> Result<Node, Fault> {
             None => root = Some(node),
         }
     }
-    root.ok_or_else(|| Fault::new(Place { line: 1, column: 1 }, "the file is empty"))
+    root.ok_or_else(|| Fault::new(FilePlace { line: 1, column: 1 }, "the file is empty"))
 }
 
 impl Open {
-    fn new(place: Place, value: Value) -> Open {
+    fn new(place: FilePlace, value: Value) -> Open {
         Open { node: Node { place, value }, key: None, seen: FxHashSet::default() }
     }
 
@@ -115,11 +115,11 @@ impl Open {
     }
 }
 
-fn place_of(span: &Span) -> Place {
-    Place { line: span.start.line(), column: span.start.col() + 1 }
+fn place_of(span: &Span) -> FilePlace {
+    FilePlace { line: span.start.line(), column: span.start.col() + 1 }
 }
 
-fn plain(place: Place, anchor: usize, tagged: bool) -> Result<(), Fault> {
+fn plain(place: FilePlace, anchor: usize, tagged: bool) -> Result<(), Fault> {
     match (anchor, tagged) {
         (0, false) => Ok(()),
         (0, true) => {

@@ -9,7 +9,7 @@ use crate::headers::FiveTuple;
 
 /// The rules of a switch, by descending priority.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Switch {
+pub(crate) struct RuleList {
     rules: Vec<Entry>,
 }
 
@@ -19,12 +19,12 @@ struct Entry {
     /// The mask and the value of a header's bits.
     mask: u128,
     value: u128,
-    verdict: Verdict,
+    verdict: Treated,
 }
 
 /// The treatment of a header by a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Treated {
     /// Sends it out of this port.
     Output(u32),
     /// Drops it.
@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
 const PLACES: [(Field, u32); 5] =
     [(Field::IpProto, 0), (Field::TcpDst, 8), (Field::TcpSrc, 24), (Field::Ipv4Dst, 40), (Field::Ipv4Src, 72)];
 
-impl Switch {
+impl RuleList {
     /// Applies a change.
     ///
     /// # Errors
@@ -62,9 +62,9 @@ impl Switch {
     ///
     /// # Errors
     /// If they do not agree.
-    pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Verdict, String> {
+    pub(crate) fn treat(&self, header: &FiveTuple) -> Result<Treated, String> {
         let bits = bits(header);
-        let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Verdict::Controller) };
+        let Some(at) = self.rules.iter().position(|entry| entry.fits(bits)) else { return Ok(Treated::Controller) };
         let first = &self.rules[at];
         let mut equals = self.rules[at + 1..].iter().take_while(|entry| entry.rule.priority == first.rule.priority);
         match equals.find(|entry| entry.fits(bits) && entry.rule.instructions != first.rule.instructions) {
@@ -85,7 +85,7 @@ impl Switch {
 
     /// The number of rules that send to the controller.
     pub(crate) fn barriers(&self) -> usize {
-        self.rules.iter().filter(|entry| entry.verdict == Verdict::Controller).count()
+        self.rules.iter().filter(|entry| entry.verdict == Treated::Controller).count()
     }
 
     /// The number of different priorities.
@@ -119,12 +119,12 @@ fn bits(header: &FiveTuple) -> u128 {
     PLACES.iter().fold(0, |bits, (field, shift)| bits | header.value(*field).unwrap_or(0) << shift)
 }
 
-fn verdict(instructions: &[Instruction]) -> Result<Verdict, String> {
+fn verdict(instructions: &[Instruction]) -> Result<Treated, String> {
     match instructions {
-        [] => Ok(Verdict::Drop),
+        [] => Ok(Treated::Drop),
         [Instruction::ApplyActions(actions)] => match actions[..] {
-            [Action::Output { port: PortNo::CONTROLLER, .. }] => Ok(Verdict::Controller),
-            [Action::Output { port, .. }] => Ok(Verdict::Output(port.0)),
+            [Action::Output { port: PortNo::CONTROLLER, .. }] => Ok(Treated::Controller),
+            [Action::Output { port, .. }] => Ok(Treated::Output(port.0)),
             _ => Err(format!("no benchmark does {actions:?}")),
         },
         _ => Err(format!("no benchmark has the instructions {instructions:?}")),
@@ -149,23 +149,23 @@ mod tests {
     #[test]
     fn the_highest_rule_that_fits_counts() {
         let header = FiveTuple { src: 0x0a00_0001, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
-        let mut switch = Switch::default();
-        assert_eq!(switch.treat(&header), Ok(Verdict::Controller));
+        let mut switch = RuleList::default();
+        assert_eq!(switch.treat(&header), Ok(Treated::Controller));
         let net = rule(5, Constraint::masked(Field::Ipv4Src, 0x0a00_0000, 0xff00_0000), 7);
         for rule in [tcp(1, 4), net.clone()] {
             switch.apply(&Change::Add(rule)).unwrap();
         }
-        assert_eq!(switch.treat(&header), Ok(Verdict::Output(7)));
-        assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Verdict::Output(1)));
+        assert_eq!(switch.treat(&header), Ok(Treated::Output(7)));
+        assert_eq!(switch.treat(&FiveTuple { src: 1, ..header }), Ok(Treated::Output(1)));
         assert_eq!((switch.len(), switch.levels(), switch.barriers()), (2, 2, 0));
         switch.apply(&Change::Delete(net)).unwrap();
-        assert_eq!(switch.treat(&header), Ok(Verdict::Output(1)));
+        assert_eq!(switch.treat(&header), Ok(Treated::Output(1)));
     }
 
     #[test]
     fn what_no_switch_would_take_is_an_error() {
         let header = FiveTuple { src: 1, dst: 2, src_port: 3, dst_port: 4, proto: 6 };
-        let mut switch = Switch::default();
+        let mut switch = RuleList::default();
         switch.apply(&Change::Add(tcp(1, 4))).unwrap();
         assert!(switch.apply(&Change::Add(tcp(2, 4))).unwrap_err().contains("existing rule"));
         assert!(switch.apply(&Change::Delete(tcp(1, 5))).unwrap_err().contains("missing rule"));

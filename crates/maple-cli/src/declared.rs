@@ -13,14 +13,14 @@ use maple_wire::Dpid;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLine {
     /// The file's name as it was given.
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)
     }
@@ -36,7 +36,7 @@ pub struct Setting {
     /// The equivalent arguments.
     pub arguments: Vec<OsString>,
     /// The place of the setting.
-    pub at: Place,
+    pub at: FileLine,
 }
 
 /// The source of options, from which they can be read again.
@@ -54,7 +54,7 @@ pub struct Configured {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// The place of the declaration.
-    pub at: Place,
+    pub at: FileLine,
     /// The cost, at both ends of the links.
     pub writes: Vec<Write>,
     /// A description of the cost.
@@ -63,22 +63,22 @@ pub struct Cost {
 
 /// The declarations about a network.
 #[derive(Clone, Debug, Default)]
-pub struct Network {
+pub struct DeclaredNetwork {
     /// The facts about ports and hosts.
     pub facts: Facts,
     /// The names.
     pub names: Names,
     /// The place where each switch and host is declared, by its name.
-    pub places: BTreeMap<String, Place>,
+    pub places: BTreeMap<String, FileLine>,
     /// The certificates of switches, for TLS.
     pub certificates: Vec<(Dpid, String)>,
     /// The costs of links.
     pub costs: Vec<Cost>,
     /// The rows of tables, and the variables.
-    pub rows: Vec<(Place, Row)>,
+    pub rows: Vec<(FileLine, Row)>,
 }
 
-impl Network {
+impl DeclaredNetwork {
     /// Reports whether it declares more than names.
     pub fn has_facts(&self) -> bool {
         let is_bare = |facts: &SwitchFacts| *facts == SwitchFacts::default();

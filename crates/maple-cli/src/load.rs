@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use maple_emulator::Topology;
-use maple_load::{DISCOVERY, LoadError, LoadOptions, Mode, Network, TlsFiles, Workload, descriptors};
+use maple_load::{DISCOVERY, LoadError, LoadOptions, Mode, TlsFiles, Wiring, Workload, descriptors};
 
 use crate::decode;
 use crate::options::{LoadArgs, LoadMode};
@@ -98,7 +98,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         options.workload = Workload::Frames(Arc::new(frames(file)?));
     }
     if let Some(topology) = &args.topology {
-        let network = Network::from(&Topology::parse(topology).or_usage_error()?);
+        let network = Wiring::from(&Topology::parse(topology).or_usage_error()?);
         options.switches = network.switches.len() as u32;
         options.workload = Workload::Network(Arc::new(network));
         options.settle = DISCOVERY;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use maple_controller::control::explain::written;
-use maple_controller::control::socket::{Place, Reach, Request, StateRequest, ask, follow, schema};
+use maple_controller::control::socket::{Reach, Request, StatePlace, StateRequest, ask, follow, schema};
 use serde_json::{Value, json};
 
 use crate::options::asked;
@@ -131,17 +131,17 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
 }
 
 impl Where {
-    fn place(self) -> anyhow::Result<Place> {
+    fn place(self) -> anyhow::Result<StatePlace> {
         match (self.var, self.key) {
-            (true, None) => Ok(Place::Var(self.name)),
+            (true, None) => Ok(StatePlace::Var(self.name)),
             (true, Some(key)) => anyhow::bail!("the variable {} has no keys such as {key:?}", self.name),
-            (false, None) => Ok(Place::Table(self.name)),
-            (false, Some(key)) => Ok(Place::Key(self.name, word(&key))),
+            (false, None) => Ok(StatePlace::Table(self.name)),
+            (false, Some(key)) => Ok(StatePlace::Key(self.name, word(&key))),
         }
     }
 
     /// Parses the value, which follows a variable's name, or the key of a table.
-    fn with_value(mut self, last: Option<String>) -> anyhow::Result<(Place, Value)> {
+    fn with_value(mut self, last: Option<String>) -> anyhow::Result<(StatePlace, Value)> {
         let text = if self.var { self.key.take() } else { last.clone() };
         anyhow::ensure!(!self.var || last.is_none(), "the variable {} takes one value", self.name);
         let text = text.with_context(|| match &self.key {
@@ -234,9 +234,9 @@ mod tests {
     fn a_variable_has_a_value_where_a_table_has_a_key() {
         let place = |name: &str, key: Option<&str>, var| Where { name: name.into(), key: key.map(Into::into), var };
         let set = place("mode", Some("night"), true).with_value(None).expect("it is complete");
-        assert_eq!(set, (Place::Var("mode".into()), word("night")));
+        assert_eq!(set, (StatePlace::Var("mode".into()), word("night")));
         let set = place("blocked", Some("7"), false).with_value(Some("true".into())).expect("it is complete");
-        assert_eq!(set, (Place::Key("blocked".into(), word("7")), word("true")));
+        assert_eq!(set, (StatePlace::Key("blocked".into(), word("7")), word("true")));
         assert!(place("mode", Some("night"), true).with_value(Some("x".into())).is_err());
         assert!(place("blocked", Some("7"), false).with_value(None).is_err());
     }

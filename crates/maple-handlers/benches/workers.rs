@@ -66,15 +66,15 @@ impl Source {
 }
 
 /// One switch with its handler.
-struct Switch {
+struct ServedSwitch {
     handler: LearningSwitch,
     source: Source,
 }
 
-impl Switch {
+impl ServedSwitch {
     /// A switch whose addresses are all learned, and that of their destination.
-    fn new() -> Switch {
-        let mut switch = Switch { handler: LearningSwitch::new(), source: Source::new() };
+    fn new() -> ServedSwitch {
+        let mut switch = ServedSwitch { handler: LearningSwitch::new(), source: Source::new() };
         let mut teaching = Source::new();
         for message in teaching.bytes.chunks_exact_mut(teaching.length) {
             message[SOURCE..SOURCE + 6].copy_from_slice(&[6, 0, 0, 0, 0, 1]);
@@ -89,7 +89,7 @@ impl Switch {
 
     /// Serves one read; how many messages it had.
     fn turn(&mut self) -> u64 {
-        let Switch { handler, source } = self;
+        let ServedSwitch { handler, source } = self;
         serve(handler, source.read())
     }
 }
@@ -113,7 +113,7 @@ fn serve(handler: &mut LearningSwitch, bytes: &[u8]) -> u64 {
 }
 
 /// Messages a second of these workers together, each on its core.
-fn measure(cores: &[CoreId], switches: &mut [Vec<Switch>]) -> f64 {
+fn measure(cores: &[CoreId], switches: &mut [Vec<ServedSwitch>]) -> f64 {
     let (start, stop) = (Barrier::new(cores.len() + 1), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let workers: Vec<_> = cores
@@ -125,7 +125,7 @@ fn measure(cores: &[CoreId], switches: &mut [Vec<Switch>]) -> f64 {
                     start.wait();
                     let mut messages = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        messages += switches.iter_mut().map(Switch::turn).sum::<u64>();
+                        messages += switches.iter_mut().map(ServedSwitch::turn).sum::<u64>();
                     }
                     messages
                 })
@@ -151,7 +151,8 @@ fn main() {
     }
     let named: Vec<CoreId> = std::env::args().filter_map(|word| word.parse().ok()).map(|id| CoreId { id }).collect();
     let cores = if named.is_empty() { core_affinity::get_core_ids().unwrap_or_default() } else { named };
-    let mut switches: Vec<Vec<Switch>> = cores.iter().map(|_| (0..SWITCHES).map(|_| Switch::new()).collect()).collect();
+    let mut switches: Vec<Vec<ServedSwitch>> =
+        cores.iter().map(|_| (0..SWITCHES).map(|_| ServedSwitch::new()).collect()).collect();
     let mut rates = vec![Vec::new(); cores.len()];
     for _ in 0..ROUNDS {
         for workers in 1..=cores.len() {

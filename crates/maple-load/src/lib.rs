@@ -51,4 +51,4 @@ pub use options::{DISCOVERY, FLOOD, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};
 pub use run::run;
 pub use tls::{TlsFiles, TlsVersion};
-pub use workload::{Header, Network, NetworkHost, Workload, traced_header};
+pub use workload::{Header, NetworkHost, Wiring, Workload, traced_header};

@@ -13,7 +13,7 @@ use crate::histogram::Histogram;
 use crate::options::{FLOOD, LoadOptions, Mode};
 use crate::report::{Measured, Report};
 use crate::schedule::Schedule;
-use crate::switch::{Switch, Tally};
+use crate::switch::{LoadSwitch, Tally};
 use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
@@ -64,7 +64,7 @@ pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
 struct Load<'a> {
     options: &'a LoadOptions,
     poll: Poll,
-    switches: Vec<Switch>,
+    switches: Vec<LoadSwitch>,
     clock: Instant,
     /// The time until each switch was asked for its features, for each time that all connected.
     connected: Vec<Duration>,
@@ -106,7 +106,7 @@ impl<'a> Load<'a> {
         let mut switches = Vec::with_capacity(plans.len());
         for (id, plan) in (1..).zip(plans) {
             let window = if options.floods(switches.len()) { FLOOD } else { window };
-            let mut switch = Switch::connect(options.connect, tls.as_ref(), id, options.version, plan, window)?;
+            let mut switch = LoadSwitch::connect(options.connect, tls.as_ref(), id, options.version, plan, window)?;
             register(&poll, &mut switch, switches.len())?;
             switches.push(switch);
         }
@@ -114,7 +114,7 @@ impl<'a> Load<'a> {
             Workload::Network(network) => network.links.iter().flat_map(|[a, b]| [(*a, *b), (*b, *a)]).collect(),
             Workload::Addresses | Workload::Frames(_) => HashMap::new(),
         };
-        let sum = |sum: &mut u64, switch: &Switch| {
+        let sum = |sum: &mut u64, switch: &LoadSwitch| {
             *sum += switch.requests() as u64;
             Some(*sum)
         };
@@ -379,6 +379,6 @@ impl<'a> Load<'a> {
 }
 
 /// Registers a switch's socket with the poll.
-fn register(poll: &Poll, switch: &mut Switch, place: usize) -> io::Result<()> {
+fn register(poll: &Poll, switch: &mut LoadSwitch, place: usize) -> io::Result<()> {
     poll.registry().register(switch.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
 }

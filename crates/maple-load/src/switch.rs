@@ -66,7 +66,7 @@ impl Tally {
 }
 
 /// One switch.
-pub(crate) struct Switch {
+pub(crate) struct LoadSwitch {
     pub id: u64,
     pub socket: Socket,
     pub tally: Tally,
@@ -112,7 +112,7 @@ enum Said {
     Other,
 }
 
-impl Switch {
+impl LoadSwitch {
     /// Connects a switch with this number (from 1), and sends its hello.
     ///
     /// # Errors
@@ -124,11 +124,11 @@ impl Switch {
         version: Version,
         plan: Plan,
         window: u32,
-    ) -> Result<Switch, LoadError> {
+    ) -> Result<LoadSwitch, LoadError> {
         let sessions = tls.map(of_one_switch);
         let socket = connect(address, id, sessions.as_ref())?;
         let id = u64::from(id);
-        let mut switch = Switch {
+        let mut switch = LoadSwitch {
             id,
             socket,
             tally: Tally::default(),

@@ -24,12 +24,12 @@ pub enum Workload {
     /// their source address has (1 to 4); the destinations are taught before.
     Frames(Arc<Vec<Vec<u8>>>),
     /// The switches are those of a network, and hosts send requests to other hosts, pair by pair at random.
-    Network(Arc<Network>),
+    Network(Arc<Wiring>),
 }
 
 /// Switches, the links between them, and the hosts at them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Network {
+pub struct Wiring {
     /// The switches' datapath ids.
     pub switches: Vec<u64>,
     /// The hosts.
@@ -51,8 +51,8 @@ pub struct NetworkHost {
     pub ip: Ipv4Addr,
 }
 
-impl From<&Topology> for Network {
-    fn from(topology: &Topology) -> Network {
+impl From<&Topology> for Wiring {
+    fn from(topology: &Topology) -> Wiring {
         let places: BTreeMap<_, _> =
             topology.switches.iter().enumerate().map(|(place, switch)| (switch.dpid, place)).collect();
         let host = |host: &HostSpec| NetworkHost {
@@ -62,7 +62,7 @@ impl From<&Topology> for Network {
             ip: host.ipv4,
         };
         let end = |(dpid, port): (Dpid, PortNo)| (places[&dpid], port.0);
-        Network {
+        Wiring {
             switches: topology.switches.iter().map(|switch| switch.dpid.0).collect(),
             hosts: topology.hosts.iter().map(host).collect(),
             links: topology.links.iter().map(|link| [link.a, link.b].map(end)).collect(),
@@ -72,7 +72,7 @@ impl From<&Topology> for Network {
 
 /// Maximum number of hosts of a network, since the packets of all pairs are built in advance.
 const MOST_HOSTS: usize = 512;
-/// The number of ports of a switch outside a [`Network`].
+/// The number of ports of a switch outside a [`Wiring`].
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
 /// The group bit of an address's first byte.
@@ -161,7 +161,7 @@ fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<P
     Ok((0..switches).map(plan_of).collect())
 }
 
-fn of_network(version: Version, network: &Network) -> Result<Vec<Plan>, LoadError> {
+fn of_network(version: Version, network: &Wiring) -> Result<Vec<Plan>, LoadError> {
     if network.hosts.len() < 2 || network.hosts.len() > MOST_HOSTS {
         return Err(LoadError::Wrong("a network needs 2 to 512 hosts"));
     }
@@ -186,7 +186,7 @@ fn of_network(version: Version, network: &Network) -> Result<Vec<Plan>, LoadErro
     Ok(network.switches.iter().enumerate().map(plan_of).collect())
 }
 
-fn others<'a>(network: &'a Network, src: &'a NetworkHost) -> impl Iterator<Item = &'a NetworkHost> {
+fn others<'a>(network: &'a Wiring, src: &'a NetworkHost) -> impl Iterator<Item = &'a NetworkHost> {
     network.hosts.iter().filter(|host| host.mac != src.mac)
 }
 
@@ -298,7 +298,7 @@ mod tests {
         let host =
             |n: u8| NetworkHost { switch: usize::from(n), port: 1, mac: [2, 0, 0, 0, 0, n], ip: [10, 0, 0, n].into() };
         let network =
-            Network { switches: vec![7, 8, 9], hosts: (0..3).map(host).collect(), links: vec![[(0, 2), (1, 3)]] };
+            Wiring { switches: vec![7, 8, 9], hosts: (0..3).map(host).collect(), links: vec![[(0, 2), (1, 3)]] };
         let made = plans(Workload::Network(Arc::new(network))).unwrap();
         assert_eq!(made.iter().map(|plan| plan.dpid).collect::<Vec<_>>(), [7, 8, 9]);
         assert_eq!(made[1].ports, [1, 3]);
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_topology_is_a_network() {
-        let network = Network::from(&Topology::parse("ring:4").unwrap());
+        let network = Wiring::from(&Topology::parse("ring:4").unwrap());
         assert_eq!((network.switches.len(), network.hosts.len(), network.links.len()), (4, 4, 4));
         assert!(network.hosts.iter().enumerate().all(|(place, host)| host.switch == place));
     }

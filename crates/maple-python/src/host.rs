@@ -23,19 +23,19 @@ thread_local! {
     /// The store that replaces the host's store in this thread while it loads a policy that does not run yet.
     static ASIDE: RefCell<Option<Arc<Store>>> = const { RefCell::new(None) };
     /// The places that this thread has entered; the last one is in use.
-    static ENTERED: RefCell<Vec<Arc<Place>>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Arc<Stage>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A store, and the network in simulated time that follows writes to the store, while that exists.
-pub struct Place {
+pub struct Stage {
     store: Arc<Store>,
     laboratory: RwLock<Weak<Laboratory>>,
 }
 
-impl Place {
+impl Stage {
     /// Creates a place for this store, without a network.
-    pub fn of(store: Arc<Store>) -> Arc<Place> {
-        Arc::new(Place { store, laboratory: RwLock::default() })
+    pub fn of(store: Arc<Store>) -> Arc<Stage> {
+        Arc::new(Stage { store, laboratory: RwLock::default() })
     }
 
     /// Returns the place's store.
@@ -54,19 +54,19 @@ impl Place {
 }
 
 struct Host {
-    place: Arc<Place>,
+    place: Arc<Stage>,
     controller: Option<Handle>,
     /// The commits of workers from before [`started`] reported their controller.
     early: Vec<Commit>,
 }
 
 impl Host {
-    fn of(place: Arc<Place>) -> Host {
+    fn of(place: Arc<Stage>) -> Host {
         Host { place, controller: None, early: Vec::new() }
     }
 }
 
-static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Place::of(Store::new()))));
+static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Stage::of(Store::new()))));
 static GATE: Gate = Gate::new();
 
 /// Reports that a controller is about to start: until it runs, only this thread uses the state.
@@ -108,21 +108,21 @@ pub fn store() -> Arc<Store> {
 
 /// Makes `store` hold the tables and variables.
 pub fn use_store(store: Arc<Store>) {
-    use_place(Place::of(store));
+    use_place(Stage::of(store));
 }
 
 /// Makes this place hold the tables and variables of all threads that have not entered another place.
-pub fn use_place(place: Arc<Place>) {
+pub fn use_place(place: Arc<Stage>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(place);
 }
 
 /// Returns the place of threads that have not entered another place.
-pub fn current_place() -> Arc<Place> {
+pub fn current_place() -> Arc<Stage> {
     Arc::clone(&HOST.read().unwrap_or_else(PoisonError::into_inner).place)
 }
 
 /// Makes this place hold this thread's tables and variables until it leaves, whatever other threads use.
-pub fn enter(place: Arc<Place>) {
+pub fn enter(place: Arc<Stage>) {
     ENTERED.with_borrow_mut(|entered| entered.push(place));
 }
 
@@ -131,7 +131,7 @@ pub fn leave() {
     ENTERED.with_borrow_mut(|entered| drop(entered.pop()));
 }
 
-fn entered() -> Option<Arc<Place>> {
+fn entered() -> Option<Arc<Stage>> {
     ENTERED.with_borrow(|entered| entered.last().cloned())
 }
 

@@ -13,7 +13,7 @@ use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::host::{self, Place, laboratory_error};
+use crate::host::{self, Stage, laboratory_error};
 use crate::policy::PythonPolicy;
 use crate::snoop::snooping_of;
 
@@ -208,23 +208,23 @@ impl PyLaboratory {
 }
 
 /// Creates a place for a new network, with the tables, variables and costs of the network before.
-fn with_users_state() -> Arc<Place> {
+fn with_users_state() -> Arc<Stage> {
     let mut users = host::store().snapshot().of_users();
     users.retain(|write| !snooped::is_learned(write));
     let store = Store::new();
     store.update(|_| users);
-    Place::of(store)
+    Stage::of(store)
 }
 
 /// Where the tables, variables and costs of one network live. A new one is empty.
 #[pyclass(frozen, name = "Place", module = "maple._maple")]
-pub struct PyPlace(pub Arc<Place>);
+pub struct PyPlace(pub Arc<Stage>);
 
 #[pymethods]
 impl PyPlace {
     #[new]
     fn new() -> PyPlace {
-        PyPlace(Place::of(Store::new()))
+        PyPlace(Stage::of(Store::new()))
     }
 
     /// Where the tables of all threads live that have entered no place.
@@ -239,7 +239,7 @@ impl PyPlace {
         writes.retain(|write| !matches!(write, Write::Table { .. } | Write::Var { .. }));
         let store = Store::new();
         store.update(|_| writes);
-        PyPlace(Place::of(store))
+        PyPlace(Stage::of(store))
     }
 
     /// Lets the tables of all threads that have entered no place live here.

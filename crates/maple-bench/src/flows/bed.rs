@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use maple_controller::control::socket::{Request, Show, ask};
 use maple_load::flows::{Counters, Lab, LabOptions};
-use maple_load::{Cpu, Network, Process};
+use maple_load::{Cpu, Process, Wiring};
 use maple_wire::Version;
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ impl Bed {
         args: &FlowsArgs,
         contender: &Contender,
         socket: Option<PathBuf>,
-        network: Network,
+        network: Wiring,
         (version, ports): (Version, u32),
     ) -> anyhow::Result<Bed> {
         maple_load::descriptors::allow(network.switches.len() as u64)?;

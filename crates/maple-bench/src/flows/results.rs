@@ -62,7 +62,7 @@ fn of(name: &str, setting: &Setting, mut points: Vec<&Point>, heap_bytes: Option
 #[derive(Debug, Serialize)]
 pub struct Results {
     rows: Vec<Row>,
-    targets: Vec<targets::Verdict>,
+    targets: Vec<targets::TargetResult>,
 }
 
 impl Results {

@@ -8,11 +8,11 @@ mod flood;
 use std::fmt::Display;
 
 use maple_emulator::Topology;
-use maple_load::{Network, NetworkHost};
+use maple_load::{NetworkHost, Wiring};
 use serde::Serialize;
 
 use super::FlowsArgs;
-use super::targets::{self, Verdict};
+use super::targets::{self, TargetResult};
 use crate::error::BenchError;
 use crate::output::print_line;
 use crate::report::TextTable;
@@ -22,7 +22,7 @@ use crate::report::TextTable;
 pub struct Answer {
     question: String,
     figures: Vec<(String, String)>,
-    targets: Vec<Verdict>,
+    targets: Vec<TargetResult>,
     /// The reasons why the result is invalid, if it is.
     doubts: Vec<String>,
 }
@@ -65,8 +65,8 @@ pub fn main(args: &FlowsArgs) -> anyhow::Result<Option<u8>> {
 }
 
 /// Builds the network of a topology, with several hosts at the port of each of its hosts.
-fn network(topology: &str, each: u32) -> anyhow::Result<Network> {
-    let mut network = Network::from(&Topology::parse(topology).map_err(BenchError::usage)?);
+fn network(topology: &str, each: u32) -> anyhow::Result<Wiring> {
+    let mut network = Wiring::from(&Topology::parse(topology).map_err(BenchError::usage)?);
     let ports: Vec<NetworkHost> = std::mem::take(&mut network.hosts);
     let hosts = ports.iter().flat_map(|host| (0..each).map(move |_| host.clone()));
     network.hosts = (1u32..)

@@ -15,7 +15,7 @@ const BYTES: f64 = 1_200.0;
 
 /// A target and its result.
 #[derive(Debug, Serialize)]
-pub struct Verdict {
+pub struct TargetResult {
     /// The measured quantity.
     pub what: String,
     /// The target.
@@ -26,37 +26,37 @@ pub struct Verdict {
     pub is_met: bool,
 }
 
-impl Verdict {
-    fn at_least(what: String, target: f64, measured: f64) -> Verdict {
+impl TargetResult {
+    fn at_least(what: String, target: f64, measured: f64) -> TargetResult {
         let (is_met, measured) = (measured >= target, format!("{measured:.0}"));
-        Verdict { what, target: format!("≥ {target:.0}"), measured, is_met }
+        TargetResult { what, target: format!("≥ {target:.0}"), measured, is_met }
     }
 
-    fn at_most(what: String, target: f64, measured: f64, digits: usize) -> Verdict {
+    fn at_most(what: String, target: f64, measured: f64, digits: usize) -> TargetResult {
         let (is_met, measured) = (measured <= target, format!("{measured:.digits$}"));
-        Verdict { what, target: format!("≤ {target:.digits$}"), measured, is_met }
+        TargetResult { what, target: format!("≤ {target:.digits$}"), measured, is_met }
     }
 
     /// Creates a target that is not reached because there is no result.
-    pub fn missed(what: String, target: String, why: String) -> Verdict {
-        Verdict { what, target, measured: why, is_met: false }
+    pub fn missed(what: String, target: String, why: String) -> TargetResult {
+        TargetResult { what, target, measured: why, is_met: false }
     }
 
     /// Creates a target that is an upper bound.
-    pub fn bound(what: impl Into<String>, target: f64, measured: f64, digits: usize) -> Verdict {
-        Verdict::at_most(what.into(), target, measured, digits)
+    pub fn bound(what: impl Into<String>, target: f64, measured: f64, digits: usize) -> TargetResult {
+        TargetResult::at_most(what.into(), target, measured, digits)
     }
 
     /// Creates a target that is a lower bound.
-    pub fn floor(what: impl Into<String>, target: f64, measured: f64) -> Verdict {
-        Verdict::at_least(what.into(), target, measured)
+    pub fn floor(what: impl Into<String>, target: f64, measured: f64) -> TargetResult {
+        TargetResult::at_least(what.into(), target, measured)
     }
 }
 
 /// Writes the verdicts as a table.
-pub fn table(verdicts: &[Verdict]) -> TextTable {
+pub fn table(verdicts: &[TargetResult]) -> TextTable {
     let mut table = TextTable::new(["target", "is to be", "is", ""]);
-    for Verdict { what, target, measured, is_met } in verdicts {
+    for TargetResult { what, target, measured, is_met } in verdicts {
         let mark = if *is_met { "met" } else { "missed" };
         table.row([what.as_str(), target, measured, mark]);
     }
@@ -64,11 +64,11 @@ pub fn table(verdicts: &[Verdict]) -> TextTable {
 }
 
 /// Returns the targets of Maple's rows. Targets of a single row apply to the row with the most leaves.
-pub fn of(rows: &[Row]) -> Vec<Verdict> {
+pub fn of(rows: &[Row]) -> Vec<TargetResult> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
     let most =
         |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.middle.leaves > row.middle.leaves);
-    let mut verdicts: Vec<Verdict> = ours.iter().filter(most).flat_map(|row| alone(row)).collect();
+    let mut verdicts: Vec<TargetResult> = ours.iter().filter(most).flat_map(|row| alone(row)).collect();
     let leaves = |row: &Row| row.middle.leaves as f64;
     verdicts.extend(against(&ours, "leaves", LEAVES, leaves, |row| (row.setting.line, row.setting.ports)));
     let ports = |row: &Row| f64::from(row.setting.ports);
@@ -89,16 +89,16 @@ fn named(row: &Row) -> String {
 }
 
 /// Returns the targets of a single row.
-fn alone(row: &Row) -> Vec<Verdict> {
+fn alone(row: &Row) -> Vec<TargetResult> {
     let name = format!("{}, {} leaves", named(row), row.middle.leaves);
     let mut verdicts = Vec::new();
     if let Some((_, rust, python)) = FLOWS.iter().find(|(line, ..)| *line == row.setting.line) {
         let target = if is_python(&row.controller) { *python } else { *rust };
-        verdicts.push(Verdict::at_least(format!("flows/s: {name}"), target, row.middle.flows));
+        verdicts.push(TargetResult::at_least(format!("flows/s: {name}"), target, row.middle.flows));
     }
     let most = 1.0 + row.middle.to_controller;
-    verdicts.push(Verdict::at_most(format!("flow-mods a flow: {name}"), most + 0.05, row.middle.flow_mods, 2));
-    verdicts.push(Verdict::at_most(format!("B/leaf: {name}"), BYTES, row.middle.bytes, 0));
+    verdicts.push(TargetResult::at_most(format!("flow-mods a flow: {name}"), most + 0.05, row.middle.flow_mods, 2));
+    verdicts.push(TargetResult::at_most(format!("B/leaf: {name}"), BYTES, row.middle.bytes, 0));
     verdicts
 }
 
@@ -110,7 +110,7 @@ fn against(
     target: f64,
     x: impl Fn(&Row) -> f64,
     rest: impl Fn(&Row) -> (u32, u32),
-) -> Vec<Verdict> {
+) -> Vec<TargetResult> {
     let key = |row: &Row| (row.controller.clone(), row.of.clone(), rest(row));
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     for row in rows {
@@ -135,7 +135,7 @@ fn against(
             x(least),
             x(most)
         );
-        (x(least) < x(most)).then(|| Verdict::at_most(name, target, times, 2))
+        (x(least) < x(most)).then(|| TargetResult::at_most(name, target, times, 2))
     });
     compared.collect()
 }

@@ -178,7 +178,7 @@ fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
 struct Play<'a> {
     centre: &'a DataCentre,
     table: Table,
-    switch: Switch,
+    switch: RackRules,
     /// The leaves of each rack as source or destination, by subnet.
     by_rack: HashMap<u32, Vec<LeafId>>,
     /// The leaves whose routes use each port.
@@ -203,7 +203,7 @@ impl<'a> Play<'a> {
         Play {
             centre,
             table: table_of(strategy),
-            switch: Switch::default(),
+            switch: RackRules::default(),
             by_rack: HashMap::new(),
             by_port: BTreeMap::new(),
             ports: Vec::new(),
@@ -303,7 +303,7 @@ impl Augments {
 
 /// The rules of a switch, one for each pair of racks.
 #[derive(Default)]
-struct Switch {
+struct RackRules {
     rules: HashMap<Pair, SwitchRule>,
 }
 
@@ -314,7 +314,7 @@ struct SwitchRule {
     port: Option<Port>,
 }
 
-impl Switch {
+impl RackRules {
     fn apply(&mut self, change: &Change) -> Result<(), String> {
         let rule = change.rule();
         let pair = pair_of(rule)?;

@@ -24,7 +24,7 @@ pub(super) struct Task<'a> {
 }
 
 /// The measurement.
-pub(super) struct Outcome {
+pub(super) struct Measurement {
     /// The results except for the speeds.
     pub(super) measured: Measured,
     /// The traces that the controller learned.
@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 }
 
 impl Task<'_> {
-    pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Outcome, BenchError> {
+    pub(super) fn run(&self, policy: &mut dyn FilterPolicy, progress: &Progress) -> Result<Measurement, BenchError> {
         let name = &self.set.name;
         progress.set_message(format!("{name}: replaying the trace"));
         let mut play = Play::new(self.strategy);
@@ -75,7 +75,7 @@ impl Task<'_> {
             ..Measured::default()
         };
         let first_wrong = play.counts.first_wrong.or(hosts.first_wrong).or(ports.first_wrong);
-        Ok(Outcome { measured, learned, growth, first_wrong, unanswered })
+        Ok(Measurement { measured, learned, growth, first_wrong, unanswered })
     }
 
     /// Replays another trace. Returns the number of its misses.

@@ -29,7 +29,7 @@ mod measure;
 mod output;
 mod speeds;
 
-use measure::{Outcome, Task};
+use measure::{Measurement, Task};
 use measured::Measured;
 use play::{Expected, expected};
 use policy::{FilterPolicy, Language, Ranges};
@@ -235,7 +235,7 @@ impl Subject {
         let mut policy = language.filter_policy(&self.set, ranges).map_err(BenchError::Policy)?;
         let then = self.then.as_deref();
         let task = Task { set: &self.set, trace: &self.trace, then, strategy };
-        let Outcome { measured, learned, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
+        let Measurement { measured, learned, growth, first_wrong, unanswered } = task.run(&mut *policy, progress)?;
         let finding = Finding { set: self.set.name.clone(), compiler, measured, first_wrong, unanswered, growth };
         Ok(Played { policy, speeds: Speeds::new(strategy, &self.trace, learned), finding })
     }

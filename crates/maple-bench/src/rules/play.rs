@@ -11,7 +11,7 @@ use super::policy::FilterPolicy;
 use crate::error::BenchError;
 use crate::filters::FilterSet;
 use crate::headers::FiveTuple;
-use crate::switch::{Switch, Verdict};
+use crate::switch::{RuleList, Treated};
 
 /// A header and its first matching filter, by linear search.
 pub(crate) type Expected = (FiveTuple, Option<usize>);
@@ -19,7 +19,7 @@ pub(crate) type Expected = (FiveTuple, Option<usize>);
 /// A controller and its switch.
 pub(super) struct Play {
     pub(super) table: Table,
-    pub(super) switch: Switch,
+    pub(super) switch: RuleList,
     pub(super) learned: Vec<Learned>,
     pub(super) counts: Counts,
 }
@@ -47,14 +47,14 @@ pub(super) struct Counts {
 impl Play {
     pub(super) fn new(strategy: Strategy) -> Play {
         let table = table(strategy);
-        Play { table, switch: Switch::default(), learned: Vec::new(), counts: Counts::default() }
+        Play { table, switch: RuleList::default(), learned: Vec::new(), counts: Counts::default() }
     }
 
     /// Handles a header that arrives at the switch.
     pub(super) fn header(&mut self, policy: &mut dyn FilterPolicy, expected: &Expected) -> Result<(), BenchError> {
         let (header, wanted) = expected;
         let verdict = self.switch.treat(header).map_err(BenchError::WrongResult)?;
-        if verdict != Verdict::Controller {
+        if verdict != Treated::Controller {
             self.judge(header, verdict, *wanted);
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl Play {
         let mut unknown = 0;
         for (header, wanted) in headers {
             match self.switch.treat(header).map_err(BenchError::WrongResult)? {
-                Verdict::Controller => unknown += 1,
+                Treated::Controller => unknown += 1,
                 verdict => self.judge(header, verdict, *wanted),
             }
             if let Some(leaf) = self.table.tree().search(header) {
@@ -127,7 +127,7 @@ impl Play {
         changes.iter().try_for_each(|change| self.switch.apply(change)).map_err(BenchError::WrongResult)
     }
 
-    fn judge(&mut self, header: &FiveTuple, verdict: Verdict, wanted: Option<usize>) {
+    fn judge(&mut self, header: &FiveTuple, verdict: Treated, wanted: Option<usize>) {
         if verdict != verdict_of(wanted) {
             self.counts.wrong += 1;
             self.counts
@@ -152,13 +152,13 @@ pub(crate) fn table(strategy: Strategy) -> Table {
 /// Returns the actions for f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
-        Verdict::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
-        Verdict::Drop | Verdict::Controller => LeafAction::Apply(Vec::new()),
+        Treated::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
+        Treated::Drop | Treated::Controller => LeafAction::Apply(Vec::new()),
     }
 }
 
-fn verdict_of(filter: Option<usize>) -> Verdict {
-    filter.map_or(Verdict::Drop, |filter| Verdict::Output(filter as u32 + 1))
+fn verdict_of(filter: Option<usize>) -> Treated {
+    filter.map_or(Treated::Drop, |filter| Treated::Output(filter as u32 + 1))
 }
 
 /// Returns the number of rules that are deleted at one priority and added at another.

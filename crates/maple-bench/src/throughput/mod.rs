@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use maple_emulator::Topology;
-use maple_load::{DISCOVERY, LoadOptions, Mode, Network, Report, Workload};
+use maple_load::{DISCOVERY, LoadOptions, Mode, Report, Wiring, Workload};
 use maple_wire::Version;
 
 use crate::controllers::Contender;
@@ -144,7 +144,7 @@ impl<'a> Sweep<'a> {
         let (switches, workload, policy) = match &args.topology {
             None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
             Some(topology) => {
-                let network = Network::from(&Topology::parse(topology).map_err(BenchError::usage)?);
+                let network = Wiring::from(&Topology::parse(topology).map_err(BenchError::usage)?);
                 (vec![network.switches.len() as u32], Workload::Network(Arc::new(network)), "builtin:shortest-path")
             }
         };

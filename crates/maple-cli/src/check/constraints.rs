@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::output::{packets, sample_json, shown};
 
 /// The result for one constraint.
-pub struct Verdict {
+pub struct ConstraintResult {
     constraint: Arc<str>,
     /// The routes that the constraint refused: the first one of each line, with the packets.
     violations: Vec<(Violation, Counted)>,
@@ -19,7 +19,7 @@ pub struct Verdict {
 }
 
 /// Returns the verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
-pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<Verdict> {
+pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<ConstraintResult> {
     let complete = match check.is_complete() {
         Ok(()) if is_suspicious => Err("the policy reads something that is not tracked".to_owned()),
         complete => complete.map_err(|open: Open| open.to_string()),
@@ -27,12 +27,12 @@ pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<Verdict> {
     let verdict = |constraint: Arc<str>| {
         let of_it = check.violations().filter(|(violation, _)| violation.constraint == constraint);
         let violations = of_it.map(|(violation, counted)| (violation.clone(), counted.clone())).collect();
-        Verdict { constraint, violations, complete: complete.clone() }
+        ConstraintResult { constraint, violations, complete: complete.clone() }
     };
     check.constraints().into_iter().map(verdict).collect()
 }
 
-impl Verdict {
+impl ConstraintResult {
     /// Reports whether a packet violates the constraint.
     pub fn is_violated(&self) -> bool {
         !self.violations.is_empty()

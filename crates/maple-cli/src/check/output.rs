@@ -10,7 +10,7 @@ use maple_wire::counted;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
 
-use super::constraints::{self, Verdict};
+use super::constraints::{self, ConstraintResult};
 use crate::options::CheckOptions;
 use crate::policy::Suspicion;
 
@@ -36,7 +36,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
     let depends = reads || check.findings().next().is_some();
     let fails = check.failures().next().is_some();
     let verdicts = if options.constraints { constraints::verdicts(check, reads) } else { Vec::new() };
-    let is_violated = verdicts.iter().any(Verdict::is_violated);
+    let is_violated = verdicts.iter().any(ConstraintResult::is_violated);
     let out = &mut std::io::stdout().lock();
     if options.json {
         let mut told = json!({
@@ -51,7 +51,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             "coverage": coverage_json(&coverage),
         });
         if options.constraints {
-            told["constraints"] = verdicts.iter().map(Verdict::json).collect();
+            told["constraints"] = verdicts.iter().map(ConstraintResult::json).collect();
         }
         writeln!(out, "{told:#}")?;
     } else {

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::FromArgMatches as _;
 
 use super::{Config, arguments};
-use crate::declared::{Configured, Place, Setting};
+use crate::declared::{Configured, FileLine, Setting};
 use crate::options::RunArgs;
 
 /// A configuration that was read again.
@@ -21,9 +21,9 @@ pub struct Again {
 
 impl Configured {
     /// Returns the place where the file sets this option, or else the start of the file.
-    pub fn place_of(&self, id: &str) -> Place {
+    pub fn place_of(&self, id: &str) -> FileLine {
         let setting = self.settings.iter().find(|setting| setting.id == id);
-        setting.map_or(Place { file: self.file.clone(), line: 1 }, |setting| setting.at.clone())
+        setting.map_or(FileLine { file: self.file.clone(), line: 1 }, |setting| setting.at.clone())
     }
 }
 

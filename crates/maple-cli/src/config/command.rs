@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use super::arguments::is_flag;
 use super::{Config, arguments};
-use crate::declared::{Network, Setting};
+use crate::declared::{DeclaredNetwork, Setting};
 use crate::options::RunArgs;
 use crate::output::print_line;
 
@@ -43,7 +43,7 @@ pub fn check(file: &Path) -> anyhow::Result<u8> {
     let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
     match Config::parse(file, text) {
         Ok(config) => {
-            let Network { facts, costs, rows, .. } = &config.network;
+            let DeclaredNetwork { facts, costs, rows, .. } = &config.network;
             print_line(format_args!(
                 "{}: {}, {}, {}, {}, {}",
                 file.display(),
@@ -75,7 +75,7 @@ fn count(number: usize, what: &str) -> String {
 #[derive(Debug, Default)]
 pub struct Origins {
     options: Vec<Origin>,
-    network: Network,
+    network: DeclaredNetwork,
 }
 
 #[derive(Debug)]

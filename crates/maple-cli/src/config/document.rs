@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use maple_wire::nearest;
 use toml_edit::{Document as Toml, Item, Key, TableLike, Value};
 
-use crate::declared::Place;
+use crate::declared::FileLine;
 
 /// A fault at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The place.
-    pub at: Place,
+    pub at: FileLine,
     /// The key, with dots between the tables; empty for the document.
     pub key: String,
     /// A description of the fault.
@@ -44,7 +44,7 @@ impl Document {
     /// [`Problem`] if the text is not TOML.
     pub fn parse(file: &Path, text: String) -> Result<Document, Problem> {
         let toml = Toml::parse(text.clone()).map_err(|error| {
-            let at = Place { file: file.to_owned(), line: line(&text, error.span().map_or(0, |span| span.start)) };
+            let at = FileLine { file: file.to_owned(), line: line(&text, error.span().map_or(0, |span| span.start)) };
             Problem { at, key: String::new(), text: error.message().trim().replace('\n', "; ") }
         })?;
         Ok(Document { file: file.to_owned(), toml, problems: RefCell::default() })
@@ -67,8 +67,8 @@ impl Document {
         problems
     }
 
-    fn place(&self, span: Option<Range<usize>>) -> Place {
-        Place { file: self.file.clone(), line: line(self.toml.raw(), span.map_or(0, |span| span.start)) }
+    fn place(&self, span: Option<Range<usize>>) -> FileLine {
+        FileLine { file: self.file.clone(), line: line(self.toml.raw(), span.map_or(0, |span| span.start)) }
     }
 }
 
@@ -93,7 +93,7 @@ pub struct Entry<'a> {
     /// The last part of the key.
     pub name: String,
     /// The place of the key.
-    pub at: Place,
+    pub at: FileLine,
     item: &'a Item,
 }
 

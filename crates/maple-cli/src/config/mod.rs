@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{ArgMatches, FromArgMatches as _};
 
-use crate::declared::{Configured, Network, Setting};
+use crate::declared::{Configured, DeclaredNetwork, Setting};
 use crate::options::{RunArgs, RunOptions};
 use crate::usage_error::OrUsageError as _;
 pub use again::{Again, read_again};
@@ -34,7 +34,7 @@ pub struct Config {
     /// The options.
     pub settings: Vec<Setting>,
     /// The network.
-    pub network: Network,
+    pub network: DeclaredNetwork,
 }
 
 impl Config {

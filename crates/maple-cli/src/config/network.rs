@@ -13,10 +13,10 @@ use toml_edit::Value;
 
 use super::arguments;
 use super::document::{Entry, Section, to_json};
-use crate::declared::{Cost, Network, Place};
+use crate::declared::{Cost, DeclaredNetwork, FileLine};
 
 /// Reads the tables about the network.
-pub fn read(root: &mut Section<'_>) -> Network {
+pub fn read(root: &mut Section<'_>) -> DeclaredNetwork {
     let mut names = Names::new();
     let mut places = BTreeMap::new();
     let mut switches = BTreeMap::new();
@@ -41,7 +41,7 @@ pub fn read(root: &mut Section<'_>) -> Network {
         }
     }
     let costs = costs(root, &names);
-    Network { facts: Facts::new(switches, hosts), certificates, costs, rows: rows(root), names, places }
+    DeclaredNetwork { facts: Facts::new(switches, hosts), certificates, costs, rows: rows(root), names, places }
 }
 
 /// Returns the tables in this table, if it is one: `weights` may also be the option with a file's name.
@@ -202,7 +202,7 @@ fn cost(name: &str, entry: &Entry<'_>, mut section: Section<'_>, names: &Names) 
 }
 
 /// Reads `[tables.NAME]` with a value for each key, and `[variables]`.
-fn rows(root: &mut Section<'_>) -> Vec<(Place, Row)> {
+fn rows(root: &mut Section<'_>) -> Vec<(FileLine, Row)> {
     let mut rows = Vec::new();
     for table in tables(root, "tables") {
         for entry in table.section().map(Section::all).unwrap_or_default() {

@@ -12,7 +12,7 @@ use maple_core::Location;
 use maple_core::engine::LabelRange;
 
 use super::{EmulationArgs, refused};
-use crate::declared::{Configured, Network};
+use crate::declared::{Configured, DeclaredNetwork};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::usage_error::usage_error;
 use crate::values::{
@@ -197,7 +197,7 @@ pub struct RunOptions {
     pub log: Vec<Threshold>,
     /// What the configuration says of the network.
     #[arg(skip)]
-    pub network: Network,
+    pub network: DeclaredNetwork,
     /// The configuration, if there is one.
     #[arg(skip)]
     pub configured: Option<Configured>,

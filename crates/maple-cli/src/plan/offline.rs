@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use maple_controller::control::plan::Plan;
-use maple_controller::offline::Network;
+use maple_controller::offline::RememberedNetwork;
 use serde_json::Value;
 
 use crate::policy::{Loaded, PolicyLoader, load, load_aside, sources, suspicions};
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// If the state file can't be read or remembers no packets, or if a policy can't be loaded.
 pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Value> {
     let Loaded::Policy(old) = load(from, LIMIT, loader)? else { bail!("{from} is no policy, but a handler") };
-    let network = Network::read(state, &old.store)?;
+    let network = RememberedNetwork::read(state, &old.store)?;
     if network.packets() == 0 {
         bail!(
             "the state file {} remembers no packets that a policy has decided about: there is nothing to plan for",

@@ -48,7 +48,7 @@ const AROUND: u64 = 5_000_000_000;
 const EXAMPLES: usize = 3;
 
 /// The port by which a frame leaves the network, and its bytes.
-type Place = (Dpid, PortNo, Vec<u8>);
+type Egress = (Dpid, PortNo, Vec<u8>);
 
 /// Judges the frames of one run.
 pub struct Checker {
@@ -94,7 +94,7 @@ struct Watched {
     ids: Vec<FrameId>,
     /// The times when the first and the last of them entered.
     entered: (Instant, Instant),
-    came_out: BTreeMap<Place, usize>,
+    came_out: BTreeMap<Egress, usize>,
     /// The time when the last copy left.
     last: Instant,
     /// Whether the network itself lost a copy.
@@ -220,7 +220,7 @@ impl Checker {
             self.verdicts.right += count as u64;
             return true;
         }
-        let answers: Vec<BTreeSet<Place>> = states.iter().map(|state| self.expected(state, kind)).collect();
+        let answers: Vec<BTreeSet<Egress>> = states.iter().map(|state| self.expected(state, kind)).collect();
         if is_right(&answers, &watched.came_out, count) {
             self.verdicts.right += count as u64;
             return true;
@@ -228,8 +228,8 @@ impl Checker {
         if now.saturating_duration_since(watched.entered.1) < LATE {
             return false;
         }
-        let admitted: BTreeSet<&Place> = answers.iter().flatten().collect();
-        let too_much = |(place, copies): (&Place, &usize)| *copies > count || !admitted.contains(place);
+        let admitted: BTreeSet<&Egress> = answers.iter().flatten().collect();
+        let too_much = |(place, copies): (&Egress, &usize)| *copies > count || !admitted.contains(place);
         let wrong = watched.came_out.iter().any(too_much);
         let keeps_way = || states.iter().any(|state| self.resolved(state, kind).is_some_and(|route| route.keeps_way));
         if !wrong && (watched.excused || keeps_way()) {
@@ -246,7 +246,7 @@ impl Checker {
 
     /// Runs f afresh on this state, and returns where the frame must leave: nowhere if f fails, or if the frame is not
     /// one of f's packets.
-    fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Place> {
+    fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Egress> {
         if is_the_controllers(&Packet::new(&kind.1, kind.0.port.0), self.track_hosts) {
             return BTreeSet::new();
         }
@@ -288,7 +288,7 @@ fn is_known(state: &Snapshot, at: Location) -> bool {
 
 /// Reports whether frames of one kind left as f decided, given its answers on the states of their time. A single frame
 /// met one of these. Several frames can each have met a different one.
-fn is_right(answers: &[BTreeSet<Place>], came_out: &BTreeMap<Place, usize>, count: usize) -> bool {
+fn is_right(answers: &[BTreeSet<Egress>], came_out: &BTreeMap<Egress, usize>, count: usize) -> bool {
     if count == 1 {
         return answers.iter().any(|places| places.iter().map(|place| (place, &1)).eq(came_out));
     }
@@ -298,8 +298,8 @@ fn is_right(answers: &[BTreeSet<Place>], came_out: &BTreeMap<Place, usize>, coun
         && answers.iter().flatten().all(|place| !all(place) || came_out.get(place) == Some(&count))
 }
 
-fn describe((at, frame): &Kind, watched: &Watched, admitted: &BTreeSet<&Place>) -> String {
-    let ports = |places: &mut dyn Iterator<Item = (&Place, usize)>| {
+fn describe((at, frame): &Kind, watched: &Watched, admitted: &BTreeSet<&Egress>) -> String {
+    let ports = |places: &mut dyn Iterator<Item = (&Egress, usize)>| {
         let text: Vec<String> = places
             .map(|((dpid, port, _), copies)| {
                 let at = Location::new(*dpid, *port);
@@ -321,11 +321,11 @@ fn describe((at, frame): &Kind, watched: &Watched, admitted: &BTreeSet<&Place>) 
 mod tests {
     use super::*;
 
-    fn places(ports: &[u32]) -> BTreeSet<Place> {
+    fn places(ports: &[u32]) -> BTreeSet<Egress> {
         ports.iter().map(|port| (Dpid(1), PortNo(*port), vec![])).collect()
     }
 
-    fn out(ports: &[(u32, usize)]) -> BTreeMap<Place, usize> {
+    fn out(ports: &[(u32, usize)]) -> BTreeMap<Egress, usize> {
         ports.iter().map(|(port, copies)| ((Dpid(1), PortNo(*port), vec![]), *copies)).collect()
     }
 

@@ -29,7 +29,7 @@ use maple_emulator::Topology;
 use maple_handlers::Handlers;
 use maple_lab::{costs_of, with_names_of};
 
-use crate::declared::{Network, Place};
+use crate::declared::{DeclaredNetwork, FileLine};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load, source};
@@ -309,13 +309,13 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
 }
 
 /// Applies the configuration's declarations about the network.
-fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<()> {
-    let Network { facts, names, costs, rows, .. } = network;
+fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow::Result<()> {
+    let DeclaredNetwork { facts, names, costs, rows, .. } = network;
     if facts.has_places() && !chosen.engine.track_hosts {
         return Err(usage_error(anyhow!("hosts with a fixed place need host tracking, and that is off")));
     }
     chosen.engine.facts = Arc::new(facts.clone());
-    let written = |place: &Place| {
+    let written = |place: &FileLine| {
         let by = Writer::File(place.to_string().into());
         Written { by, at: SystemTime::now() }
     };

@@ -16,7 +16,7 @@ use super::costs::Costs;
 use super::progress::Lines;
 use super::tls;
 use crate::config::{Again, read_again};
-use crate::declared::{Configured, Network};
+use crate::declared::{Configured, DeclaredNetwork};
 use crate::options::{RunArgs, RunOptions};
 
 /// The ids of the options that are followed while the controller runs.
@@ -31,7 +31,7 @@ pub struct Reconfiguring {
     /// The places that options named at the start.
     places: Places,
     /// The declarations in effect.
-    network: Network,
+    network: DeclaredNetwork,
     costs: Costs,
     tls: Option<Arc<Tls>>,
     track_hosts: bool,

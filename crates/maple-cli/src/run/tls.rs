@@ -9,7 +9,7 @@ use maple_controller::ControllerOptions;
 use maple_controller::tls::{Tls, TlsFiles};
 
 use super::progress::Lines;
-use crate::declared::Network;
+use crate::declared::DeclaredNetwork;
 use crate::options::TlsArgs;
 use crate::signal;
 use crate::usage_error::{OrUsageError as _, usage_error};
@@ -28,7 +28,7 @@ const WARN_EVERY: Duration = Duration::from_secs(86_400);
 pub fn apply(
     args: &TlsArgs,
     listen: &[Listen],
-    declared: &Network,
+    declared: &DeclaredNetwork,
     chosen: &mut ControllerOptions,
 ) -> anyhow::Result<()> {
     let (tls, plain): (Vec<Listen>, Vec<Listen>) = listen.iter().partition(|one| one.is_tls);
@@ -49,7 +49,7 @@ pub fn apply(
 ///
 /// # Errors
 /// If the options do not fit together.
-pub fn files(args: &TlsArgs, listen: &[Listen], declared: &Network) -> anyhow::Result<Option<TlsFiles>> {
+pub fn files(args: &TlsArgs, listen: &[Listen], declared: &DeclaredNetwork) -> anyhow::Result<Option<TlsFiles>> {
     let tls = listen.iter().find(|one| one.is_tls);
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
         if let Some((dpid, _)) = declared.certificates.first() {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
-use maple_controller::control::socket::{AskError, Place, Reach, Request, StateRequest, ask};
+use maple_controller::control::socket::{AskError, Reach, Request, StatePlace, StateRequest, ask};
 use serde_json::Value;
 
 use super::word;
@@ -40,7 +40,7 @@ pub struct LoadArgs {
 /// A row, with its place in the file.
 struct Row {
     at: String,
-    place: Place,
+    place: StatePlace,
     value: Value,
 }
 
@@ -121,7 +121,7 @@ fn csv_rows(file: &Path, table: &str) -> anyhow::Result<Vec<Row>> {
         if rows.is_empty() && (key, value) == ("key", "value") {
             continue;
         }
-        rows.push(Row { at, place: Place::Key(table.to_owned(), word(key)), value: word(value) });
+        rows.push(Row { at, place: StatePlace::Key(table.to_owned(), word(key)), value: word(value) });
     }
     Ok(rows)
 }
@@ -141,17 +141,17 @@ fn json_rows(control: &dyn Reach, file: &Path) -> anyhow::Result<Vec<Row>> {
         let at = format!("{shown}: {name}");
         let is_var = |name: &str| variables.contains(&name) || !tables.contains(&name) && !holds_rows(&value);
         if is_var(&name) {
-            rows.push(Row { at, place: Place::Var(name), value });
+            rows.push(Row { at, place: StatePlace::Var(name), value });
             continue;
         }
         let key = |key: Value, value: Value| {
             let at = format!("{at}[{key}]");
-            Row { at, place: Place::Key(name.clone(), key), value }
+            Row { at, place: StatePlace::Key(name.clone(), key), value }
         };
         match value {
             Value::Object(members) => rows.extend(members.into_iter().map(|(text, value)| {
                 let row = key(Value::String(text.clone()), value);
-                Row { place: Place::Key(name.clone(), word(&text)), ..row }
+                Row { place: StatePlace::Key(name.clone(), word(&text)), ..row }
             })),
             Value::Array(pairs) => {
                 for pair in pairs {
@@ -185,7 +185,7 @@ mod tests {
     fn batches_hold_all_rows_in_order_and_fit_into_requests() {
         let row = |number: usize| Row {
             at: number.to_string(),
-            place: Place::Key("blocked".into(), word(&"k".repeat(number % 900))),
+            place: StatePlace::Key("blocked".into(), word(&"k".repeat(number % 900))),
             value: Value::Bool(true),
         };
         let rows: Vec<Row> = (0..2000).map(row).collect();
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_place_in_the_file() {
-        let row = |at: &str| Row { at: at.into(), place: Place::Var("mode".into()), value: Value::Null };
+        let row = |at: &str| Row { at: at.into(), place: StatePlace::Var("mode".into()), value: Value::Null };
         let told = located("7 is no bool", "state.load.rows[1].value", &[row("a.csv:1"), row("a.csv:2")]);
         assert_eq!(told.to_string(), "a.csv:2: 7 is no bool; nothing is written");
         assert_eq!(located("the disk is full", "state.load", &[]).to_string(), "the disk is full");

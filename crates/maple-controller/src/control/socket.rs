@@ -26,7 +26,7 @@ pub use super::reload::{CanaryAt, Tolerance};
 use super::request::parse;
 pub use super::request::{Invalidate, PortText, Reload, Request, Show};
 pub use super::schema::schema;
-pub use super::state::{Place, StateRequest};
+pub use super::state::{StatePlace, StateRequest};
 use super::{Handle, access, live, state};
 use crate::kept_files::KeptFile;
 use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
@@ -440,7 +440,7 @@ fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: 
 }
 
 /// Sends one client each change of a place until it closes.
-fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<()> {
+fn watch(handle: &Handle, place: &StatePlace, writer: &mut UnixStream) -> io::Result<()> {
     let mut failure = Ok(());
     let watched = state::watch(handle, place, |value| {
         failure = match value {

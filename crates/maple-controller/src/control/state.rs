@@ -31,11 +31,11 @@ const CLIENT_CHECK: Duration = Duration::from_millis(500);
 #[schemars(rename = "state")]
 pub enum StateRequest {
     /// Reads a place. A whole table is an array of pairs.
-    Get(Place),
+    Get(StatePlace),
     /// Writes a place. The answer comes when every shard uses the new value.
     Set {
         /// The place.
-        place: Place,
+        place: StatePlace,
         /// The new value.
         #[schemars(with = "StateValue")]
         value: Value,
@@ -49,8 +49,8 @@ pub enum StateRequest {
     /// Writes many places in one transaction: all of them or none. The answer comes as for `set`.
     Load {
         /// The places, and their new values.
-        #[schemars(with = "Vec<(Place, StateValue)>")]
-        rows: Vec<(Place, Value)>,
+        #[schemars(with = "Vec<(StatePlace, StateValue)>")]
+        rows: Vec<(StatePlace, Value)>,
         /// Whether the rows are only checked.
         #[serde(default)]
         check: bool,
@@ -64,15 +64,15 @@ pub enum StateRequest {
     /// Deletes a place. The answer comes as for `set`.
     Delete {
         /// The place.
-        place: Place,
+        place: StatePlace,
         /// Whether the answer also waits until every rule that depended on the old value is gone.
         #[serde(default)]
         settled: bool,
     },
     /// Reads a place at once and after each change: one answer a line, until the client closes the connection.
-    Watch(Place),
+    Watch(StatePlace),
     /// Reads a place with its last writer. A whole table is an array with an object for each key.
-    Written(Place),
+    Written(StatePlace),
     /// Lists all known tables and variables with their declared types.
     List,
 }
@@ -81,7 +81,7 @@ pub enum StateRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "place")]
-pub enum Place {
+pub enum StatePlace {
     /// A variable, by name.
     Var(String),
     /// A whole table.
@@ -90,14 +90,14 @@ pub enum Place {
     Key(String, #[schemars(with = "StateValue")] Value),
 }
 
-impl Place {
+impl StatePlace {
     /// Returns the place in the version of its table that is in use.
-    pub(super) fn in_use(&self, handle: &Handle) -> Place {
+    pub(super) fn in_use(&self, handle: &Handle) -> StatePlace {
         let in_use = |table: &String| handle.store().table_in_use(table).to_string();
         match self {
-            Place::Var(name) => Place::Var(name.clone()),
-            Place::Table(table) => Place::Table(in_use(table)),
-            Place::Key(table, key) => Place::Key(in_use(table), key.clone()),
+            StatePlace::Var(name) => StatePlace::Var(name.clone()),
+            StatePlace::Table(table) => StatePlace::Table(in_use(table)),
+            StatePlace::Key(table, key) => StatePlace::Key(in_use(table), key.clone()),
         }
     }
 }
@@ -124,7 +124,7 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::Load { rows, check, settled, create } => {
-            let write = |(number, (place, value)): (usize, &(Place, Value))| {
+            let write = |(number, (place, value)): (usize, &(StatePlace, Value))| {
                 write_of(handle, (place, value), *create, &format!("state.load.rows[{number}]"))
             };
             let writes = rows.iter().enumerate().map(write).collect::<Result<Vec<Write>, _>>()?;
@@ -155,22 +155,27 @@ enum Target {
     Key(Name, Stored),
 }
 
-fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestError> {
+fn target(handle: &Handle, place: &StatePlace, at: &str) -> Result<Target, RequestError> {
     match &place.in_use(handle) {
-        Place::Var(name) => Ok(Target::Var(name.as_str().into())),
-        Place::Key(table, key) => {
+        StatePlace::Var(name) => Ok(Target::Var(name.as_str().into())),
+        StatePlace::Key(table, key) => {
             let key = key_of(handle.store(), &handle.names(), table, key)
                 .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Ok(Target::Key(table.as_str().into(), key))
         }
-        Place::Table(name) => {
+        StatePlace::Table(name) => {
             Err(RequestError::at(&format!("{at}.table"), format!("a key of {name} is changed, not the whole table")))
         }
     }
 }
 
 /// Returns the write of a value to a place.
-fn write_of(handle: &Handle, (place, value): (&Place, &Value), create: bool, at: &str) -> Result<Write, RequestError> {
+fn write_of(
+    handle: &Handle,
+    (place, value): (&StatePlace, &Value),
+    create: bool,
+    at: &str,
+) -> Result<Write, RequestError> {
     if !create && !is_known(handle, &place.in_use(handle)) {
         return Err(RequestError::at(&format!("{at}.place"), unknown(handle, place)));
     }
@@ -191,11 +196,11 @@ fn write_of(handle: &Handle, (place, value): (&Place, &Value), create: bool, at:
 /// again.
 fn declare(handle: &Handle, write: &Write) -> bool {
     match write {
-        Write::Var { name, .. } if !is_known(handle, &Place::Var(name.to_string())) => {
+        Write::Var { name, .. } if !is_known(handle, &StatePlace::Var(name.to_string())) => {
             handle.store().declare_var(name, Stored::None);
             true
         }
-        Write::Table { table, .. } if !is_known(handle, &Place::Table(table.to_string())) => {
+        Write::Table { table, .. } if !is_known(handle, &StatePlace::Table(table.to_string())) => {
             handle.store().declare_table(table);
             true
         }
@@ -253,7 +258,7 @@ fn list(handle: &Handle) -> Value {
 }
 
 /// Returns the place in the version that is in use, and its cell. The place must be known.
-fn known_cell(handle: &Handle, place: &Place, at: &str) -> Result<(Place, Cell), RequestError> {
+fn known_cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<(StatePlace, Cell), RequestError> {
     let place = place.in_use(handle);
     if !is_known(handle, &place) {
         return Err(RequestError::at(at, unknown(handle, &place)));
@@ -263,10 +268,10 @@ fn known_cell(handle: &Handle, place: &Place, at: &str) -> Result<(Place, Cell),
 }
 
 /// Encodes the value of a place with its last writer; for a table, the value and the last writer of each key.
-fn place_with_writers(handle: &Handle, place: &Place, cell: &Cell) -> Value {
+fn place_with_writers(handle: &Handle, place: &StatePlace, cell: &Cell) -> Value {
     let store = handle.store();
     match (place, store.view().cell(cell.clone())) {
-        (Place::Table(table), CellValue::Table(rows)) => {
+        (StatePlace::Table(table), CellValue::Table(rows)) => {
             let table: Name = table.as_str().into();
             let row = |(key, value): (&Stored, &Stored)| {
                 let cell = Cell::Table(table.clone(), key.clone());
@@ -293,21 +298,21 @@ pub(super) fn written(last: Option<Written>) -> Value {
 }
 
 /// Reports whether a table or variable is known.
-fn is_known(handle: &Handle, place: &Place) -> bool {
+fn is_known(handle: &Handle, place: &StatePlace) -> bool {
     let (store, state) = (handle.store(), handle.snapshot());
     match place {
-        Place::Var(name) => state.var(name).is_some() || store.vars().contains(name.as_str()),
-        Place::Table(name) | Place::Key(name, _) => {
+        StatePlace::Var(name) => state.var(name).is_some() || store.vars().contains(name.as_str()),
+        StatePlace::Table(name) | StatePlace::Key(name, _) => {
             state.table(name).is_some() || store.tables().contains(name.as_str())
         }
     }
 }
 
-fn unknown(handle: &Handle, place: &Place) -> String {
+fn unknown(handle: &Handle, place: &StatePlace) -> String {
     let (vars, tables) = (handle.store().vars(), handle.store().tables());
     let (kind, name, known, others) = match place {
-        Place::Var(name) => ("variable", name, vars, tables),
-        Place::Table(name) | Place::Key(name, _) => ("table", name, tables, vars),
+        StatePlace::Var(name) => ("variable", name, vars, tables),
+        StatePlace::Table(name) | StatePlace::Key(name, _) => ("table", name, tables, vars),
     };
     if others.contains(name.as_str()) {
         return match kind {
@@ -327,7 +332,7 @@ fn unknown(handle: &Handle, place: &Place) -> String {
 /// calls `send` with `None`, to check whether the client is still connected.
 pub(super) fn watch(
     handle: &Handle,
-    place: &Place,
+    place: &StatePlace,
     mut send: impl FnMut(Option<Value>) -> bool,
 ) -> Result<(), RequestError> {
     let cell = cell(handle, place, "state.watch")?;
@@ -352,11 +357,11 @@ pub(super) fn watch(
     }
 }
 
-fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> {
+fn cell(handle: &Handle, place: &StatePlace, at: &str) -> Result<Cell, RequestError> {
     Ok(match place {
-        Place::Var(name) => Cell::Var(name.as_str().into()),
-        Place::Table(name) => Cell::TableAll(name.as_str().into()),
-        Place::Key(table, key) => {
+        StatePlace::Var(name) => Cell::Var(name.as_str().into()),
+        StatePlace::Table(name) => Cell::TableAll(name.as_str().into()),
+        StatePlace::Key(table, key) => {
             let key = key_of(handle.store(), &handle.names(), table, key)
                 .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Cell::Table(table.as_str().into(), key)
@@ -365,9 +370,9 @@ fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> 
 }
 
 /// Encodes the value of a place. A variable that was never written has its declared initial value.
-fn place_to_json(handle: &Handle, place: &Place, value: &CellValue) -> Value {
+fn place_to_json(handle: &Handle, place: &StatePlace, value: &CellValue) -> Value {
     match (place, value) {
-        (Place::Var(name), CellValue::Value(None)) => {
+        (StatePlace::Var(name), CellValue::Value(None)) => {
             handle.store().initial(name).as_ref().map_or(Value::Null, to_json)
         }
         _ => cell_to_json(value),

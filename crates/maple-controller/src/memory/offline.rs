@@ -1,4 +1,4 @@
-//! A network as a state file remembers it, for plans without a controller ([`Network::read`]).
+//! A network as a state file remembers it, for plans without a controller ([`RememberedNetwork::read`]).
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use crate::random::random;
 
 /// The surroundings of a network, and the packets that it had decided about.
 #[derive(Debug)]
-pub struct Network {
+pub struct RememberedNetwork {
     surroundings: Surroundings,
     witnesses: BTreeMap<Dpid, Vec<Witness>>,
 }
@@ -35,13 +35,13 @@ impl Drop for Copy {
     }
 }
 
-impl Network {
+impl RememberedNetwork {
     /// Reads a state file, which stays as it is. The tables and variables in it go into the store, in which the policy
     /// has declared them.
     ///
     /// # Errors
     /// [`PersistenceError`] if the file can't be read, does not fit the declared types, or is used by a controller.
-    pub fn read(path: &Path, store: &Store) -> Result<Network, PersistenceError> {
+    pub fn read(path: &Path, store: &Store) -> Result<RememberedNetwork, PersistenceError> {
         let failed = |error| PersistenceError::Read { path: path.to_owned(), error };
         let file = File::open(path).map_err(failed)?;
         // A controller holds this lock on its file.
@@ -56,7 +56,7 @@ impl Network {
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy.0).map_err(failed)?;
         std::io::copy(&mut &file, &mut to).map_err(failed)?;
         let switches = read_copy(&copy.0, path, store)?;
-        let mut network = Network { surroundings: Surroundings::default(), witnesses: BTreeMap::new() };
+        let mut network = RememberedNetwork { surroundings: Surroundings::default(), witnesses: BTreeMap::new() };
         for (dpid, Departed { leaves, surroundings, .. }) in switches {
             network.surroundings.extend(&surroundings);
             network.witnesses.insert(dpid, leaves);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::{LONG, Maple, SHORT, eventually};
-use maple_controller::control::socket::{AskError, Place, Request, StateRequest, ask, follow};
+use maple_controller::control::socket::{AskError, Request, StatePlace, StateRequest, ask, follow};
 use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Counter, Stop, Stopped, Table, Value, Var, Write};
 use maple_core::{Mac, Net, PacketHandle, Route};
@@ -38,8 +38,8 @@ fn controller(name: &str) -> (Maple, PathBuf) {
     (maple, path)
 }
 
-fn key(table: &str, key: &str) -> Place {
-    Place::Key(table.into(), json!(key))
+fn key(table: &str, key: &str) -> StatePlace {
+    StatePlace::Key(table.into(), json!(key))
 }
 
 #[test]
@@ -47,10 +47,13 @@ fn other_programs_set_get_delete_and_watch_state() {
     let (maple, path) = controller("watch");
     let ask = |state| ask(&path, &Request::State(state));
     let set = |place, value| ask(StateRequest::Set { place, value, settled: false, create: true });
-    set(Place::Var("mode".into()), json!("day")).unwrap();
+    set(StatePlace::Var("mode".into()), json!("day")).unwrap();
     set(key("t", "a"), json!([1, { "ip": "10.0.0.1" }])).unwrap();
-    assert_eq!(ask(StateRequest::Get(Place::Var("mode".into()))).unwrap(), json!("day"));
-    assert_eq!(ask(StateRequest::Get(Place::Table("t".into()))).unwrap(), json!([["a", [1, { "ip": "10.0.0.1" }]]]));
+    assert_eq!(ask(StateRequest::Get(StatePlace::Var("mode".into()))).unwrap(), json!("day"));
+    assert_eq!(
+        ask(StateRequest::Get(StatePlace::Table("t".into()))).unwrap(),
+        json!([["a", [1, { "ip": "10.0.0.1" }]]])
+    );
     assert_eq!(ask(StateRequest::Get(key("t", "b"))).unwrap(), json!(null));
     assert!(matches!(set(key("t", "a"), json!({ "ip": 7 })), Err(AskError::Refused { .. })));
     let (handle, watched) = (maple.handle.clone(), path.clone());
@@ -64,7 +67,7 @@ fn other_programs_set_get_delete_and_watch_state() {
         }
     });
     let mut seen = Vec::new();
-    follow(&watched, &Request::State(StateRequest::Watch(Place::Var("n".into()))), |value| {
+    follow(&watched, &Request::State(StateRequest::Watch(StatePlace::Var("n".into()))), |value| {
         seen.push(value);
         // The writer has ended by the third value.
         let _ = is_watched.send(());
@@ -74,14 +77,14 @@ fn other_programs_set_get_delete_and_watch_state() {
     writer.join().unwrap();
     assert!(seen.is_sorted_by(|a, b| a.as_i64() < b.as_i64()) && seen.len() > 1, "each change once: {seen:?}");
     ask(StateRequest::Delete { place: key("t", "a"), settled: true }).unwrap();
-    assert_eq!(ask(StateRequest::Get(Place::Table("t".into()))).unwrap(), json!([]));
+    assert_eq!(ask(StateRequest::Get(StatePlace::Table("t".into()))).unwrap(), json!([]));
 }
 
 #[test]
 fn who_is_one_too_many_is_told() {
     let (_maple, path) = controller("full");
     let connected: Vec<UnixStream> = (0..16).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let get = Request::State(StateRequest::Get(Place::Var("n".into())));
+    let get = Request::State(StateRequest::Get(StatePlace::Var("n".into())));
     let why = "the controller serves at most 16 programs at a time, and so many are connected";
     assert_eq!(ask(&path, &get).map_err(|error| error.to_string()), Err(why.to_owned()));
     assert_eq!(follow(&path, &get, |_| true).map_err(|error| error.to_string()), Err(why.to_owned()));
@@ -95,21 +98,21 @@ fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
     let set_or = |create, place| ask(StateRequest::Set { place, value: json!(true), settled: false, create });
     let (set, only_known) = (|place| set_or(true, place), |place| set_or(false, place));
     assert_eq!(
-        ask(StateRequest::Get(Place::Table("bloked".into()))),
+        ask(StateRequest::Get(StatePlace::Table("bloked".into()))),
         Err("there is no table bloked, nor any other".to_owned())
     );
-    assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": true })));
-    assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
+    assert_eq!(set(StatePlace::Var("mode".into())), Ok(json!({ "settled": false, "new": true })));
+    assert_eq!(set(StatePlace::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     assert_eq!(
-        ask(StateRequest::Get(Place::Var("mood".into()))),
+        ask(StateRequest::Get(StatePlace::Var("mood".into()))),
         Err("there is no variable mood; did you mean mode?".to_owned())
     );
     let told = |place| only_known(place).expect_err("nobody knows that name");
-    assert_eq!(told(Place::Var("modes".into())), "there is no variable modes; did you mean mode?");
+    assert_eq!(told(StatePlace::Var("modes".into())), "there is no variable modes; did you mean mode?");
     assert_eq!(told(key("mode", "night")), "mode is a variable, not a table: `--var` says so");
-    assert_eq!(only_known(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
+    assert_eq!(only_known(StatePlace::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     maple.handle.store().declare_var("speed", Value::from(7i64));
-    assert_eq!(ask(StateRequest::Get(Place::Var("speed".into()))), Ok(json!(7)));
+    assert_eq!(ask(StateRequest::Get(StatePlace::Var("speed".into()))), Ok(json!(7)));
     // The table has addresses for keys, so that is what text means there.
     let address = |last| Mac([0, 0, 0, 0, 0, last]);
     let write = Write::Table { table: "blocked".into(), key: address(1).into(), value: Some(Value::from(true)) };

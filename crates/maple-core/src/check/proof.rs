@@ -22,7 +22,7 @@ use super::coverage::{Key, MergedTraces};
 use super::observe::Observation;
 use crate::network::{Mac, PortKind};
 use crate::state::Snapshot;
-use crate::trace::{Cond, Item, Known, Verdict};
+use crate::trace::{Cond, Item, Known, KnownAnswer};
 
 /// The maximum number of bits of a read whose values are all tried: 256 values.
 pub(super) const BITS: u32 = 8;
@@ -144,7 +144,7 @@ fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
     items.iter().for_each(|item| known.learn((*item).clone()));
     known.suppose(cond);
     items.iter().any(|item| match item {
-        Item::Test { cond: failed, outcome: false } => known.cond(failed) == Verdict::Holds,
+        Item::Test { cond: failed, outcome: false } => known.cond(failed) == KnownAnswer::Holds,
         _ => false,
     })
 }

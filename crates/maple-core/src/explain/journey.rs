@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use maple_wire::Dpid;
 
-use super::{Entering, Network, Outcome, Passage};
+use super::{Entering, Network, Passage, PassageOutcome};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 
@@ -58,7 +58,7 @@ impl Journey {
                 continue;
             };
             for outcome in &passage.outcomes {
-                if let Outcome::Port(port, frame) = outcome {
+                if let PassageOutcome::Port(port, frame) = outcome {
                     journey.leave(state, Location::new(at.switch, *port), frame.clone(), &mut to_follow);
                 }
             }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub use decision::{Decision, Verdict};
 pub use instead::{Alternative, Change, MOST_ALTERNATIVES, instead};
 pub use journey::{Arrival, Hop, Journey, MOST_HOPS};
-pub use passage::{Outcome, Passage, PassedRule, TableRules};
+pub use passage::{Passage, PassageOutcome, PassedRule, TableRules};
 
 use crate::ids::LeafId;
 use crate::network::Location;

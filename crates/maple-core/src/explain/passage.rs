@@ -1,7 +1,7 @@
 //! The passage of a packet through one switch: the rules that take it, table by table, and what leaves.
 //!
 //! A rule that is not ours may do anything, such as send to a group, or forward like a plain switch. Actions that
-//! cannot be followed are an outcome too ([`Outcome::Elsewhere`]), in the words of the rule.
+//! cannot be followed are an outcome too ([`PassageOutcome::Elsewhere`]), in the words of the rule.
 
 use maple_wire::packet::flight::{Effect, Flight, Next};
 use maple_wire::{Action, Field, PortNo, Version};
@@ -39,7 +39,7 @@ pub struct PassedRule {
 
 /// The fate of a packet, or of one copy, at a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PassageOutcome {
     /// The packet leaves by a port.
     Port(PortNo, Vec<u8>),
     /// The packet goes to the controller.
@@ -62,7 +62,7 @@ pub struct Passage {
     /// The meters that the packet passes: they may drop it.
     pub meters: Vec<u32>,
     /// The fate of the packet and its copies; empty if it is dropped.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<PassageOutcome>,
 }
 
 /// A packet on its way through the tables.
@@ -109,7 +109,7 @@ impl Passing<'_> {
             self.passage.missed = Some(table);
             // If no rule matches, 1.0 asks the controller (1.0 §3.4), and 1.3 drops the packet (1.3 §5.4).
             if tables.version() == Version::Of10 {
-                self.passage.outcomes.push(Outcome::Controller(self.flight.frame.clone()));
+                self.passage.outcomes.push(PassageOutcome::Controller(self.flight.frame.clone()));
             }
             return None;
         };
@@ -125,7 +125,7 @@ impl Passing<'_> {
                 }
                 Next::Table(to) => next = Some(to).filter(|to| *to > table),
                 Next::Meter(meter) => self.passage.meters.push(meter),
-                Next::Unknown => self.passage.outcomes.push(Outcome::Elsewhere(format!("{instruction:?}"))),
+                Next::Unknown => self.passage.outcomes.push(PassageOutcome::Elsewhere(format!("{instruction:?}"))),
                 Next::Done => {}
             }
         }
@@ -138,25 +138,25 @@ impl Passing<'_> {
             let outcome = match self.flight.act(action) {
                 Effect::Done => return true,
                 Effect::Output(port, _) => self.output(port, action),
-                Effect::Expired => Some(Outcome::Expired),
-                Effect::Group(_) | Effect::Unknown => Some(Outcome::Elsewhere(format!("{action:?}"))),
+                Effect::Expired => Some(PassageOutcome::Expired),
+                Effect::Group(_) | Effect::Unknown => Some(PassageOutcome::Elsewhere(format!("{action:?}"))),
             };
-            let goes_on = outcome != Some(Outcome::Expired);
+            let goes_on = outcome != Some(PassageOutcome::Expired);
             self.passage.outcomes.extend(outcome);
             goes_on
         })
     }
 
     /// Returns the fate of the copy that an action sends to a port.
-    fn output(&self, port: PortNo, action: &Action) -> Option<Outcome> {
+    fn output(&self, port: PortNo, action: &Action) -> Option<PassageOutcome> {
         let frame = || self.flight.frame.clone();
         match port {
-            PortNo::CONTROLLER => Some(Outcome::Controller(frame())),
+            PortNo::CONTROLLER => Some(PassageOutcome::Controller(frame())),
             // A packet never goes back out of its port by the port's number (1.3 §7.2.5).
             port if port == self.flight.in_port => None,
-            PortNo::IN_PORT => Some(Outcome::Port(self.flight.in_port, frame())),
-            port if port.is_physical() || port == PortNo::LOCAL => Some(Outcome::Port(port, frame())),
-            _ => Some(Outcome::Elsewhere(format!("{action:?}"))),
+            PortNo::IN_PORT => Some(PassageOutcome::Port(self.flight.in_port, frame())),
+            port if port.is_physical() || port == PortNo::LOCAL => Some(PassageOutcome::Port(port, frame())),
+            _ => Some(PassageOutcome::Elsewhere(format!("{action:?}"))),
         }
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).ttl(ttl).udp(1, 53).payload(b"")
     }
 
-    fn outcomes(tables: Vec<Vec<Instruction>>, frame: &[u8]) -> Vec<Outcome> {
+    fn outcomes(tables: Vec<Vec<Instruction>>, frame: &[u8]) -> Vec<PassageOutcome> {
         Passage::through(&Tables(tables), PortNo(1), frame).outcomes
     }
 
@@ -198,11 +198,11 @@ mod tests {
             Instruction::ApplyActions(vec![Action::output(PortNo(2)), Action::DecNwTtl, Action::output(PortNo(3))]),
             Instruction::WriteActions(vec![Action::output(PortNo(4))]),
         ];
-        let first = Outcome::Port(PortNo(2), frame(1));
-        assert_eq!(outcomes(vec![rule.clone()], &frame(1)), [first, Outcome::Expired]);
+        let first = PassageOutcome::Port(PortNo(2), frame(1));
+        assert_eq!(outcomes(vec![rule.clone()], &frame(1)), [first, PassageOutcome::Expired]);
         assert_eq!(
             outcomes(vec![rule], &frame(2)),
-            [(2, 2), (3, 1), (4, 1)].map(|(port, ttl)| Outcome::Port(PortNo(port), frame(ttl)))
+            [(2, 2), (3, 1), (4, 1)].map(|(port, ttl)| PassageOutcome::Port(PortNo(port), frame(ttl)))
         );
     }
 
@@ -212,9 +212,9 @@ mod tests {
         let first = vec![write(vec![Action::output(PortNo(2)), Action::DecNwTtl]), Instruction::GotoTable(1)];
         let second = |also: Vec<Instruction>| vec![first.clone(), also];
         let replaced = vec![write(vec![Action::output(PortNo(3))])];
-        assert_eq!(outcomes(second(replaced), &frame(2)), [Outcome::Port(PortNo(3), frame(1))]);
+        assert_eq!(outcomes(second(replaced), &frame(2)), [PassageOutcome::Port(PortNo(3), frame(1))]);
         let cleared = vec![Instruction::ClearActions, write(vec![Action::SetNwTtl(9), Action::output(PortNo(3))])];
-        assert_eq!(outcomes(second(cleared), &frame(2)), [Outcome::Port(PortNo(3), frame(9))]);
+        assert_eq!(outcomes(second(cleared), &frame(2)), [PassageOutcome::Port(PortNo(3), frame(9))]);
         assert_eq!(outcomes(vec![first], &frame(2)), [], "no rule takes it in the second table");
     }
 }

@@ -48,7 +48,7 @@ fn suffix(random: &mut Rng) -> Arc<Suffix> {
 }
 
 /// One switch: its table, and the rules that it really has.
-struct Switch {
+struct TestSwitch {
     labels: LabelTable,
     ids: LabelIds,
     rules: BTreeMap<LabelKey, Vec<Instruction>>,
@@ -76,7 +76,7 @@ struct World {
     now: Time,
     random: Rng,
     range: LabelRange,
-    switches: BTreeMap<Dpid, Switch>,
+    switches: BTreeMap<Dpid, TestSwitch>,
     only_scoped: bool,
     /// The switch that takes longer for its changes than labels are kept for packets in flight.
     slow: Option<Dpid>,
@@ -116,11 +116,11 @@ impl World {
 
     fn connect(&mut self, dpid: Dpid, ids: LabelIds) {
         let labels = LabelTable::new(dpid, Version::Of13, self.only_scoped, QUARANTINE);
-        self.switches.insert(dpid, Switch { labels, ids, rules: BTreeMap::new(), behind: VecDeque::new() });
+        self.switches.insert(dpid, TestSwitch { labels, ids, rules: BTreeMap::new(), behind: VecDeque::new() });
     }
 
     /// Lets a table do something, and sends the effects.
-    fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut Switch, Time, &mut Vec<LabelEffect>)) {
+    fn with(&mut self, dpid: Dpid, work: impl FnOnce(&mut TestSwitch, Time, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
         work(switch, self.now, &mut effects);

@@ -129,20 +129,20 @@ pub(crate) enum Author {
 
 /// A place that has a last writer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum WrittenPlace {
     Key(Name, Value),
     Var(Name),
     Cost(Name, LinkName),
 }
 
-impl Place {
-    fn of(write: &Write) -> Option<Place> {
+impl WrittenPlace {
+    fn of(write: &Write) -> Option<WrittenPlace> {
         match write {
             Write::Table { table, key, .. } => {
-                is_small(key, &mut MAX_KEY_BYTES.clone()).then(|| Place::Key(table.clone(), key.clone()))
+                is_small(key, &mut MAX_KEY_BYTES.clone()).then(|| WrittenPlace::Key(table.clone(), key.clone()))
             }
-            Write::Var { name, .. } | Write::Add { name, .. } => Some(Place::Var(name.clone())),
-            Write::Cost { name, link, .. } => Some(Place::Cost(name.clone(), *link)),
+            Write::Var { name, .. } | Write::Add { name, .. } => Some(WrittenPlace::Var(name.clone())),
+            Write::Cost { name, link, .. } => Some(WrittenPlace::Cost(name.clone(), *link)),
             _ => None,
         }
     }
@@ -170,7 +170,7 @@ const NONE: u32 = u32::MAX;
 /// A place with its last write; `None` if that is not known. Slots form a list in the order of these writes.
 #[derive(Debug)]
 struct Slot {
-    place: Place,
+    place: WrittenPlace,
     last: Option<Written>,
     newer: u32,
     older: u32,
@@ -180,7 +180,7 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct LastWrites {
     slots: Vec<Slot>,
-    by_place: HashMap<Place, u32, RandomState>,
+    by_place: HashMap<WrittenPlace, u32, RandomState>,
     newest: u32,
     oldest: u32,
 }
@@ -197,10 +197,10 @@ impl LastWrites {
         match author {
             Author::AsBefore => {}
             Author::Unknown if self.slots.is_empty() => {}
-            Author::Unknown => writes.iter().filter_map(Place::of).for_each(|place| self.forget(&place)),
+            Author::Unknown => writes.iter().filter_map(WrittenPlace::of).for_each(|place| self.forget(&place)),
             Author::Known(written, lines) => {
                 for (position, write) in writes.iter().enumerate() {
-                    let Some(place) = Place::of(write) else { continue };
+                    let Some(place) = WrittenPlace::of(write) else { continue };
                     let line = lines.get(position).and_then(Option::as_ref);
                     self.put(place, Written { by: written.by.at_line(line), at: written.at });
                 }
@@ -208,7 +208,7 @@ impl LastWrites {
         }
     }
 
-    fn put(&mut self, place: Place, written: Written) {
+    fn put(&mut self, place: WrittenPlace, written: Written) {
         let slot = match self.by_place.get(&place) {
             Some(slot) => *slot,
             None => self.new_slot(place),
@@ -221,7 +221,7 @@ impl LastWrites {
     }
 
     /// Adds an unwritten slot at the newest end of the list.
-    fn new_slot(&mut self, place: Place) -> u32 {
+    fn new_slot(&mut self, place: WrittenPlace) -> u32 {
         let slot = if self.slots.len() < MAX_PLACES {
             self.slots.push(Slot { place: place.clone(), last: None, newer: NONE, older: NONE });
             self.slots.len() as u32 - 1
@@ -259,13 +259,13 @@ impl LastWrites {
         (linked.newer, linked.older) = (NONE, older);
     }
 
-    fn forget(&mut self, place: &Place) {
+    fn forget(&mut self, place: &WrittenPlace) {
         if let Some(slot) = self.by_place.get(place) {
             self.slots[*slot as usize].last = None;
         }
     }
 
-    fn at(&self, place: &Place) -> Option<&Written> {
+    fn at(&self, place: &WrittenPlace) -> Option<&Written> {
         self.slots[*self.by_place.get(place)? as usize].last.as_ref()
     }
 
@@ -276,7 +276,7 @@ impl LastWrites {
     }
 
     /// The newest write to one of these places. `None` if a newer one may have been forgotten.
-    fn newest_of(&self, is_meant: impl Fn(&Place) -> bool) -> Option<&Written> {
+    fn newest_of(&self, is_meant: impl Fn(&WrittenPlace) -> bool) -> Option<&Written> {
         self.newest_first().find(|slot| is_meant(&slot.place))?.last.as_ref()
     }
 }
@@ -305,13 +305,13 @@ impl Store {
         let inner = self.lock();
         let last = &inner.last_writes;
         match cell {
-            Cell::Table(table, key) => last.at(&Place::Key(table.clone(), key.clone())),
-            Cell::Var(name) => last.at(&Place::Var(name.clone())),
+            Cell::Table(table, key) => last.at(&WrittenPlace::Key(table.clone(), key.clone())),
+            Cell::Var(name) => last.at(&WrittenPlace::Var(name.clone())),
             Cell::TableAll(table) | Cell::TableLen(table) => {
-                last.newest_of(|place| matches!(place, Place::Key(of, _) if of == table))
+                last.newest_of(|place| matches!(place, WrittenPlace::Key(of, _) if of == table))
             }
             Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } => {
-                last.newest_of(|place| matches!(place, Place::Cost(of, _) if of == name))
+                last.newest_of(|place| matches!(place, WrittenPlace::Cost(of, _) if of == name))
             }
             _ => None,
         }

@@ -44,7 +44,7 @@ mod tests;
 
 /// The answer to a question, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum KnownAnswer {
     /// Every packet that passes the items fits.
     Holds,
     /// No packet that passes the items fits.
@@ -192,45 +192,45 @@ impl<'t> Known<'t> {
     /// Reports whether packets that pass have the field. The verdict is `Holds` only if the items *state* a
     /// prerequisite alternative, bit by bit. A match on the field must state it too, so it is not enough that it
     /// follows from what is ruled out.
-    pub(crate) fn presence(&self, field: Field) -> Verdict {
+    pub(crate) fn presence(&self, field: Field) -> KnownAnswer {
         let mut alternatives = field.prerequisites().iter();
         if alternatives.clone().any(|all| all.iter().all(|part| self.states(&constraint_of(part)))) {
-            Verdict::Holds
-        } else if alternatives.all(|all| self.alternative(all) == Verdict::Fails) {
-            Verdict::Fails
+            KnownAnswer::Holds
+        } else if alternatives.all(|all| self.alternative(all) == KnownAnswer::Fails) {
+            KnownAnswer::Fails
         } else {
-            Verdict::Open
+            KnownAnswer::Open
         }
     }
 
     /// The first part of a prerequisite alternative of `field` that must be read to decide its presence.
     pub(crate) fn open_prerequisite(&self, field: Field) -> Option<Prerequisite> {
-        let possible = field.prerequisites().iter().find(|all| self.alternative(all) != Verdict::Fails)?;
+        let possible = field.prerequisites().iter().find(|all| self.alternative(all) != KnownAnswer::Fails)?;
         possible.iter().find(|part| !self.states(&constraint_of(part))).copied()
     }
 
     /// Reports whether packets that pass fit `cond`.
-    pub(crate) fn cond(&self, cond: &Cond) -> Verdict {
+    pub(crate) fn cond(&self, cond: &Cond) -> KnownAnswer {
         // Most conditions that are known to fail contradict known bits.
         if cond.all.iter().any(|c| self.of(c.field).is_some_and(|known| known.contradicts(c))) {
-            return Verdict::Fails;
+            return KnownAnswer::Fails;
         }
         if self.is_about(cond) {
             let mut all_hold = true;
             for part in parts(cond) {
                 match self.part(part) {
-                    Verdict::Fails => return Verdict::Fails,
-                    Verdict::Open => all_hold = false,
-                    Verdict::Holds => {}
+                    KnownAnswer::Fails => return KnownAnswer::Fails,
+                    KnownAnswer::Open => all_hold = false,
+                    KnownAnswer::Holds => {}
                 }
             }
             if all_hold {
-                return Verdict::Holds;
+                return KnownAnswer::Holds;
             }
         } else if cond.is_always() {
-            return Verdict::Holds;
+            return KnownAnswer::Holds;
         }
-        if self.has_failed(cond) { Verdict::Fails } else { Verdict::Open }
+        if self.has_failed(cond) { KnownAnswer::Fails } else { KnownAnswer::Open }
     }
 
     /// Reports whether anything is known of a field in the condition.
@@ -252,8 +252,9 @@ impl<'t> Known<'t> {
 
     /// Reports whether the condition implies a failed one that has this sum.
     fn implies_failed(&self, cond: &Cond, sum: u64) -> bool {
-        let implied =
-            |wanted: Part| parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == Verdict::Holds;
+        let implied = |wanted: Part| {
+            parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == KnownAnswer::Holds
+        };
         let is_implied = |failed: &Cond| parts(failed).all(implied);
         let own = |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
         let passed = |passed: &Passed| {
@@ -266,13 +267,13 @@ impl<'t> Known<'t> {
     /// Reports whether the items state a part of the condition already.
     pub(crate) fn states_any(&self, cond: &Cond) -> bool {
         self.is_about(cond) && cond.all.iter().any(|c| self.states(c))
-            || cond.ranges.iter().any(|r| self.part(Part::Range(r)) == Verdict::Holds)
+            || cond.ranges.iter().any(|r| self.part(Part::Range(r)) == KnownAnswer::Holds)
     }
 
     /// Removes the parts of a condition that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
         cond.all.retain(|c| !self.states(c));
-        cond.ranges.retain(|r| self.part(Part::Range(r)) != Verdict::Holds);
+        cond.ranges.retain(|r| self.part(Part::Range(r)) != KnownAnswer::Holds);
         cond
     }
 
@@ -339,15 +340,15 @@ impl<'t> Known<'t> {
         &mut self.fields[at].1
     }
 
-    fn alternative(&self, all: &[Prerequisite]) -> Verdict {
+    fn alternative(&self, all: &[Prerequisite]) -> KnownAnswer {
         self.cond(&Cond { all: all.iter().map(constraint_of).collect(), ranges: Vec::new() })
     }
 
-    fn part(&self, part: Part) -> Verdict {
+    fn part(&self, part: Part) -> KnownAnswer {
         match part {
-            Part::Masked(c) => self.of(c.field).map_or(Verdict::Open, |known| known.masked(c)),
+            Part::Masked(c) => self.of(c.field).map_or(KnownAnswer::Open, |known| known.masked(c)),
             Part::Range(r) => {
-                self.of(r.field).map_or(Verdict::Open, |known| known.range(r.lo, r.hi, r.field.full_mask()))
+                self.of(r.field).map_or(KnownAnswer::Open, |known| known.range(r.lo, r.hi, r.field.full_mask()))
             }
         }
     }
@@ -418,32 +419,32 @@ impl FieldKnown {
         (self.value ^ c.value) & self.mask & c.mask != 0
     }
 
-    fn masked(&self, c: &Constraint) -> Verdict {
+    fn masked(&self, c: &Constraint) -> KnownAnswer {
         if self.contradicts(c) {
-            return Verdict::Fails;
+            return KnownAnswer::Fails;
         }
         if self.mask & c.mask == c.mask {
-            return Verdict::Holds;
+            return KnownAnswer::Holds;
         }
         if self.holes.iter().any(|(mask, values)| mask & c.mask == *mask && values.contains(&(c.value & mask))) {
-            return Verdict::Fails;
+            return KnownAnswer::Fails;
         }
         match prefix_length(c.field, c.mask) {
             Some(_) => self.range(c.value, c.value | (c.field.full_mask() & !c.mask), c.field.full_mask()),
-            None => Verdict::Open,
+            None => KnownAnswer::Open,
         }
     }
 
-    fn range(&self, lo: u128, hi: u128, max: u128) -> Verdict {
+    fn range(&self, lo: u128, hi: u128, max: u128) -> KnownAnswer {
         if self.mask == max {
-            return if lo <= self.value && self.value <= hi { Verdict::Holds } else { Verdict::Fails };
+            return if lo <= self.value && self.value <= hi { KnownAnswer::Holds } else { KnownAnswer::Fails };
         }
         if self.excludes(lo, hi) {
-            return Verdict::Fails;
+            return KnownAnswer::Fails;
         }
         let below = lo == 0 || self.excludes(0, lo - 1);
         let above = hi == max || self.excludes(hi + 1, max);
-        if below && above { Verdict::Holds } else { Verdict::Open }
+        if below && above { KnownAnswer::Holds } else { KnownAnswer::Open }
     }
 
     /// Reports whether all values from `lo` to `hi` are ruled out.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
-use super::known::{Known, Passed, Verdict};
+use super::known::{Known, KnownAnswer, Passed};
 use super::{Cond, Fields, Item, Range, Region, Source, Step, Trace};
 use crate::capabilities::Capabilities;
 
@@ -134,7 +134,7 @@ impl<'t> Lowered<'t> {
 
     /// The verdict on a condition, and whether the items state a part of it.
     #[cfg(test)]
-    pub(crate) fn verdict(&self, cond: &Cond) -> (Verdict, bool) {
+    pub(crate) fn verdict(&self, cond: &Cond) -> (KnownAnswer, bool) {
         (self.known.cond(cond), self.known.states_any(cond))
     }
 
@@ -169,9 +169,9 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
     /// Asks for a condition. Returns whether the last new item is a test that asks for everything that was open.
     fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
-            Verdict::Open => {}
-            Verdict::Fails => return false,
-            Verdict::Holds => {
+            KnownAnswer::Open => {}
+            KnownAnswer::Fails => return false,
+            KnownAnswer::Holds => {
                 self.state(cond, source);
                 return false;
             }
@@ -220,12 +220,12 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
     /// Asks for a condition, which is shared with the item if nothing of it is known.
     fn ask(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
-            Verdict::Holds => {
+            KnownAnswer::Holds => {
                 self.state(cond, source);
                 true
             }
-            Verdict::Fails => false,
-            Verdict::Open => self.ask_open(cond, source),
+            KnownAnswer::Fails => false,
+            KnownAnswer::Open => self.ask_open(cond, source),
         }
     }
 
@@ -257,7 +257,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         let value = self.packet.value(field).unwrap_or(0);
         let asked = Cond { all: Vec::new(), ranges: vec![*range] };
         for length in 1..=field.bits() {
-            if self.done.known.cond(&asked) != Verdict::Open {
+            if self.done.known.cond(&asked) != KnownAnswer::Open {
                 break;
             }
             // If the field takes no such mask, this reads all of it.

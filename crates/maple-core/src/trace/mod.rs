@@ -24,7 +24,7 @@ mod source;
 mod stated;
 
 pub(crate) use condition_index::ConditionIndex;
-pub(crate) use known::{Failures, Known, Passed, Verdict};
+pub(crate) use known::{Failures, Known, KnownAnswer, Passed};
 pub(crate) use list::Looked;
 pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;

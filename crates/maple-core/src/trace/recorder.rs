@@ -35,7 +35,7 @@ use std::sync::Arc;
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};
 
-use super::known::{Known, Verdict};
+use super::known::{Known, KnownAnswer};
 use super::stated::stated;
 use super::{Cond, CondList, Fields, Item, ListAnswer, Range, Source, Trace};
 
@@ -173,9 +173,9 @@ impl Recorder {
     /// taken for 0. The condition is shared with the trace if nothing in it is known already.
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>, source: Option<Source>) -> bool {
         match self.known.cond(cond) {
-            Verdict::Holds => return true,
-            Verdict::Fails => return false,
-            Verdict::Open => {}
+            KnownAnswer::Holds => return true,
+            KnownAnswer::Fails => return false,
+            KnownAnswer::Open => {}
         }
         if let Some(outcome) = self.lists.iter().find_map(|answer| answer.tells(cond)) {
             return outcome;
@@ -236,9 +236,9 @@ impl Recorder {
     fn read_presence<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: &Option<Source>) -> bool {
         loop {
             match self.known.presence(field) {
-                Verdict::Holds => return true,
-                Verdict::Fails => return false,
-                Verdict::Open => {}
+                KnownAnswer::Holds => return true,
+                KnownAnswer::Fails => return false,
+                KnownAnswer::Open => {}
             }
             let Some(next) = self.known.open_prerequisite(field) else {
                 unreachable!("presence is open, so a prerequisite is");

@@ -50,7 +50,7 @@ pub struct Replay<'t> {
     capabilities: &'t Capabilities,
     /// The questions that the run is likely to ask next, all of them denied: the rest of [`InChain::known`].
     next: Iter<'t, Arc<Cond>>,
-    at: Place,
+    at: Position,
     /// The progress of the run in a long chain. It may be farther than `at`.
     ahead: Option<InChain<'t>>,
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
@@ -64,7 +64,7 @@ pub struct Replay<'t> {
 
 /// The place of a run on the tree.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Position {
     from: Option<(NodeId, Branch)>,
     here: Option<NodeId>,
     /// The number of items that lead here.
@@ -123,7 +123,7 @@ struct NewMemo {
 /// A run that has ended. It must be inserted into its tree before the tree changes.
 #[derive(Debug)]
 pub struct Replayed {
-    at: Place,
+    at: Position,
     rest: Vec<Item>,
     short: bool,
     memos: Vec<NewMemo>,
@@ -146,7 +146,7 @@ impl Tree {
 
     /// Begins to replay a run. All traces of a tree are lowered for the same capabilities.
     pub fn begin_replay<'t>(&'t self, capabilities: &'t Capabilities) -> Replay<'t> {
-        let at = Place { here: self.root(), ..Place::default() };
+        let at = Position { here: self.root(), ..Position::default() };
         Replay {
             tree: self,
             capabilities,
@@ -347,11 +347,11 @@ impl<'t> Replay<'t> {
         let depth = self.at.depth + passed - ahead.noted;
         ahead.noted = passed;
         let (last, branch) = (ahead.chain.nodes[passed - 1], Branch::Outcome(false));
-        self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
+        self.at = Position { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
     /// Returns the written items of the run. If there are none, begins with the items up to a place in the tree.
-    fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
+    fn written_from(&mut self, place: Position) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.next, self.ahead) = (place, Iter::default(), None);
             let (passed, items) = self.tree.passed_to(place.from);
@@ -457,8 +457,8 @@ impl<'t> InChain<'t> {
     }
 }
 
-impl Place {
+impl Position {
     fn go(&mut self, tree: &Tree, node: NodeId, branch: Branch) {
-        *self = Place { from: Some((node, branch)), here: tree.child(node, branch), depth: self.depth + 1 };
+        *self = Position { from: Some((node, branch)), here: tree.child(node, branch), depth: self.depth + 1 };
     }
 }

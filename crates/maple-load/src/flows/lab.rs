@@ -27,7 +27,7 @@ use super::{Counters, frames};
 use crate::error::LoadError;
 use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
-use crate::workload::{Network, NetworkHost};
+use crate::workload::{NetworkHost, Wiring};
 
 /// Maximum time for all handshakes together.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub struct LabOptions {
     /// The controller.
     pub connect: SocketAddr,
     /// The switches, links and hosts. Several hosts may share a port.
-    pub network: Network,
+    pub network: Wiring,
     /// Each switch has at least the ports from 1 to this one.
     pub ports: u32,
     /// The version that the switches speak.
@@ -521,7 +521,7 @@ impl Lab {
     }
 
     /// The emulated network.
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &Wiring {
         &self.options.network
     }
 

@@ -1,7 +1,7 @@
 //! Lines of switches with hosts, and the order in which pairs of hosts talk.
 
 use crate::flows::{Lab, Pair};
-use crate::workload::{Network, NetworkHost};
+use crate::workload::{NetworkHost, Wiring};
 
 /// The switches of a line that have hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Spread {
 
 /// Builds a line of switches, each with ports from 1 to `ports` for hosts, over which the hosts are spread evenly. The
 /// next two ports lead to the previous and the next switch.
-pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
+pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Wiring {
     let at: Vec<u32> = match spread {
         Spread::Ends if switches > 1 => vec![0, switches - 1],
         Spread::Ends | Spread::All => (0..switches).collect(),
@@ -30,7 +30,7 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
         }
     };
     let link = |n: u32| [(n as usize, ports + 2), (n as usize + 1, ports + 1)];
-    Network {
+    Wiring {
         switches: (1..=u64::from(switches)).collect(),
         hosts: (0..hosts).map(host).collect(),
         links: (0..switches.saturating_sub(1)).map(link).collect(),

@@ -99,7 +99,7 @@ struct Setting {
 
 /// The fate of a frame.
 #[derive(Clone, Debug, PartialEq)]
-struct Outcome {
+struct FrameFate {
     /// The frame that the next policy sees, if this one passes.
     passes: Option<Vec<u8>>,
     copies: BTreeSet<(Location, Vec<u8>)>,
@@ -255,7 +255,7 @@ impl Setting {
     ///
     /// # Errors
     /// The error of the composition.
-    fn composed(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<Outcome, PolicyError> {
+    fn composed(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<FrameFate, PolicyError> {
         let (answer, _) = self.decide(tree, came_in, frame);
         let route = answer?;
         let resolved = self.run(came_in, frame).resolved(&route)?;
@@ -263,19 +263,19 @@ impl Setting {
             let tagged = Packet::new(frame, 1).get(Field::VlanVid) != Some(0);
             rewritten(frame, &passed.rewrites, tagged).expect("the changes were checked")
         });
-        Ok(Outcome { passes, copies: resolved.copies(frame, came_in).into_iter().collect() })
+        Ok(FrameFate { passes, copies: resolved.copies(frame, came_in).into_iter().collect() })
     }
 
     /// Evaluates the tree directly: each part runs alone, on the frame as it is then.
     ///
     /// # Errors
     /// The error of the first part that fails without a fallback.
-    fn direct(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<Outcome, PolicyError> {
+    fn direct(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<FrameFate, PolicyError> {
         match tree {
             Tree::Part(_) => self.composed(tree, came_in, frame),
             Tree::Named(of) => self.direct(of, came_in, frame),
             Tree::Tiers(tiers) => {
-                let mut so_far = Outcome { passes: Some(frame.to_vec()), copies: BTreeSet::new() };
+                let mut so_far = FrameFate { passes: Some(frame.to_vec()), copies: BTreeSet::new() };
                 for tier in tiers {
                     let Some(frame) = so_far.passes.take() else { break };
                     let next = self.direct(tier, came_in, &frame)?;
@@ -294,7 +294,7 @@ impl Setting {
                 Ok(outcome)
             }
             Tree::Only(cond, of) if fits(cond, came_in, frame) => self.direct(of, came_in, frame),
-            Tree::Only(..) => Ok(Outcome { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
+            Tree::Only(..) => Ok(FrameFate { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
             Tree::Choose(name, cases, otherwise) => {
                 let value = match Txn::new(Arc::clone(&self.state)).read(Cell::Var((*name).into())) {
                     CellValue::Value(Some(value)) => value,
@@ -313,8 +313,8 @@ impl Setting {
                 };
                 match lists.iter().map(first).find(|action| *action != AccessAction::Pass) {
                     Some(AccessAction::Allow) => self.direct(allowed, came_in, frame),
-                    Some(_) => Ok(Outcome { passes: None, copies: BTreeSet::new() }),
-                    None => Ok(Outcome { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
+                    Some(_) => Ok(FrameFate { passes: None, copies: BTreeSet::new() }),
+                    None => Ok(FrameFate { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
                 }
             }
         }
@@ -337,7 +337,7 @@ fn is_mixed(error: &PolicyError) -> bool {
 }
 
 /// Reports whether one place gets two different copies; a route makes only one.
-fn collides(outcome: &Outcome) -> bool {
+fn collides(outcome: &FrameFate) -> bool {
     let places: BTreeSet<Location> = outcome.copies.iter().map(|(at, _)| *at).collect();
     places.len() < outcome.copies.len()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Engines, Event, InstalledFlow, Options, RuleCount};
-use maple_core::explain::{Entering, Explanation, Outcome, Verdict, explain};
+use maple_core::explain::{Entering, Explanation, PassageOutcome, Verdict, explain};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
@@ -141,7 +141,7 @@ fn a_foreign_rule_that_takes_the_packet_is_seen_after_an_audit() {
     sim.run_for(Duration::from_secs(3));
     let told = explained(&sim, at(1, 3), udp(A, B, 80));
     assert_eq!((told.agrees(), told.journey.foreign_rules().count()), (Some(false), 1), "{told:?}");
-    assert!(told.journey.hops[0].passage.outcomes.iter().all(|outcome| !matches!(outcome, Outcome::Port(..))));
+    assert!(told.journey.hops[0].passage.outcomes.iter().all(|outcome| !matches!(outcome, PassageOutcome::Port(..))));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub struct Abilities<'a> {
 
 /// The place of actions, which decides what the checks must know about packets.
 #[derive(Clone, Copy)]
-pub enum Place<'a> {
+pub enum ActionPlace<'a> {
     /// In apply-actions of a rule with this match, or in a packet-out whose packet this match describes.
     Applied(&'a Match),
     /// In write-actions of a rule with this match.
@@ -157,7 +157,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
             Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}
             Instruction::WriteActions(written) => {
                 // They meet the packet after the actions that are applied at once.
-                let place = Place::Written(matching);
+                let place = ActionPlace::Written(matching);
                 let mut promised = Promised::at(abilities.version, place);
                 list.iter()
                     .filter(|one| one.rank() < instruction.rank())
@@ -165,7 +165,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
                     .for_each(|action| promised.after(action));
                 actions_from(abilities, place, promised, written)?;
             }
-            Instruction::ApplyActions(list) => actions(abilities, Place::Applied(matching), list)?,
+            Instruction::ApplyActions(list) => actions(abilities, ActionPlace::Applied(matching), list)?,
             Instruction::Meter(meter) if abilities.meters.contains_key(meter) => {}
             Instruction::Meter(_) => return Err(Refusal::InvalidMeter),
             Instruction::Experimenter { .. } => return Err(Refusal::InstructionExperimenter),
@@ -187,13 +187,13 @@ pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
 ///
 /// # Errors
 /// [`Refusal`] for the first action that can't be applied.
-pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Result<(), Refusal> {
+pub fn actions(abilities: &Abilities, place: ActionPlace<'_>, list: &[Action]) -> Result<(), Refusal> {
     actions_from(abilities, place, Promised::at(abilities.version, place), list)
 }
 
 fn actions_from(
     abilities: &Abilities,
-    place: Place<'_>,
+    place: ActionPlace<'_>,
     mut promised: Promised,
     list: &[Action],
 ) -> Result<(), Refusal> {
@@ -208,7 +208,7 @@ fn actions_from(
                 port if is_number(abilities, port) => true,
                 _ => return Err(Refusal::ActionPort),
             },
-            Action::Group(group) if !matches!(place, Place::Bucket) && !abilities.groups.contains_key(group) => {
+            Action::Group(group) if !matches!(place, ActionPlace::Bucket) && !abilities.groups.contains_key(group) => {
                 return Err(Refusal::ActionGroup);
             }
             Action::SetField(constraint) => {
@@ -255,9 +255,11 @@ struct Promised {
 }
 
 impl Promised {
-    fn at(version: Version, place: Place<'_>) -> Promised {
+    fn at(version: Version, place: ActionPlace<'_>) -> Promised {
         let headers = match place {
-            Place::Applied(matching) | Place::Written(matching) if version == Version::Of13 => Some(matching.clone()),
+            ActionPlace::Applied(matching) | ActionPlace::Written(matching) if version == Version::Of13 => {
+                Some(matching.clone())
+            }
             _ => None,
         };
         let tags = headers.as_ref().is_some_and(|matching| promises(matching, Field::VlanPcp));
@@ -271,8 +273,8 @@ impl Promised {
 
     /// Reports whether the packet has the field, or the action is written. Like Open vSwitch, the checks leave written
     /// actions other than set-field to the packet.
-    fn has_or_is_written(&self, field: Field, place: Place<'_>) -> bool {
-        matches!(place, Place::Written(_)) || self.has(field)
+    fn has_or_is_written(&self, field: Field, place: ActionPlace<'_>) -> bool {
+        matches!(place, ActionPlace::Written(_)) || self.has(field)
     }
 
     fn after(&mut self, action: &Action) {

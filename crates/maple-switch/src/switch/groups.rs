@@ -3,7 +3,7 @@
 use maple_wire::msg::{Bucket, GroupMod};
 use maple_wire::{ActionSet, Field, Packet, PortNo};
 
-use super::check::{self, Place};
+use super::check::{self, ActionPlace};
 use super::pipeline::Passing;
 use super::refusal::Refusal;
 use super::{Lost, Outgoing, Removal, Switch};
@@ -110,7 +110,7 @@ impl Switch {
                 GroupKind::All | GroupKind::Indirect | GroupKind::FastFailover if bucket.weight != 0 => {
                     return Err(Refusal::InvalidGroup);
                 }
-                _ => check::actions(&self.abilities(), Place::Bucket, &bucket.actions)?,
+                _ => check::actions(&self.abilities(), ActionPlace::Bucket, &bucket.actions)?,
             }
         }
         let bucket_counters = vec![(0, 0); buckets.len()];

@@ -37,7 +37,7 @@ pub use table::{Removal, Rule, Table};
 #[cfg(test)]
 mod tests;
 
-use check::{Abilities, Place};
+use check::{Abilities, ActionPlace};
 use connection::Connection;
 use fields::Fields;
 use normal::Learned;
@@ -436,7 +436,7 @@ impl Switch {
             return Err(Refusal::BadInPort);
         }
         let packet = check::describe(&request.data);
-        check::actions(&self.abilities(), Place::Applied(&packet), &request.actions)?;
+        check::actions(&self.abilities(), ActionPlace::Applied(&packet), &request.actions)?;
         self.counters.packet_outs += 1;
         let before = out.len();
         let mut passing = Passing::injected(request.data, request.in_port);

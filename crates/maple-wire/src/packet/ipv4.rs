@@ -1,7 +1,7 @@
 //! IPv4 headers, with options and fragments.
 
 use super::bytes::{chunk, u8_at, u16_at, u32_at};
-use super::{Network, NetworkKind, Packet};
+use super::{NetworkKind, NetworkLayer, Packet};
 
 /// The length of a header without options in bytes.
 pub const HEADER_LEN: usize = 20;
@@ -21,10 +21,10 @@ const MORE: u16 = 0x2000;
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
-/// The result is [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured.
+/// The result is [`NetworkLayer::OTHER`] if its lengths contradict each other or the frame, or if they were not captured.
 /// Like switches, this function trusts the Ethernet type and ignores the version number.
 #[inline]
-pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer {
     match chunk::<HEADER_LEN>(frame, start) {
         Some(h) => {
             let fragment = u16::from_be_bytes([h[FRAGMENT], h[FRAGMENT + 1]]);
@@ -36,21 +36,21 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
 
 /// Finds a header that was captured in part.
 #[cold]
-fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> Network {
-    let Some([version_ihl, _, len_high, len_low]) = chunk(frame, start) else { return Network::OTHER };
+fn parse_cut(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer {
+    let Some([version_ihl, _, len_high, len_low]) = chunk(frame, start) else { return NetworkLayer::OTHER };
     let fragment = u16_at(frame, start + FRAGMENT).unwrap_or(0);
     locate([version_ihl, len_high, len_low], start, wire_len, u8_at(frame, start + PROTO), fragment)
 }
 
 #[inline(always)]
-fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fragment: u16) -> Network {
+fn locate(lengths: [u8; 3], start: usize, wire_len: usize, proto: Option<u8>, fragment: u16) -> NetworkLayer {
     let [version_ihl, len_high, len_low] = lengths;
     let header_len = usize::from(version_ihl & 0xf) * 4;
     let total_len = usize::from(u16::from_be_bytes([len_high, len_low]));
     if header_len < HEADER_LEN || total_len < header_len || wire_len < total_len {
-        return Network::OTHER;
+        return NetworkLayer::OTHER;
     }
-    let network = Network::v4(start, start + header_len, start + total_len);
+    let network = NetworkLayer::v4(start, start + header_len, start + total_len);
     let network = if let Some(proto) = proto { network.carrying(proto) } else { network };
     if fragment & (MORE | OFFSET_MASK) == 0 { network } else { network.fragment_of(fragment & OFFSET_MASK != 0) }
 }

@@ -1,7 +1,7 @@
 //! IPv6 headers and the chain of extension headers.
 
 use super::bytes::{u8_at, u16_at, u32_at, u128_at};
-use super::{Network, NetworkKind, Packet};
+use super::{NetworkKind, NetworkLayer, Packet};
 
 /// The length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 40;
@@ -46,22 +46,22 @@ enum Step {
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire, and walks the extension headers.
 ///
-/// The result is [`Network::OTHER`] if its length contradicts the frame, or if it was not captured.
+/// The result is [`NetworkLayer::OTHER`] if its length contradicts the frame, or if it was not captured.
 #[inline(never)]
-pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
+pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer {
     let (Some(payload_len), Some(mut kind)) = (u16_at(frame, start + PAYLOAD_LEN), u8_at(frame, start + NEXT_HEADER))
     else {
-        return Network::OTHER;
+        return NetworkLayer::OTHER;
     };
     let payload_len = usize::from(payload_len);
     if wire_len < HEADER_LEN + payload_len {
-        return Network::OTHER;
+        return NetworkLayer::OTHER;
     }
     let end = start + HEADER_LEN + payload_len;
     let mut at = start + HEADER_LEN;
     let mut is_fragment = false;
     let reached = |at: usize, is_fragment: bool| {
-        let network = Network::v6(start, at, end);
+        let network = NetworkLayer::v6(start, at, end);
         if is_fragment { network.fragment_of(false) } else { network }
     };
     loop {
@@ -71,7 +71,7 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
                 kind = next;
                 at += len;
             }
-            Step::LaterFragment => return Network::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
+            Step::LaterFragment => return NetworkLayer::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
             Step::Last => return reached(at, is_fragment).carrying(kind),
             Step::Broken | Step::Cut => return reached(start + HEADER_LEN, is_fragment).with_broken_chain(),
         }

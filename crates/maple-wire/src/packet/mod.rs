@@ -36,7 +36,7 @@ use std::cell::Cell;
 
 use crate::field::{Field, Prerequisite};
 use ethernet::Link;
-pub(crate) use network::{Network, NetworkKind};
+pub(crate) use network::{NetworkKind, NetworkLayer};
 
 pub use build::Frame;
 
@@ -61,7 +61,7 @@ pub struct Packet<'a> {
     literal: bool,
     /// The word of a [`Link`], 0 until it is needed.
     link: Cell<u64>,
-    /// The word of a [`Network`], 0 until it is needed.
+    /// The word of a [`NetworkLayer`], 0 until it is needed.
     network: Cell<u64>,
 }
 
@@ -197,8 +197,8 @@ impl<'a> Packet<'a> {
     }
 
     #[inline(always)]
-    pub(crate) fn network(&self) -> Network {
-        Network::from_word(self.network.get()).unwrap_or_else(|| self.find_network())
+    pub(crate) fn network(&self) -> NetworkLayer {
+        NetworkLayer::from_word(self.network.get()).unwrap_or_else(|| self.find_network())
     }
 
     #[inline(never)]
@@ -209,7 +209,7 @@ impl<'a> Packet<'a> {
     }
 
     #[inline(never)]
-    fn find_network(&self) -> Network {
+    fn find_network(&self) -> NetworkLayer {
         let network = self.parse_network();
         let network = if transport::has_tcp(self, network) { network.with_tcp() } else { network };
         self.network.set(network.word());
@@ -217,7 +217,7 @@ impl<'a> Packet<'a> {
     }
 
     #[inline]
-    fn parse_network(&self) -> Network {
+    fn parse_network(&self) -> NetworkLayer {
         let link = self.link();
         let wire_len = self.wire_len_from(link.end());
         if link.is(ethernet::TYPE_IPV4) {
@@ -225,7 +225,7 @@ impl<'a> Packet<'a> {
         } else if link.is(ethernet::TYPE_IPV6) {
             ipv6::parse(self.frame, link.end(), wire_len)
         } else {
-            Network::OTHER
+            NetworkLayer::OTHER
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) enum NetworkKind {
 /// From bit 0 on: the start of the transport header and the end of the packet (20 bits each), the start of the IP
 /// header (6), the protocol (8), and the bits below.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network(u64);
+pub(crate) struct NetworkLayer(u64);
 
 const END: u32 = 20;
 const START: u32 = 40;
@@ -42,54 +42,54 @@ const TCP: u64 = 1 << 60;
 /// The bit that is set in every word, so that no word is 0.
 const FOUND: u64 = 1 << 61;
 
-impl Network {
+impl NetworkLayer {
     /// The word of a packet without a supported network layer.
-    pub(super) const OTHER: Network = Network(FOUND);
+    pub(super) const OTHER: NetworkLayer = NetworkLayer(FOUND);
 
     /// Creates the word of an IPv4 packet, not known to carry anything.
     #[inline]
-    pub(super) fn v4(start: usize, transport: usize, end: usize) -> Network {
-        Network::at(V4, start, transport, end)
+    pub(super) fn v4(start: usize, transport: usize, end: usize) -> NetworkLayer {
+        NetworkLayer::at(V4, start, transport, end)
     }
 
     /// Creates the word of an IPv6 packet, not known to carry anything.
     #[inline]
-    pub(super) fn v6(start: usize, transport: usize, end: usize) -> Network {
-        Network::at(V6, start, transport, end)
+    pub(super) fn v6(start: usize, transport: usize, end: usize) -> NetworkLayer {
+        NetworkLayer::at(V6, start, transport, end)
     }
 
     #[inline]
-    fn at(kind: u64, start: usize, transport: usize, end: usize) -> Network {
-        Network(FOUND | kind | transport as u64 | (end as u64) << END | (start as u64) << START)
+    fn at(kind: u64, start: usize, transport: usize, end: usize) -> NetworkLayer {
+        NetworkLayer(FOUND | kind | transport as u64 | (end as u64) << END | (start as u64) << START)
     }
 
     /// Adds the protocol that the packet carries.
     #[inline]
-    pub(super) fn carrying(self, proto: u8) -> Network {
-        Network(self.0 | HAS_PROTO | u64::from(proto) << PROTO)
+    pub(super) fn carrying(self, proto: u8) -> NetworkLayer {
+        NetworkLayer(self.0 | HAS_PROTO | u64::from(proto) << PROTO)
     }
 
     /// Marks the packet as a part of a datagram; `later` if there are parts before it.
     #[inline]
-    pub(super) fn fragment_of(self, later: bool) -> Network {
-        Network(self.0 | FRAGMENT | if later { LATER_FRAGMENT } else { 0 })
+    pub(super) fn fragment_of(self, later: bool) -> NetworkLayer {
+        NetworkLayer(self.0 | FRAGMENT | if later { LATER_FRAGMENT } else { 0 })
     }
 
     /// Marks the chain of extension headers as broken.
-    pub(super) fn with_broken_chain(self) -> Network {
-        Network(self.0 | BROKEN_CHAIN)
+    pub(super) fn with_broken_chain(self) -> NetworkLayer {
+        NetworkLayer(self.0 | BROKEN_CHAIN)
     }
 
     /// Marks that a TCP header follows whose ports are those that a switch matches.
     #[inline]
-    pub(super) fn with_tcp(self) -> Network {
-        Network(self.0 | TCP)
+    pub(super) fn with_tcp(self) -> NetworkLayer {
+        NetworkLayer(self.0 | TCP)
     }
 
     /// Returns the network layer of this word; `None` for 0.
     #[inline]
-    pub(super) fn from_word(word: u64) -> Option<Network> {
-        if word == 0 { None } else { Some(Network(word)) }
+    pub(super) fn from_word(word: u64) -> Option<NetworkLayer> {
+        if word == 0 { None } else { Some(NetworkLayer(word)) }
     }
 
     /// Returns the word, which is not 0.
@@ -167,7 +167,7 @@ impl Network {
     }
 }
 
-impl fmt::Debug for Network {
+impl fmt::Debug for NetworkLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network")
             .field("kind", &self.kind())

@@ -13,7 +13,7 @@ pub use apply::{Applied, apply};
 use super::bytes::{u8_at, u16_at, u32_at};
 use super::ethernet::{self, HEADER_LEN, TAG_LEN, TYPE_OFFSET, is_tag};
 use super::mpls::{self, ENTRY_LEN, Entry};
-use super::{Network, NetworkKind, Packet, arp, checksum, icmpv6, ipv4, ipv6, transport};
+use super::{NetworkKind, NetworkLayer, Packet, arp, checksum, icmpv6, ipv4, ipv6, transport};
 use crate::field::Field;
 use crate::flow::Constraint;
 
@@ -46,7 +46,7 @@ type Result = std::result::Result<(), RewriteError>;
 
 /// The place of bits in the frame: those of `mask << shift` in the big-endian number of `len` bytes at `at`.
 #[derive(Clone, Copy)]
-struct Place {
+struct BitPlace {
     at: usize,
     len: usize,
     shift: u32,
@@ -162,7 +162,7 @@ pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
     let packet = Packet::new(frame, 0);
     let at = ttl_place(&packet).filter(|at| *at < frame.len()).ok_or(RewriteError::NoHeader("IP"))?;
     let covered = if packet.network().kind() == NetworkKind::V4 { Covered::Ipv4Header } else { Covered::Not };
-    write(frame, Place { at, len: 1, shift: 0, mask: 0xff }, covered, u128::from(ttl), 0xff);
+    write(frame, BitPlace { at, len: 1, shift: 0, mask: 0xff }, covered, u128::from(ttl), 0xff);
     Ok(())
 }
 
@@ -229,7 +229,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
 }
 
 /// Returns the place of a field, and the checksums that cover it.
-fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered), RewriteError> {
+fn place(packet: &Packet, field: Field) -> std::result::Result<(BitPlace, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
     let start = network.start();
@@ -287,7 +287,7 @@ fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered),
         Ipv6Flabel | MplsLabel | MplsTc | PbbIsid => 4,
         field => field.bytes(),
     };
-    Ok((Place { at, len, shift, mask }, covered))
+    Ok((BitPlace { at, len, shift, mask }, covered))
 }
 
 fn is_transport(field: Field) -> bool {
@@ -299,7 +299,7 @@ fn is_transport(field: Field) -> bool {
 }
 
 /// Replaces the bits of `mask` at `place` and adjusts the checksums.
-fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u128) {
+fn write(frame: &mut [u8], place: BitPlace, covered: Covered, value: u128, mask: u128) {
     let network = Packet::new(frame, 0).network();
     // Checksums are sums of 16-bit words. So the change is computed on whole words, counted from the IP header, which
     // is an even number of bytes before the transport header.
@@ -327,7 +327,7 @@ fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u1
 /// Adjusts the checksum of the transport header, if there is one.
 fn adjust_transport(
     frame: &mut [u8],
-    network: &Network,
+    network: &NetworkLayer,
     covered: Covered,
     crc_before: Option<u32>,
     (before, after): (&[u8], &[u8]),
@@ -368,7 +368,7 @@ fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
 }
 
 /// Computes the CRC of an SCTP segment, with zeros in place of the checksum.
-fn crc(frame: &[u8], network: &Network) -> Option<u32> {
+fn crc(frame: &[u8], network: &NetworkLayer) -> Option<u32> {
     if network.proto() != Some(transport::SCTP) {
         return None;
     }

@@ -1,7 +1,7 @@
 //! The fields of TCP, UDP, SCTP and ICMP that switches match.
 
 use super::bytes::{u8_at, u16_at};
-use super::{Network, NetworkKind, Packet};
+use super::{NetworkKind, NetworkLayer, Packet};
 
 /// IP protocol of ICMP.
 pub const ICMP: u8 = 1;
@@ -33,7 +33,7 @@ pub(super) const CODE: usize = 1;
 
 /// Returns the start of the content of an IP packet: after the transport header, if this crate knows it. Parts of a
 /// datagram count as having none.
-pub(super) fn payload_start(packet: &Packet, network: Network) -> usize {
+pub(super) fn payload_start(packet: &Packet, network: NetworkLayer) -> usize {
     let start = network.transport();
     let header = match network.proto() {
         _ if network.is_fragment() => 0,
@@ -57,7 +57,7 @@ pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
 
 /// Reads a port where the view has no usable TCP header: 0 in fragments, else none.
 #[cold]
-fn tcp_otherwise(packet: &Packet, network: Network) -> Option<u128> {
+fn tcp_otherwise(packet: &Packet, network: NetworkLayer) -> Option<u128> {
     (network.carries(TCP) && has_zero_ports(packet, network)).then_some(0)
 }
 
@@ -95,14 +95,14 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
 /// Whether switches treat ports and ICMP type as 0. They do so in every fragment, so that all fragments of a datagram
 /// are treated alike.
 #[inline]
-fn has_zero_ports(packet: &Packet, network: Network) -> bool {
+fn has_zero_ports(packet: &Packet, network: NetworkLayer) -> bool {
     network.is_fragment() && (network.is_later_fragment() || !packet.literal)
 }
 
 /// Whether a TCP header can be read, with a data offset that is possible in this packet. Otherwise switches don't use
 /// its ports.
 #[inline]
-pub(super) fn has_tcp(packet: &Packet, network: Network) -> bool {
+pub(super) fn has_tcp(packet: &Packet, network: NetworkLayer) -> bool {
     if !network.carries(TCP) || has_zero_ports(packet, network) {
         return false;
     }
@@ -134,6 +134,6 @@ pub(super) fn checksum_place(proto: u8) -> Option<usize> {
 
 /// Whether the IP packet is long enough for a transport header of `len` bytes.
 #[inline]
-pub(super) fn has_header(network: Network, len: usize) -> bool {
+pub(super) fn has_header(network: NetworkLayer, len: usize) -> bool {
     network.end() - network.transport() >= len
 }

@@ -8,7 +8,7 @@ use maple_wire::Version;
 use super::super::FlowsArgs;
 use super::super::bed::Bed;
 use super::super::round::busiest;
-use super::super::targets::Verdict;
+use super::super::targets::TargetResult;
 use super::{Answer, network};
 use crate::report::Progress;
 
@@ -47,7 +47,7 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
         answer.doubts.push(format!("{missing} flows did not end, {unknown} hosts could not make themselves known"));
     }
     if let Some(core) = core {
-        answer.targets.push(Verdict::bound("rules of a core switch", hosts as f64 + CONSTANT, core as f64, 0));
+        answer.targets.push(TargetResult::bound("rules of a core switch", hosts as f64 + CONSTANT, core as f64, 0));
     }
     Ok(answer)
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use maple_controller::control::socket::Show;
-use maple_load::Network;
+use maple_load::Wiring;
 use maple_wire::Version;
 
 use super::super::FlowsArgs;
 use super::super::bed::Bed;
-use super::super::{socket, targets::Verdict};
+use super::super::{socket, targets::TargetResult};
 use super::Answer;
 use crate::report::Progress;
 
@@ -47,23 +47,23 @@ pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
 }
 
 /// Builds a ring; its links are at the ports after the first `ports`.
-fn ring(switches: usize, ports: u32) -> Network {
+fn ring(switches: usize, ports: u32) -> Wiring {
     let links = (0..switches).map(|n| [(n, ports + 1), ((n + 1) % switches, ports + 2)]);
-    Network { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
+    Wiring { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
 }
 
 /// Builds a tree, numbered level by level. Its links are at the ports after the first `ports`; the first one leads
 /// upwards.
-fn tree(switches: usize, ports: u32) -> Network {
+fn tree(switches: usize, ports: u32) -> Wiring {
     let below = |n: usize| ports + 2 + ((n - 1) % FANOUT) as u32;
     let links = (1..switches).map(|n| [((n - 1) / FANOUT, below(n)), (n, ports + 1)]);
-    Network { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
+    Wiring { switches: (1..=switches as u64).collect(), hosts: Vec::new(), links: links.collect() }
 }
 
 fn measure(
     args: &FlowsArgs,
     (version, ports): (Version, u32),
-    (shape, network): (&str, Network),
+    (shape, network): (&str, Wiring),
     answer: &mut Answer,
 ) -> anyhow::Result<()> {
     let links = network.links.len();
@@ -86,10 +86,15 @@ fn measure(
         format!("{:.2}", found.controller_seconds(&connected)),
     );
     if known == links {
-        answer.targets.push(Verdict::bound(format!("{shape}: seconds until all links are known"), TIME, seconds, 2));
+        answer.targets.push(TargetResult::bound(
+            format!("{shape}: seconds until all links are known"),
+            TIME,
+            seconds,
+            2,
+        ));
     } else {
         let what = format!("{shape}: seconds until all links are known");
-        answer.targets.push(Verdict::missed(what, format!("≤ {TIME:.2}"), format!("{known} of {links} links")));
+        answer.targets.push(TargetResult::missed(what, format!("≤ {TIME:.2}"), format!("{known} of {links} links")));
     }
     bed.lab.wait(args.settle)?;
     let before = bed.moment()?;
@@ -98,6 +103,6 @@ fn measure(
     let percent = after.controller_seconds(&before) / after.seconds(&before) * 100.0;
     let probes = (after.counters - before.counters).packet_outs as f64 / after.seconds(&before);
     answer.figure(&format!("{shape}: packet-outs a second at rest"), format!("{probes:.0}"));
-    answer.targets.push(Verdict::bound(format!("{shape}: percent of a core at rest"), REST, percent, 1));
+    answer.targets.push(TargetResult::bound(format!("{shape}: percent of a core at rest"), REST, percent, 1));
     Ok(())
 }

@@ -8,7 +8,7 @@ use maple_wire::Version;
 
 use super::super::FlowsArgs;
 use super::super::bed::Bed;
-use super::super::targets::Verdict;
+use super::super::targets::TargetResult;
 use super::{Answer, network};
 use crate::report::Progress;
 
@@ -99,9 +99,9 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     if counted.failed > 0 {
         answer.doubts.push(format!("{} flows do not come out any more", counted.failed));
     }
-    answer.targets.push(Verdict::bound("controller time until rerouted, ms", TIME, milliseconds, 0));
+    answer.targets.push(TargetResult::bound("controller time until rerouted, ms", TIME, milliseconds, 0));
     let most = MESSAGES * routes as f64;
-    answer.targets.push(Verdict::bound("flow-mods and group-mods", most, messages, 0));
+    answer.targets.push(TargetResult::bound("flow-mods and group-mods", most, messages, 0));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use maple_wire::Version;
 
 use super::super::FlowsArgs;
 use super::super::bed::Bed;
-use super::super::targets::Verdict;
+use super::super::targets::TargetResult;
 use super::Answer;
 use crate::report::Progress;
 
@@ -42,8 +42,8 @@ pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
     progress.step();
     progress.set_message("beside another port".to_owned());
     let share = neighbour(args, version, addresses, &mut answer)?;
-    answer.targets.push(Verdict::bound("memory that the flood costs, MB", MEMORY, more, 1));
-    answer.targets.push(Verdict::floor(
+    answer.targets.push(TargetResult::bound("memory that the flood costs, MB", MEMORY, more, 1));
+    answer.targets.push(TargetResult::floor(
         "percent of their rate that another port's flows keep",
         SHARE * 100.0,
         share * 100.0,

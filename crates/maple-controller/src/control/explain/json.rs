@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use maple_core::engine::RuleCount;
-use maple_core::explain::{Alternative, Decision, Entering, Explanation, Hop, Outcome, PassedRule, Verdict};
+use maple_core::explain::{Alternative, Decision, Entering, Explanation, Hop, PassageOutcome, PassedRule, Verdict};
 use maple_core::network::{Location, Mac};
 use maple_core::run::AccountStep;
 use maple_core::state::{Snapshot, Store};
@@ -162,13 +162,13 @@ fn hops(explanation: &Explanation, counts: &Counts) -> Value {
     explanation.journey.hops.iter().enumerate().map(hop).collect()
 }
 
-fn outcome(outcome: &Outcome) -> Value {
+fn outcome(outcome: &PassageOutcome) -> Value {
     match outcome {
-        Outcome::Port(port, _) if port.is_physical() => json!({ "port": port.0 }),
-        Outcome::Port(port, _) => json!({ "port": port.to_string() }),
-        Outcome::Controller(_) => json!({ "controller": true }),
-        Outcome::Expired => json!({ "expired": true }),
-        Outcome::Elsewhere(action) => json!({ "elsewhere": action }),
+        PassageOutcome::Port(port, _) if port.is_physical() => json!({ "port": port.0 }),
+        PassageOutcome::Port(port, _) => json!({ "port": port.to_string() }),
+        PassageOutcome::Controller(_) => json!({ "controller": true }),
+        PassageOutcome::Expired => json!({ "expired": true }),
+        PassageOutcome::Elsewhere(action) => json!({ "elsewhere": action }),
     }
 }
 

@@ -15,7 +15,7 @@ use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 use super::file::cell;
-use super::place::Place;
+use super::place::StateFile;
 use super::*;
 
 /// The time that something may take that is certain to come.
@@ -169,7 +169,7 @@ impl Bench {
         };
         let ms = Duration::from_millis;
         let pace = Pace { look: ms(5), first: ms(1), most: ms(20) };
-        let place = Place::with(&self.path(), Arc::new(make));
+        let place = StateFile::with(&self.path(), Arc::new(make));
         self.persistence = Some(Persistence::open_at(place, &self.store, &self.files, pace)?.0);
         Ok(())
     }
@@ -452,7 +452,7 @@ fn a_repair_that_was_cut_off_before_it_shortened_the_file_is_no_damage() {
         bench.persistence.take();
         let file = File::options().write(true).open(bench.path()).expect("the file");
         file.set_len(file.metadata().expect("a file").len() + pages * 4096).expect("room");
-        let (_, copied) = file::open_copy(&Place::new(&bench.path())).expect("a copy is whole too");
+        let (_, copied) = file::open_copy(&StateFile::new(&bench.path())).expect("a copy is whole too");
         assert_eq!(copied.writes.len(), expected.len());
         assert_eq!(bench.file(), expected, "{pages}");
         bench.store = Store::new();

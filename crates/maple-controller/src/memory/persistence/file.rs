@@ -15,7 +15,7 @@ use redb::{
 
 use super::error::PersistenceError;
 use super::format_1;
-use super::place::{Place, Unfinished};
+use super::place::{StateFile, Unfinished};
 use crate::memory::format::{bytes, read};
 use crate::memory::late::Failed;
 use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY, put_formats};
@@ -48,7 +48,7 @@ enum Refusal {
 ///
 /// # Errors
 /// [`PersistenceError`] if it can't be created, or is used, damaged, of another format, or another program's.
-pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+pub(super) fn open(place: &StateFile) -> Result<(Database, Contents), PersistenceError> {
     let path = place.path();
     if !path.try_exists().map_err(|error| PersistenceError::Create { path: path.to_owned(), error })? {
         create(place)?;
@@ -57,7 +57,7 @@ pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceErr
 }
 
 /// Opens a file that exists.
-pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+pub(super) fn open_there(place: &StateFile) -> Result<(Database, Contents), PersistenceError> {
     twice(|| checked(place.path(), || place.open()))
 }
 
@@ -75,7 +75,7 @@ fn twice<T>(open: impl Fn() -> Result<T, PersistenceError>) -> Result<T, Persist
 ///
 /// # Errors
 /// [`PersistenceError`] if the file can't be read, or is used, damaged, of another format, or another program's.
-pub(super) fn open_copy(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+pub(super) fn open_copy(place: &StateFile) -> Result<(Database, Contents), PersistenceError> {
     let path = place.path();
     let failed = |error: redb::Error| PersistenceError::File { path: path.to_owned(), error: Box::new(error) };
     if !path.exists() {
@@ -167,7 +167,7 @@ pub(super) fn convert_to_types(
 }
 
 /// Creates an empty file. An unfinished file is never visible at the path.
-fn create(place: &Place) -> Result<(), PersistenceError> {
+fn create(place: &StateFile) -> Result<(), PersistenceError> {
     let path = place.path();
     let failed = |error: std::io::Error| PersistenceError::Create { path: path.to_owned(), error };
     let (database, unfinished) = empty(place).map_err(|Failed(error)| match *error {
@@ -179,7 +179,7 @@ fn create(place: &Place) -> Result<(), PersistenceError> {
 }
 
 /// Creates a database without rows, in a file that is not at its place yet.
-pub(super) fn empty(place: &Place) -> Result<(Database, Unfinished), Failed> {
+pub(super) fn empty(place: &StateFile) -> Result<(Database, Unfinished), Failed> {
     let (database, unfinished) = place.create_aside()?;
     let transaction = database.begin_write()?;
     transaction.open_table(ROWS)?;

@@ -17,7 +17,7 @@ use redb::Database;
 use super::error::PersistenceError;
 use super::file::{self, Contents, hold, put};
 use super::pending::{PendingWrites, Work};
-use super::place::{Estranged, Place};
+use super::place::{Estranged, StateFile};
 use crate::kept_files::{KeptFile, KeptFiles};
 use crate::memory::late::{LateDatabase, Opened, guarded};
 use crate::memory::remember::begin_known;
@@ -41,7 +41,7 @@ impl Default for Pace {
 
 /// The data of the thread.
 pub(super) struct Keeper {
-    pub place: Place,
+    pub place: StateFile,
     pub store: Arc<Store>,
     pub pending: Arc<PendingWrites>,
     pub database: Arc<LateDatabase>,

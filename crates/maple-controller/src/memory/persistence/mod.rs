@@ -58,7 +58,7 @@ pub use error::PersistenceError;
 use file::{Contents, convert_to_types, hold};
 use keeper::{Keeper, Pace};
 pub(crate) use pending::PendingWrites;
-use place::Place;
+use place::StateFile;
 
 /// The time for which a released file may still be in use.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -98,11 +98,11 @@ impl Persistence {
         store: &Arc<Store>,
         files: &KeptFiles,
     ) -> Result<(Persistence, Remembered), PersistenceError> {
-        Persistence::open_at(Place::new(path), store, files, Pace::default())
+        Persistence::open_at(StateFile::new(path), store, files, Pace::default())
     }
 
     fn open_at(
-        place: Place,
+        place: StateFile,
         store: &Arc<Store>,
         files: &KeptFiles,
         pace: Pace,
@@ -148,7 +148,7 @@ impl Persistence {
     ) -> Result<Persistence, PersistenceError> {
         let (database, pending) = (Arc::<LateDatabase>::default(), Arc::<PendingWrites>::default());
         store.go_on_keeping(Arc::clone(&pending) as Arc<dyn Journal>, names);
-        let place = Place::new(path);
+        let place = StateFile::new(path);
         files.keep(KeptFile::State, path);
         let (to_open, of_opener) = ((place.clone(), Arc::clone(store)), Arc::clone(&database));
         let to_write = Arc::clone(&pending);
@@ -171,7 +171,7 @@ impl Persistence {
 
     /// Starts the thread that writes.
     fn start(
-        place: Place,
+        place: StateFile,
         store: &Arc<Store>,
         (database, pending, files): (Arc<LateDatabase>, Arc<PendingWrites>, &KeptFiles),
         pace: Pace,
@@ -231,7 +231,7 @@ impl Drop for Persistence {
 
 /// Converts the contents of an opened file to the declared types, and begins an epoch in the file.
 fn load(
-    place: &Place,
+    place: &StateFile,
     store: &Store,
     opened: Result<(Database, Contents), PersistenceError>,
 ) -> Result<(Database, Contents, Remembered), PersistenceError> {
@@ -272,7 +272,7 @@ fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T
 }
 
 /// Opens a file that another process has just released, and brings it to what the store keeps.
-fn open_released(place: &Place, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
+fn open_released(place: &StateFile, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
     let deadline = Instant::now() + RELEASE;
     let (database, there) = loop {
         match file::open(place) {
@@ -292,7 +292,7 @@ fn open_released(place: &Place, store: &Store, epoch: Option<u16>) -> Result<Dat
 /// # Errors
 /// [`PersistenceError`], about the file at `path`, if the copy can't be read or does not fit the declared types.
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
-    let (database, mut contents) = file::open_there(&Place::new(copy)).map_err(|error| error.about(path))?;
+    let (database, mut contents) = file::open_there(&StateFile::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
     store.load_kept(&contents.names, contents.writes);
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
@@ -307,7 +307,7 @@ pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError
     if !path.exists() {
         return Ok(None);
     }
-    let place = Place::new(path);
+    let place = StateFile::new(path);
     let (database, _) = match file::open_there(&place) {
         Err(error) if error.is_of_writing() => file::open_copy(&place)?,
         opened => opened?,

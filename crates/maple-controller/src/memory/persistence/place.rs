@@ -1,7 +1,7 @@
 //! The place of the state file, and whether the file there is still the one that was opened.
 //!
 //! Others may delete it, put another file in its place, or write into it: a backup that is restored, a program that
-//! tidies up. The system reports none of that. So [`Place::check`] tests three things: the file at the path is the same
+//! tidies up. The system reports none of that. So [`StateFile::check`] tests three things: the file at the path is the same
 //! one, it is not shorter than it was made, and it has what was written last. It compares the database's header, which
 //! each commit changes, and the beginnings of some pages: somebody may write between two commits, and the next commit
 //! writes the header again.
@@ -32,7 +32,7 @@ const PAGE_BYTES: usize = 32;
 
 /// The place of the state file.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct StateFile {
     path: PathBuf,
     make: MakeBackend,
     /// The file that was opened last.
@@ -69,24 +69,24 @@ struct Contents {
     pages: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// A backend that notes what [`Place::check`] compares.
+/// A backend that notes what [`StateFile::check`] compares.
 #[derive(Debug)]
 struct Watched {
     backend: Box<dyn StorageBackend>,
     watch: Arc<Watch>,
 }
 
-impl Place {
-    pub fn new(path: &Path) -> Place {
-        Place::with(path, Arc::new(|file| Ok(Box::new(FileBackend::new(file)?))))
+impl StateFile {
+    pub fn new(path: &Path) -> StateFile {
+        StateFile::with(path, Arc::new(|file| Ok(Box::new(FileBackend::new(file)?))))
     }
 
     /// Creates a place whose databases use another backend.
-    pub fn with(path: &Path, make: MakeBackend) -> Place {
+    pub fn with(path: &Path, make: MakeBackend) -> StateFile {
         // A file that is made anew goes where the link leads.
         let real = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_symlink);
         let path = real.and_then(|_| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
-        Place { path, make, opened: Arc::default() }
+        StateFile { path, make, opened: Arc::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -103,7 +103,7 @@ impl Place {
         self.database(file)
     }
 
-    /// Creates a database in a new file, which is at another path until [`Place::put`] moves it here.
+    /// Creates a database in a new file, which is at another path until [`StateFile::put`] moves it here.
     pub fn create_aside(&self) -> Result<(Database, Unfinished), redb::Error> {
         let unfinished = Unfinished(self.beside(&format!(".{}.new", std::process::id())));
         unfinished.remove()?;

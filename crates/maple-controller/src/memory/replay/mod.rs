@@ -90,7 +90,7 @@ struct Common {
     policies: BTreeMap<u64, Arc<dyn Policy>>,
     candidates: BTreeMap<u64, u64>,
     until: Option<Time>,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<ReplayOutcome>,
     ended: Condvar,
     at: AtomicU64,
     turns: AtomicU64,
@@ -100,7 +100,7 @@ struct Common {
 }
 
 #[derive(Default)]
-struct Outcome {
+struct ReplayOutcome {
     engines: BTreeMap<ShardId, Engine>,
     /// The number of threads that have ended.
     threads: usize,
@@ -143,7 +143,7 @@ impl Common {
         Ok(Replayed { engines, store, counts, difference, is_cut })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Outcome> {
+    fn lock(&self) -> MutexGuard<'_, ReplayOutcome> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_wire::Instruction;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use super::store::Verdict;
+use super::store::EntryVerdict;
 use crate::rule::to_controller;
 
 /// The name of instructions while they are held. Equal instructions have one name.
@@ -51,7 +51,7 @@ impl Actions {
     fn intern_by(&mut self, hash: u64, instructions: Vec<Instruction>) -> ActionId {
         let id = self.find(hash, |held| *held.instructions == *instructions);
         let id = id.unwrap_or_else(|| self.add(instructions.into(), hash));
-        self.hold(Verdict::Forward(id));
+        self.hold(EntryVerdict::Forward(id));
         id
     }
 
@@ -60,23 +60,23 @@ impl Actions {
         id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }
 
-    pub(super) fn hold(&mut self, verdict: Verdict) {
-        if let Verdict::Forward(id) = verdict {
+    pub(super) fn hold(&mut self, verdict: EntryVerdict) {
+        if let EntryVerdict::Forward(id) = verdict {
             self.all[id as usize].held += 1;
         }
     }
 
     /// Holds the instructions of an entry's verdict once more.
-    pub(super) fn hold_for_entry(&mut self, verdict: Verdict) {
+    pub(super) fn hold_for_entry(&mut self, verdict: EntryVerdict) {
         self.hold(verdict);
-        if let Verdict::Forward(id) = verdict {
+        if let EntryVerdict::Forward(id) = verdict {
             self.all[id as usize].entries += 1;
         }
     }
 
     /// Releases the instructions of an entry's former verdict.
-    pub(super) fn release_from_entry(&mut self, verdict: Verdict) {
-        if let Verdict::Forward(id) = verdict {
+    pub(super) fn release_from_entry(&mut self, verdict: EntryVerdict) {
+        if let EntryVerdict::Forward(id) = verdict {
             self.all[id as usize].entries -= 1;
         }
         self.release(verdict);
@@ -88,8 +88,8 @@ impl Actions {
     }
 
     /// Holds the instructions of a verdict once less.
-    pub(super) fn release(&mut self, verdict: Verdict) {
-        let Verdict::Forward(id) = verdict else { return };
+    pub(super) fn release(&mut self, verdict: EntryVerdict) {
+        let EntryVerdict::Forward(id) = verdict else { return };
         let there = &mut self.all[id as usize];
         there.held -= 1;
         if there.held == 0 {
@@ -161,7 +161,7 @@ mod tests {
                     prop_assert_eq!(*there, id);
                     *times += 1;
                 } else if let Some((id, times)) = held.get_mut(&port) {
-                    actions.release(Verdict::Forward(*id));
+                    actions.release(EntryVerdict::Forward(*id));
                     *times -= 1;
                     if *times == 0 {
                         held.remove(&port);

@@ -11,7 +11,7 @@ use super::actions::{ActionId, Actions};
 use super::levels::Levels;
 use super::packed::PackedRow;
 use super::redundancy::Necessities;
-use super::store::{EntryId, EntryStore, Verdict};
+use super::store::{EntryId, EntryStore, EntryVerdict};
 use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
@@ -105,8 +105,8 @@ impl Rules<'_> {
             return None;
         }
         let action = match self.store.verdict(id) {
-            Verdict::Forward(action) => Some(action),
-            Verdict::Unexplored | Verdict::PartiallyExplored => None,
+            EntryVerdict::Forward(action) => Some(action),
+            EntryVerdict::Unexplored | EntryVerdict::PartiallyExplored => None,
         };
         Some(Installed { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
     }
@@ -289,7 +289,7 @@ fn sort_by_identity(row: &PackedRow<Installed>, keys: &mut Vec<RuleKey>) {
 
 impl Installed {
     /// The verdict of its entry, as far as that holds instructions.
-    fn verdict(self) -> Verdict {
-        self.action.map_or(Verdict::Unexplored, Verdict::Forward)
+    fn verdict(self) -> EntryVerdict {
+        self.action.map_or(EntryVerdict::Unexplored, EntryVerdict::Forward)
     }
 }

@@ -34,7 +34,7 @@ use super::compaction::{Compaction, ResendBudget};
 use super::overlap_lists::OverlapLists;
 use super::priority_plan::PriorityPlan;
 use super::redundancy::Necessities;
-use super::store::{EntryId, EntryStore, Verdict};
+use super::store::{EntryId, EntryStore, EntryVerdict};
 use super::work_queue::{PrecedenceQueue, WorkQueue};
 use super::{ChangeLog, Effort};
 use crate::tree::Tree;
@@ -290,8 +290,8 @@ impl Levelling<'_> {
     fn choose(&mut self, id: EntryId, from: u32, until: u32) -> u32 {
         let mut fitting = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
         let first = fitting.next();
-        let leaves_room =
-            self.store.verdict(id) == Verdict::Unexplored && self.tree.prefixes_a_longer_condition(self.store.node(id));
+        let leaves_room = self.store.verdict(id) == EntryVerdict::Unexplored
+            && self.tree.prefixes_a_longer_condition(self.store.node(id));
         let level = if leaves_room { fitting.next().or(first) } else { first };
         let level = level.or_else(|| self.compaction().make_way(id, from, until));
         level.unwrap_or_else(|| self.levels.new_between(from, until))

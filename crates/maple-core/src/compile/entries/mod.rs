@@ -77,7 +77,7 @@ pub(super) use redundancy::Checks;
 use redundancy::{Necessities, Redundancy};
 use shadowing::Shadowing;
 use store::EntryStore;
-pub(super) use store::{EntryId, Verdict};
+pub(super) use store::{EntryId, EntryVerdict};
 use work_queue::WorkQueue;
 
 /// The entries of a table.
@@ -135,7 +135,7 @@ impl EntryTable {
 
     /// Releases the instructions of a name once.
     pub(super) fn release(&mut self, action: ActionId) {
-        self.actions.release(Verdict::Forward(action));
+        self.actions.release(EntryVerdict::Forward(action));
     }
 
     /// Adds an entry. The match has at most one constraint a field, in OXM order.
@@ -145,7 +145,7 @@ impl EntryTable {
         all: &[Constraint],
         node: NodeId,
         leaf: Option<LeafId>,
-        verdict: Verdict,
+        verdict: EntryVerdict,
     ) -> EntryId {
         let set = self.pack(all);
         let EntryTable { store, overlaps, necessities, .. } = self;
@@ -184,7 +184,7 @@ impl EntryTable {
     }
 
     /// Changes the verdict and the leaf of an entry.
-    pub(super) fn set_verdict(&mut self, id: EntryId, leaf: Option<LeafId>, verdict: Verdict) {
+    pub(super) fn set_verdict(&mut self, id: EntryId, leaf: Option<LeafId>, verdict: EntryVerdict) {
         let (old, before) = (self.store.verdict(id), self.store.state(id));
         if old == verdict && self.store.leaf(id) == leaf {
             return;
@@ -199,13 +199,13 @@ impl EntryTable {
     }
 
     /// Reports whether an entry whose verdict changes may have to be told apart from entries with which it could share
-    /// a level before ([`Verdict::gap`]).
-    fn must_be_told_apart_more(&self, old: Verdict, new: Verdict) -> bool {
+    /// a level before ([`EntryVerdict::gap`]).
+    fn must_be_told_apart_more(&self, old: EntryVerdict, new: EntryVerdict) -> bool {
         old != new
             && match old {
-                Verdict::Unexplored => false,
-                Verdict::PartiallyExplored => true,
-                Verdict::Forward(action) => self.actions.is_of_several_entries(action),
+                EntryVerdict::Unexplored => false,
+                EntryVerdict::PartiallyExplored => true,
+                EntryVerdict::Forward(action) => self.actions.is_of_several_entries(action),
             }
     }
 

@@ -51,12 +51,12 @@ pub(super) struct OverlapIndex {
     loose: Vec<EntryId>,
     loose_sets: Vec<u64>,
     /// The place of each entry.
-    places: Vec<Place>,
+    places: Vec<Stamped>,
 }
 
 /// The place of an entry. The stamp belongs to the number of the entry, and stays when the entry is removed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Stamped {
     group: u32,
     /// The entry's index in that group or, if the group is small, among the loose ones.
     at: u32,
@@ -115,7 +115,7 @@ impl OverlapIndex {
         group.forget_views_of_the_gone();
         group.size += 1;
         if self.places.len() <= entry as usize {
-            self.places.resize(entry as usize + 1, Place::default());
+            self.places.resize(entry as usize + 1, Stamped::default());
         }
         let place = &mut self.places[entry as usize];
         place.group = at;
@@ -136,7 +136,7 @@ impl OverlapIndex {
 
     /// Removes an entry.
     pub(super) fn remove(&mut self, entry: EntryId) {
-        let Place { group: of, at, stamp } = self.places[entry as usize];
+        let Stamped { group: of, at, stamp } = self.places[entry as usize];
         self.places[entry as usize].stamp = stamp.wrapping_add(1);
         let group = &mut self.groups[of as usize];
         group.size -= 1;
@@ -257,7 +257,7 @@ impl Group {
     }
 
     /// Finds the view for a match of the group at `asking`. `None` if all members are to be compared.
-    fn view(&mut self, matches: &PackedMatches, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
+    fn view(&mut self, matches: &PackedMatches, places: &[Stamped], asking: u32, set: &[u64]) -> Option<usize> {
         self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
             Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
@@ -286,7 +286,7 @@ impl Group {
     }
 
     /// Makes a view, and returns its index.
-    fn add_view(&mut self, matches: &PackedMatches, places: &[Place], masks: Box<[u64]>) -> usize {
+    fn add_view(&mut self, matches: &PackedMatches, places: &[Stamped], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = View { masks: Masks(masks), by_values };
         for entry in &self.members {
@@ -299,7 +299,7 @@ impl Group {
 }
 
 impl Member {
-    fn is_there(self, places: &[Place]) -> bool {
+    fn is_there(self, places: &[Stamped]) -> bool {
         places[self.entry as usize].stamp == self.stamp
     }
 }

@@ -181,7 +181,7 @@ mod tests {
 
     use super::super::packed::{covers, overlap};
     use super::super::redundancy::Necessity;
-    use super::super::{Checks, EntryTable, Verdict, tree_of};
+    use super::super::{Checks, EntryTable, EntryVerdict, tree_of};
     use super::*;
     use crate::compile::tuning::Tuning;
     use crate::tree::LeafId;
@@ -234,7 +234,7 @@ mod tests {
                     let all = [Constraint { field: Field::IpProto, value, mask }];
                     let forward = action < 10;
                     let verdict =
-                        if forward { Verdict::Forward(entries.intern(Vec::new())) } else { Verdict::Unexplored };
+                        if forward { EntryVerdict::Forward(entries.intern(Vec::new())) } else { EntryVerdict::Unexplored };
                     let place = tree.leaf_node(LeafId(node)).expect("the leaf is there");
                     *slot = Some(entries.insert(&tree, &all[..usize::from(mask != 0)], place, None, verdict));
                 }

@@ -28,13 +28,13 @@ const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// The place of each field, in OXM order.
-    places: Vec<(Field, Place)>,
+    places: Vec<(Field, BitPlace)>,
     /// The number of bits of each word that are used.
     used: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BitPlace {
     /// The first of its words: a field of more than 64 bits has two of its own.
     word: usize,
     shift: u32,
@@ -95,7 +95,7 @@ impl Layout {
         set.resize(self.stride(), 0);
         for Constraint { field, value, mask } in all {
             let Ok(at) = self.places.binary_search_by_key(field, |(field, _)| *field) else { return false };
-            let Place { word, shift, is_wide, .. } = self.places[at].1;
+            let BitPlace { word, shift, is_wide, .. } = self.places[at].1;
             set[2 * word] |= (*value as u64) << shift;
             set[2 * word + 1] |= (*mask as u64) << shift;
             if is_wide {
@@ -108,8 +108,8 @@ impl Layout {
 
     /// Unpacks a match, in OXM order.
     pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
-        let constraint = move |(field, place): &(Field, Place)| {
-            let Place { word, shift, bits, is_wide } = *place;
+        let constraint = move |(field, place): &(Field, BitPlace)| {
+            let BitPlace { word, shift, bits, is_wide } = *place;
             let part = |at: usize| {
                 let upper = if is_wide { u128::from(set[at + 2]) << 64 } else { 0 };
                 upper | u128::from(set[at] >> shift & bits)
@@ -120,7 +120,7 @@ impl Layout {
         self.places.iter().filter_map(constraint)
     }
 
-    fn place_for(&mut self, bits: u32) -> Place {
+    fn place_for(&mut self, bits: u32) -> BitPlace {
         let fits = self.used.iter().position(|used| used + bits <= u64::BITS);
         let word = fits.unwrap_or(self.used.len());
         let shift = self.used.get(word).copied().unwrap_or(0);
@@ -131,7 +131,7 @@ impl Layout {
         } else {
             self.used.extend([u64::BITS; 2]);
         }
-        Place { word, shift, bits: u64::MAX >> (64 - bits.min(64)), is_wide: bits > 64 }
+        BitPlace { word, shift, bits: u64::MAX >> (64 - bits.min(64)), is_wide: bits > 64 }
     }
 }
 

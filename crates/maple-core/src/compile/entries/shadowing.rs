@@ -3,7 +3,7 @@
 use super::Effort;
 use super::overlap_lists::OverlapLists;
 use super::packed::{covers, uncovered};
-use super::store::{EntryId, EntryStore, Verdict};
+use super::store::{EntryId, EntryStore, EntryVerdict};
 use super::work_queue::WorkQueue;
 use crate::tree::Tree;
 
@@ -49,7 +49,7 @@ impl Shadowing<'_> {
     /// come one by one, until together they cover its barrier entry. Any other entry is looked at only if the new one
     /// alone covers it.
     fn may_help_to_cover(&self, new: EntryId, later: EntryId) -> bool {
-        self.store.verdict(later) == Verdict::PartiallyExplored
+        self.store.verdict(later) == EntryVerdict::PartiallyExplored
             || covers(self.store.matching(new), self.store.matching(later))
     }
 

@@ -19,7 +19,7 @@ use maple_wire::{Constraint, Field};
 use super::EntryTable;
 use super::levels::UNPLACED;
 use super::packed::{meet, overlap};
-use super::store::{EntryId, Verdict};
+use super::store::{EntryId, EntryVerdict};
 
 impl EntryTable {
     /// Reports whether the table is large enough to specialise leaves at all.
@@ -94,7 +94,7 @@ impl EntryTable {
             let level = self.levels.of(*other);
             let meets = level != UNPLACED && overlap(self.store.matching(*other), part);
             // The verdict of the part is not known yet, so it is told apart from all.
-            meets.then(|| level + self.store.verdict(*other).gap(Verdict::Unexplored))
+            meets.then(|| level + self.store.verdict(*other).gap(EntryVerdict::Unexplored))
         };
         let from = self.overlaps.earlier(id).iter().filter_map(below).max().unwrap_or(0);
         self.levels.has_between(from, self.levels.of(id))

@@ -14,8 +14,8 @@ pub(in crate::compile) type EntryId = u32;
 
 /// The treatment of a packet whose first entry this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::compile) enum Verdict {
-    /// Sends it to the controller: no trace has reached it. It may become [`Verdict::Forward`].
+pub(in crate::compile) enum EntryVerdict {
+    /// Sends it to the controller: no trace has reached it. It may become [`EntryVerdict::Forward`].
     Unexplored,
     /// Sends it to the controller, which can tell more packets apart than a match can.
     PartiallyExplored,
@@ -40,7 +40,7 @@ pub(super) enum EntryState {
 #[derive(Clone, Copy, Debug)]
 struct EntryHot {
     node: NodeId,
-    verdict: Verdict,
+    verdict: EntryVerdict,
 }
 
 /// The entries of a table.
@@ -59,7 +59,7 @@ pub(super) struct EntryStore {
 
 impl EntryStore {
     /// Adds an entry whose match was packed by [`EntryStore::pack`].
-    pub(super) fn insert(&mut self, set: &[u64], node: NodeId, leaf: Option<LeafId>, verdict: Verdict) -> EntryId {
+    pub(super) fn insert(&mut self, set: &[u64], node: NodeId, leaf: Option<LeafId>, verdict: EntryVerdict) -> EntryId {
         let hot = EntryHot { node, verdict };
         let id = match self.free.pop() {
             Some(id) => {
@@ -80,7 +80,7 @@ impl EntryStore {
     }
 
     /// Removes an entry and returns its verdict. Its match can be read until the number is reused.
-    pub(super) fn remove(&mut self, id: EntryId) -> Verdict {
+    pub(super) fn remove(&mut self, id: EntryId) -> EntryVerdict {
         self.set_state(id, EntryState::Gone);
         self.len -= 1;
         self.verdict(id)
@@ -92,7 +92,7 @@ impl EntryStore {
     }
 
     /// Changes an entry's verdict and leaf.
-    pub(super) fn set_verdict(&mut self, id: EntryId, leaf: Option<LeafId>, verdict: Verdict) {
+    pub(super) fn set_verdict(&mut self, id: EntryId, leaf: Option<LeafId>, verdict: EntryVerdict) {
         self.hot[id as usize].verdict = verdict;
         self.leaves[id as usize] = leaf;
         if self.state(id) != EntryState::Shadowed {
@@ -110,7 +110,7 @@ impl EntryStore {
         self.states[id as usize]
     }
 
-    pub(super) fn verdict(&self, id: EntryId) -> Verdict {
+    pub(super) fn verdict(&self, id: EntryId) -> EntryVerdict {
         self.hot[id as usize].verdict
     }
 
@@ -206,10 +206,10 @@ impl EntryStore {
 }
 
 /// The state of an entry that is not shadowed.
-fn state_of(verdict: Verdict) -> EntryState {
+fn state_of(verdict: EntryVerdict) -> EntryState {
     match verdict {
-        Verdict::Forward(_) => EntryState::Forward,
-        Verdict::Unexplored | Verdict::PartiallyExplored => EntryState::Barrier,
+        EntryVerdict::Forward(_) => EntryState::Forward,
+        EntryVerdict::Unexplored | EntryVerdict::PartiallyExplored => EntryState::Barrier,
     }
 }
 
@@ -220,13 +220,13 @@ impl EntryState {
     }
 }
 
-impl Verdict {
+impl EntryVerdict {
     /// The minimum number of levels that the later of two overlapping entries must be below the earlier one. If 0, both
     /// may share a level, but the later one must not be above, because it might hide the earlier one.
-    pub(super) fn gap(self, later: Verdict) -> u32 {
+    pub(super) fn gap(self, later: EntryVerdict) -> u32 {
         match (self, later) {
-            (Verdict::PartiallyExplored, Verdict::PartiallyExplored) => 0,
-            (Verdict::Forward(a), Verdict::Forward(b)) => u32::from(a != b),
+            (EntryVerdict::PartiallyExplored, EntryVerdict::PartiallyExplored) => 0,
+            (EntryVerdict::Forward(a), EntryVerdict::Forward(b)) => u32::from(a != b),
             _ => 1,
         }
     }

@@ -6,7 +6,7 @@ use maple_wire::Constraint;
 
 use super::classes::{ClassId, UNMATCHABLE};
 use super::{EntryIds, IncrementalCompiler, NodeInfo, NodeKind};
-use crate::compile::entries::Verdict;
+use crate::compile::entries::EntryVerdict;
 use crate::trace::Region;
 use crate::tree::{Branch, LeafId, Node, NodeId};
 
@@ -62,9 +62,9 @@ impl IncrementalCompiler {
     }
 
     /// The packets of its class that a leaf forwards, and the verdict for them.
-    fn verdict_of_leaf(&self, leaf: NodeId, region: &Region) -> (Extent, Verdict) {
+    fn verdict_of_leaf(&self, leaf: NodeId, region: &Region) -> (Extent, EntryVerdict) {
         let behaviour = &self.node(leaf).behaviour;
-        let Some(action) = behaviour.action else { return (Extent::Nothing, Verdict::Unexplored) };
+        let Some(action) = behaviour.action else { return (Extent::Nothing, EntryVerdict::Unexplored) };
         let extent = match &behaviour.only {
             None => Extent::All,
             Some(only) => match region.with(only) {
@@ -74,7 +74,7 @@ impl IncrementalCompiler {
                 }
             },
         };
-        (extent, Verdict::Forward(action))
+        (extent, EntryVerdict::Forward(action))
     }
 
     /// Updates the entries of a test for its yes-side. `matches` are those of its yes-region, if they are known.
@@ -84,21 +84,21 @@ impl IncrementalCompiler {
         let (whole, capabilities) = (self.classes.region(class), &self.target.capabilities);
         if kind == NodeKind::Wide {
             let wide = whole.widened(cond, capabilities).and_then(|wide| wide.matches(capabilities));
-            return self.set_entries(node, &wide.unwrap_or_default(), None, Verdict::PartiallyExplored);
+            return self.set_entries(node, &wide.unwrap_or_default(), None, EntryVerdict::PartiallyExplored);
         }
         if kind != NodeKind::Test {
             return;
         }
         let (has_entries, leaf, verdict) = match yes.map(|yes| (yes, self.tree.node(yes))) {
-            None => (true, None, Verdict::Unexplored),
+            None => (true, None, EntryVerdict::Unexplored),
             Some((yes, Node::Leaf(leaf))) => {
                 match self.verdict_of_leaf(yes, self.classes.region(self.node(yes).class)) {
                     (Extent::All, verdict) => (true, Some(*leaf), verdict),
-                    (Extent::Part(_), _) => (true, Some(*leaf), Verdict::PartiallyExplored),
-                    (Extent::Nothing, _) => (true, Some(*leaf), Verdict::Unexplored),
+                    (Extent::Part(_), _) => (true, Some(*leaf), EntryVerdict::PartiallyExplored),
+                    (Extent::Nothing, _) => (true, Some(*leaf), EntryVerdict::Unexplored),
                 }
             }
-            Some((yes, _)) => (!self.classes.is_complete(self.node(yes).class), None, Verdict::PartiallyExplored),
+            Some((yes, _)) => (!self.classes.is_complete(self.node(yes).class), None, EntryVerdict::PartiallyExplored),
         };
         if has_entries && !self.node(node).entries.ids().is_empty() {
             // The matches of a test's entries never change.
@@ -113,7 +113,7 @@ impl IncrementalCompiler {
     }
 
     /// Gives a node entries with these matches. Usually it already has them, or has none.
-    fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: Verdict) {
+    fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: EntryVerdict) {
         let there = std::mem::take(&mut self.node_mut(node).entries);
         let ids = there.ids();
         let is_same =

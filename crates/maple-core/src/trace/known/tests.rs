@@ -42,9 +42,9 @@ proptest! {
             }
             for cond in &asked {
                 let wanted = match left.iter().filter(|value| fits(cond, **value)).count() {
-                    0 => Verdict::Fails,
-                    all if all == left.len() => Verdict::Holds,
-                    _ => Verdict::Open,
+                    0 => KnownAnswer::Fails,
+                    all if all == left.len() => KnownAnswer::Holds,
+                    _ => KnownAnswer::Open,
                 };
                 prop_assert_eq!(known.cond(cond), wanted, "{} of {:?}", cond, left);
             }

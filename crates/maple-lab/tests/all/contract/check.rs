@@ -21,7 +21,7 @@ use maple_emulator::time::{MILLISECOND, Time};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::contract::case::{Case, Event, Step};
-use crate::contract::oracle::{Arrival, How, Out, Verdict, verdict};
+use crate::contract::oracle::{Arrival, Decided, How, Out, verdict};
 use crate::contract::state::State;
 use crate::contract::world::World;
 
@@ -171,7 +171,7 @@ fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure>
 }
 
 /// Returns a port by which a copy of a frame left a switch, although f's route does not leave there.
-fn strays(said: &Verdict, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
+fn strays(said: &Decided, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
     let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
     let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));
     left.find(|(dpid, port)| !said.hops.get(dpid).is_some_and(|ports| ports.contains(port)))
@@ -183,7 +183,7 @@ fn same_at_rest(
     round: usize,
     id: FrameId,
     arrival: Arrival,
-    said: &Verdict,
+    said: &Decided,
     alone: bool,
 ) -> Result<(), Failure> {
     let log = world.network.log();
@@ -327,7 +327,7 @@ fn judge(
     let lag = world.case.lag();
     let end = last + lag + if came.is_empty() { HOLD } else { 0 };
     let begin = entry.at.saturating_sub(lag);
-    let answers: Vec<Verdict> = verdicts(world, arrival, begin, end);
+    let answers: Vec<Decided> = verdicts(world, arrival, begin, end);
     let explain = || {
         let said: Vec<String> = answers.iter().map(|v| format!("  {:?} {}", v.how, show(&v.out))).collect();
         format!(
@@ -342,7 +342,7 @@ fn judge(
     };
     counts.delivered += u64::from(!came.is_empty());
     let outs: BTreeSet<&Out> = answers.iter().map(|answer| &answer.out).collect();
-    let took = |answer: &&Verdict| answer.out == came && strays(answer, deliveries).is_none();
+    let took = |answer: &&Decided| answer.out == came && strays(answer, deliveries).is_none();
     if copies == came.len() && answers.iter().find(took).is_some() {
         *if outs.len() == 1 { &mut counts.exact } else { &mut counts.choice } += 1;
         return Ok(());
@@ -358,7 +358,7 @@ fn judge(
 }
 
 /// Returns the oracle's verdicts in all states that the controller knew between two times.
-fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Verdict> {
+fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
     let history = &world.history;
     let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
     let valid = (0..history.len()).filter(|at| history[*at].0 <= end && until(*at) >= begin);
@@ -369,7 +369,7 @@ fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Verd
 fn excuse(
     world: &World,
     arrival: Arrival,
-    answers: &[Verdict],
+    answers: &[Decided],
     came: &Out,
     deliveries: &[&Delivery],
     (begin, end): (Time, Time),

@@ -25,7 +25,7 @@ pub type Out = BTreeSet<(Dpid, PortNo, Vec<u8>)>;
 
 /// The decision of f about one packet in one state.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct Decided {
     /// The copies that must leave the network.
     pub out: Out,
     /// The state afterwards.
@@ -73,9 +73,9 @@ impl Arrival<'_> {
 }
 
 /// Returns the decision of the policy `program` about a packet in `state`.
-pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Verdict {
+pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Decided {
     let mut after = state.clone();
-    let nothing = |after, how| Verdict { out: Out::new(), after, how, hops: BTreeMap::new() };
+    let nothing = |after, how| Decided { out: Out::new(), after, how, hops: BTreeMap::new() };
     if let Err(reason) = admit(&mut after, track_hosts, arrival) {
         return nothing(after, How::NotAsked(reason));
     }
@@ -99,7 +99,7 @@ pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arr
         }
     }
     let hops = resolved.into_iter().map(|(dpid, exits)| (dpid, exits.ports.union(&exits.links).copied().collect()));
-    Verdict { out, after: run.state, how, hops: hops.collect() }
+    Decided { out, after: run.state, how, hops: hops.collect() }
 }
 
 /// Reports whether the packet is f's to decide, else the reason; learns where its host is.

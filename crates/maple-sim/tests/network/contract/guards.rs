@@ -60,7 +60,7 @@ impl Policy for FailsOnTcp {
 
 /// The judgement of a packet's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Judgement {
     /// The route is taken.
     Allowed,
     /// The packet is dropped; the frames of f's own are sent.
@@ -143,12 +143,12 @@ pub struct Judged<'a> {
 
 impl Judged<'_> {
     /// Returns the verdict of all constraints together.
-    pub fn verdict(&self, guards: &[Guard]) -> Verdict {
+    pub fn verdict(&self, guards: &[Guard]) -> Judgement {
         let refuse = || guards.iter().filter(|guard| self.is_refused(guard));
         match refuse().any(|guard| matches!(guard, Guard::FailsOnTcp)) {
-            true => Verdict::Failed,
-            false if refuse().next().is_some() => Verdict::Refused,
-            false => Verdict::Allowed,
+            true => Judgement::Failed,
+            false if refuse().next().is_some() => Judgement::Refused,
+            false => Judgement::Allowed,
         }
     }
 

@@ -19,7 +19,7 @@ use maple_wire::{Dpid, Field, PortNo, Version};
 use super::case::Case;
 use super::connections::of10_can_say;
 use super::generate::{LINK_PORTS, Step, hosts};
-use super::guards::{Judged, Verdict};
+use super::guards::{Judged, Judgement};
 use crate::rehearsal::reload_as_rehearsed;
 
 /// The Ethernet type of LLDP.
@@ -432,9 +432,9 @@ impl<'a> Play<'a> {
         };
         let keeps_way = judged.keeps_way(&self.case.guards);
         let resolved = match judged.verdict(&self.case.guards) {
-            Verdict::Allowed => resolved,
-            Verdict::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
-            Verdict::Failed => return (Vec::new(), false),
+            Judgement::Allowed => resolved,
+            Judgement::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
+            Judgement::Failed => return (Vec::new(), false),
         };
         let copies = resolved.copies(&packet.frame, packet.at).into_iter();
         (copies.map(|(at, frame)| Delivery { at, frame }).collect(), keeps_way)

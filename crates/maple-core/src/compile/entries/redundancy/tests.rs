@@ -6,7 +6,7 @@ use maple_wire::{Constraint, Field};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::{EntryTable, Verdict, tree_of};
+use super::super::{EntryTable, EntryVerdict, tree_of};
 use super::*;
 use crate::tree::LeafId;
 
@@ -107,9 +107,9 @@ proptest! {
         for (steps, is_new) in edits {
             for (node, step) in steps {
                 let mut verdict = |table: Option<u8>| match table {
-                    Some(table) => Verdict::Forward(entries.intern(vec![maple_wire::Instruction::GotoTable(table)])),
-                    None if node % 5 == 0 => Verdict::PartiallyExplored,
-                    None => Verdict::Unexplored,
+                    Some(table) => EntryVerdict::Forward(entries.intern(vec![maple_wire::Instruction::GotoTable(table)])),
+                    None if node % 5 == 0 => EntryVerdict::PartiallyExplored,
+                    None => EntryVerdict::Unexplored,
                 };
                 let slot = &mut there[node as usize];
                 match (step, *slot) {
