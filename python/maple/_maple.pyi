@@ -530,7 +530,7 @@ class Composition:
     def choose(
         by: Var[Any] | tuple[Table[Any, Any], Any], cases: Sequence[tuple[Any, Composition]], otherwise: Composition
     ) -> Composition:
-        """By the value of a variable, or of a table's key."""
+        """Chooses by the value of a variable, or of a table's key."""
 
     @staticmethod
     def lists(lists: Sequence[tuple[str, str]], allowed: Composition) -> Composition:
@@ -557,13 +557,13 @@ class Composition:
         """Under a name, which errors and the comments of rules carry."""
 
     def observed_by(self, beside: Composition) -> Composition:
-        """With copies to where another one sends."""
+        """Adds copies to where another composition sends."""
 
     def only(self, conditions: Sequence[dict[str, Any]], file: str, line: int) -> Composition:
-        """For packets that fit one of the conditions, as a line says."""
+        """Restricts it to packets that fit one of the conditions, as a line says."""
 
     def or_on_error(self, on_error: Composition) -> Composition:
-        """With another one where it fails."""
+        """Adds the composition that decides where this one fails."""
 
     def guarded(self, constraints: Sequence[Constraint]) -> Composition:
         """Under constraints."""
@@ -645,24 +645,24 @@ class Route:
     """The answer of a policy. False only if a path query found no path, or its end is absent."""
 
     def set(self, **fields: int | _MacLike | _IpLike) -> Route:
-        """The same route, with header fields rewritten where the packet leaves the network."""
+        """This route, with header fields rewritten where the packet leaves the network."""
 
     def queue(self, queue: int | Field) -> Route:
-        """The same route, through this queue of the egress ports.
+        """This route, through this queue of the egress ports.
 
         :param queue: 0 to 4294967294.
         :raises ValueError: for another number.
         """
 
     def copy_to(self, place: _Place | None) -> Route:
-        """The same route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
+        """This route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
 
         The copy leaves the route at the switch nearest to the place. There is none if the place is ``None`` or absent,
         if no path leads there, or if the packet came in there.
         """
 
     def meter(self, meter: Meter | int | Field) -> Route:
-        """The same route, through this meter of the ingress switch (OpenFlow 1.3).
+        """This route, through this meter of the ingress switch (OpenFlow 1.3).
 
         :param meter: 1 to 4294901760.
         :raises ValueError: for another number.

@@ -61,7 +61,7 @@ pub struct ExplainArgs {
     /// The way back from a rule: the packet that it was made for, by the rule's cookie
     #[arg(long, value_name = "COOKIE", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap"])]
     rule: Option<String>,
-    /// The same, by the rule's match, as `maple show rules` prints it
+    /// The way back from a rule by its match, as `maple show rules` prints it
     #[arg(long = "match", value_name = "MATCH", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap"])]
     matching: Option<String>,
     /// The switch that has this rule [default: the first one that has it]

@@ -39,7 +39,7 @@ counters! {
     of_connections,
     /// Connections that finished their handshake.
     of_dp_connections,
-    /// Of these, connections that ended.
+    /// Connections that finished their handshake and ended.
     of_dp_disconnections,
     /// Connections that closed without sending anything.
     of_silent_connections,
@@ -124,7 +124,7 @@ counters! {
 pub(crate) struct SwitchCounters {
     /// Connections that finished their handshake.
     pub connections: u64,
-    /// Of these, connections that ended.
+    /// Connections that finished their handshake and ended.
     pub disconnections: u64,
     /// Packet-ins.
     pub packet_ins: u64,
@@ -156,7 +156,7 @@ const MAX_FORMER: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct FormerCounters {
     by_switch: BTreeMap<Dpid, SwitchCounters>,
-    /// In the order in which they left first.
+    /// The switches, in the order in which they left first.
     order: VecDeque<Dpid>,
 }
 

@@ -82,7 +82,7 @@ impl Control {
     /// Creates a controller without switches.
     ///
     /// # Errors
-    /// As [`Simulation::new`].
+    /// [`io::Error`] as [`Simulation::new`] returns it.
     pub fn new(options: &SimulationOptions, pace: Pace) -> io::Result<Control> {
         Ok(Control {
             simulation: Simulation::new(options)?,

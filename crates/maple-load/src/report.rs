@@ -94,7 +94,7 @@ pub struct Report {
     pub strange: u64,
     /// Packet-outs of answered requests: further copies of flooded ones.
     pub copies: u64,
-    /// From packet-in to answer, of the switches that do not flood.
+    /// The time from packet-in to answer, at the switches that do not flood.
     pub latency: Latency,
     /// The latency of the same switches before the flood.
     pub latency_before_flood: Option<Latency>,

@@ -43,7 +43,7 @@ impl PyComposition {
         PyComposition(Composition::tiers(tiers.iter().map(|tier| tier.get().0.clone())))
     }
 
-    /// By the value of a variable, or of a pair of a table and a key.
+    /// Chooses by the value of a variable, or of a pair of a table and a key.
     #[staticmethod]
     fn choose(
         by: &Bound<'_, PyAny>,
@@ -89,28 +89,28 @@ impl PyComposition {
         Ok(PyComposition(built.map_err(|error| PyValueError::new_err(error.to_string()))?))
     }
 
-    /// Under a name.
+    /// Names the composition.
     fn named(&self, name: &str) -> PyComposition {
         PyComposition(self.0.clone().named(name))
     }
 
-    /// With copies to where another one sends.
+    /// Adds copies to where another composition sends.
     fn observed_by(&self, beside: &Bound<'_, PyComposition>) -> PyComposition {
         PyComposition(self.0.clone().observed_by(beside.get().0.clone()))
     }
 
-    /// For packets that fit one of the conditions, as the line `file:line` says.
+    /// Restricts the composition to packets that fit one of the conditions, as the line `file:line` says.
     fn only(&self, conditions: Vec<Bound<'_, PyDict>>, file: &str, line: u32) -> PyResult<PyComposition> {
         let conditions = conditions.iter().map(condition).collect::<PyResult<Vec<Cond>>>()?;
         Ok(PyComposition(self.0.clone().only(conditions, Some(Source::new(file, line)))))
     }
 
-    /// With another one where it fails.
+    /// Adds the composition that decides where this one fails.
     fn or_on_error(&self, on_error: &Bound<'_, PyComposition>) -> PyComposition {
         PyComposition(self.0.clone().or_on_error(on_error.get().0.clone()))
     }
 
-    /// Under constraints.
+    /// Puts the composition under constraints.
     fn guarded(&self, constraints: Vec<Bound<'_, PyConstraint>>) -> PyComposition {
         let constraints = constraints.iter().map(|constraint| constraint.get().0.clone());
         PyComposition(self.0.clone().guarded(constraints))

@@ -404,7 +404,7 @@ impl FieldRef {
         self.version()
     }
 
-    /// The same, for newer versions of `ipaddress`.
+    /// Used by newer versions of `ipaddress` for that.
     #[getter]
     fn version(&self) -> PyResult<u8> {
         Err(PyTypeError::new_err(format!(

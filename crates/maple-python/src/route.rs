@@ -182,7 +182,7 @@ impl PyLocation {
 
 #[pymethods]
 impl PyRoute {
-    /// The same route, with header fields rewritten where the packet leaves the network.
+    /// This route, with header fields rewritten where the packet leaves the network.
     #[pyo3(signature = (**fields))]
     fn set(&self, fields: Option<&Bound<'_, PyDict>>) -> PyResult<PyRoute> {
         let mut route = self.0.clone();
@@ -194,12 +194,12 @@ impl PyRoute {
         Ok(PyRoute(route))
     }
 
-    /// The same route, through this queue of the egress ports.
+    /// This route, through this queue of the egress ports.
     fn queue(&self, queue: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         Ok(PyRoute(self.0.clone().queue(number("queue", queue, 0..=LAST_QUEUE)?)))
     }
 
-    /// The same route, and a copy of the packet, as the route sends it, to an edge port. None to `None`.
+    /// This route, and a copy of the packet, as the route sends it, to an edge port. None to `None`.
     fn copy_to(&self, place: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         let route = self.0.clone();
         if place.is_none() {
@@ -208,7 +208,7 @@ impl PyRoute {
         Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
     }
 
-    /// The same route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of
+    /// This route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of
     /// one that is there.
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         if let Ok(meter) = meter.cast::<PyMeter>() {

@@ -123,9 +123,9 @@ pub struct FlowsArgs {
 /// Where hosts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HostsAt {
-    /// At both ends.
+    /// Hosts at both ends.
     Ends,
-    /// At all switches.
+    /// Hosts at all switches.
     All,
 }
 

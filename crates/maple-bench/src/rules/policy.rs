@@ -88,9 +88,9 @@ impl Language for Rust {
 /// How the policy tests a range of ports that is neither one port nor all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ranges {
-    /// As part of the filter's test; the compiler chooses a form for it
+    /// Tests the range as part of the filter; the compiler chooses a form for it
     Auto,
-    /// As in the paper: if everything else matches, read the port and compare
+    /// Does as the paper: if everything else matches, read the port and compare
     Exact,
 }
 

@@ -4,7 +4,7 @@
 //! made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it repeatedly, so the
 //! load of the machine does not matter.
 //!
-//! The same question shows up to which time the controller has handled the messages of switches. It can be busy with a
+//! That question also shows up to which time the controller has handled the messages of switches. It can be busy with a
 //! long queue for longer than any packet should take.
 
 use std::collections::VecDeque;

@@ -245,7 +245,7 @@ impl Handle {
         self.query_all_within(self.shared.deadlines.query, query)
     }
 
-    /// As [`Handle::query_all`], but waits at most `waited`.
+    /// Asks all shards as [`Handle::query_all`] does, but waits at most `waited`.
     pub(super) fn query_all_within<T>(
         &self,
         waited: Duration,

@@ -44,7 +44,7 @@ pub enum Progress {
     Done,
     /// The session has tasks, which come before the rest of the bytes.
     Act,
-    /// As [`Progress::Act`], and what waits is written before the rest of the bytes.
+    /// The session has tasks, as with [`Progress::Act`], and what waits is written before the rest of the bytes.
     Write,
 }
 

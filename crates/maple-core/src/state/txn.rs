@@ -80,7 +80,7 @@ impl Txn {
         self.write_at(write, None);
     }
 
-    /// As [`Txn::write`], and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
+    /// Writes as [`Txn::write`] does, and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
     ///
     /// # Panics
     /// If it puts a value of a type other than its table or variable was declared with.

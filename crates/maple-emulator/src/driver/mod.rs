@@ -244,7 +244,7 @@ impl Emulation {
     /// Takes the links between two switches down.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn link_down(&self, a: Dpid, b: Dpid) -> Result<(), EmulationError> {
         self.inflict(Fault::Link { a, b, up: false })
     }
@@ -252,7 +252,7 @@ impl Emulation {
     /// Takes the links between two switches up.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn link_up(&self, a: Dpid, b: Dpid) -> Result<(), EmulationError> {
         self.inflict(Fault::Link { a, b, up: true })
     }
@@ -260,7 +260,7 @@ impl Emulation {
     /// Takes a port down.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn port_down(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
         self.inflict(Fault::Port { dpid, port, up: false })
     }
@@ -268,7 +268,7 @@ impl Emulation {
     /// Takes a port up.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn port_up(&self, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
         self.inflict(Fault::Port { dpid, port, up: true })
     }
@@ -276,7 +276,7 @@ impl Emulation {
     /// Restarts a switch with empty tables. Its connection closes, and it connects again.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn restart_switch(&self, dpid: Dpid) -> Result<(), EmulationError> {
         self.inflict(Fault::Restart(dpid))
     }
@@ -284,7 +284,7 @@ impl Emulation {
     /// Moves a host to a port of a switch, where it announces itself.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn move_host(&self, host: &str, dpid: Dpid, port: PortNo) -> Result<(), EmulationError> {
         let host = host.to_string();
         let moved = self.with_network(move |network| {
@@ -297,7 +297,7 @@ impl Emulation {
     /// Makes a host open a flow. [`Emulation::with_network`] gives access to its result.
     ///
     /// # Errors
-    /// As [`Emulation::inflict`].
+    /// [`EmulationError`] as [`Emulation::inflict`] returns it.
     pub fn open_flow(&self, src: &str, dst: &str, kind: Kind) -> Result<crate::host::FlowId, EmulationError> {
         let (src, dst) = (src.to_string(), dst.to_string());
         Ok(self.with_network(move |network| network.open_flow(&src, &dst, kind, false))??)

@@ -187,7 +187,7 @@ impl Lab {
     /// that did not finish within `patience`.
     ///
     /// # Errors
-    /// As [`Lab::wait`].
+    /// [`LoadError`] as [`Lab::wait`] returns it.
     pub fn announce(&mut self, patience: Duration) -> Result<usize, LoadError> {
         let deadline = Instant::now() + patience;
         let mut order: Vec<u32> = (0..self.options.network.hosts.len() as u32).collect();
@@ -234,7 +234,7 @@ impl Lab {
     /// Reports whether they have.
     ///
     /// # Errors
-    /// As [`Lab::wait`].
+    /// [`LoadError`] as [`Lab::wait`] returns it.
     pub fn flows(
         &mut self,
         pairs: &mut impl Iterator<Item = Pair>,
@@ -261,7 +261,7 @@ impl Lab {
     /// Waits until no flow is open, or the time is over. The remaining flows count as failed.
     ///
     /// # Errors
-    /// As [`Lab::wait`].
+    /// [`LoadError`] as [`Lab::wait`] returns it.
     pub fn drain(&mut self, patience: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + patience;
         while !self.open.is_empty() && Instant::now() < deadline {
@@ -282,7 +282,7 @@ impl Lab {
     /// has room for them. Returns the number of injected frames.
     ///
     /// # Errors
-    /// As [`Lab::wait`].
+    /// [`LoadError`] as [`Lab::wait`] returns it.
     pub fn flood(&mut self, at: Place, to: u32, first: u32, count: u32) -> Result<u32, LoadError> {
         let to = self.options.network.hosts[to as usize].clone();
         for number in 0..count {
@@ -298,7 +298,7 @@ impl Lab {
     /// Takes a link down or up; both switches report it.
     ///
     /// # Errors
-    /// As [`Lab::wait`].
+    /// [`LoadError`] as [`Lab::wait`] returns it.
     pub fn set_link(&mut self, ends: [Place; 2], is_up: bool) -> Result<(), LoadError> {
         self.fabric.set_link(ends, is_up);
         for (switch, number) in ends {

@@ -59,9 +59,9 @@ pub struct FlowMod {
     pub priority: u16,
     /// A buffered packet to apply the rule to, or [`super::NO_BUFFER`].
     pub buffer_id: u32,
-    /// The port to which a rule must output to be deleted; [`PortNo::ANY`] is no restriction.
+    /// The port to which a rule must output to be deleted; [`PortNo::ANY`] admits any.
     pub out_port: PortNo,
-    /// The group that a rule must use to be deleted; 0xffff_ffff is no restriction (1.3).
+    /// The group that a rule must use to be deleted; 0xffff_ffff admits any (1.3).
     pub out_group: u32,
     /// Bits of `OFPFF_*` in the version's own numbering (bit 0: send flow-removed, bit 1: check overlap).
     pub flags: u16,

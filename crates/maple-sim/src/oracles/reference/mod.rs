@@ -20,7 +20,7 @@
 //! # Why it is correct
 //!
 //! Let a packet's first rule be `r`, with instructions, from leaf `l`. If the packet does not get to `l` in the tree,
-//! its path leaves the path to `l` at a node. That is no `V` node, and no test with `l` on the yes-side, because the
+//! its path leaves the path to `l` at a node. That is neither a `V` node nor a test with `l` on the yes-side, because the
 //! match of `r` states the reads and tests that held. So it is a test with `l` on the no-side, and the packet fits the
 //! test.
 //!

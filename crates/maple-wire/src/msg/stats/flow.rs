@@ -18,9 +18,9 @@ const TABLE_ALL: u8 = 0xff;
 pub struct FlowStatsRequest {
     /// The table; 0xff means all.
     pub table_id: u8,
-    /// The port to which the rules must output; [`PortNo::ANY`] is no restriction.
+    /// The port to which the rules must output; [`PortNo::ANY`] admits any.
     pub out_port: PortNo,
-    /// The group that the rules must use; 0xffff_ffff is no restriction (1.3).
+    /// The group that the rules must use; 0xffff_ffff admits any (1.3).
     pub out_group: u32,
     /// The cookie with which the rules' cookies must agree in the bits of `cookie_mask`.
     pub cookie: u64,

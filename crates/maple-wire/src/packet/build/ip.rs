@@ -97,7 +97,7 @@ impl IpFrame {
     /// Adds an IPv6 extension header of the given number around `body`, padded with zeros to a multiple of 8.
     ///
     /// # Panics
-    /// On IPv4.
+    /// Panics on IPv4.
     pub fn extension(mut self, number: u8, body: &[u8]) -> IpFrame {
         assert!(self.is_v6, "IPv4 has no extension headers");
         let len = (body.len() + 2).next_multiple_of(8);
