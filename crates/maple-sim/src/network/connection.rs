@@ -53,7 +53,7 @@ impl Sim {
         }
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if empty {
-            switch.flows.clear();
+            switch.edit_flows(Vec::clear);
         }
         let (shard, version) = (usize::from(self.shards[&dpid].0), switch.version);
         if !self.engines[shard].is_unreachable(dpid) {

@@ -9,8 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use maple_core::engine::{
-    Candidate, Engine, Event, InstalledFlow, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount,
-    ShardId, Time, Trial,
+    Candidate, Engine, Event, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount, ShardId, Time, Trial,
 };
 use maple_core::network::{Facts, Location, Mac};
 use maple_core::policy::Policy;
@@ -27,7 +26,7 @@ mod restart;
 mod time;
 
 use crate::random::Random;
-use crate::switch::{Out, SimSwitch};
+use crate::switch::{Out, Placed, SimSwitch};
 
 /// A frame that came out of the network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -360,7 +359,7 @@ impl Sim {
     /// Lets a switch lose its rules and connect again.
     pub fn restart(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.flows.clear();
+        switch.edit_flows(Vec::clear);
         self.reconnect(dpid);
     }
 
@@ -393,30 +392,27 @@ impl Sim {
     /// Deletes one of our rules, as another controller would.
     pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if index >= switch.flows.len() {
-            return;
+        let flows = switch.flows();
+        if let Some(removed) = flows.get(index).and_then(|flow| switch.remove(flow)) {
+            self.tell_removed(dpid, removed);
         }
-        let flow = switch.flows.remove(index);
-        self.tell_removed(dpid, flow);
     }
 
     /// Reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and the match
     /// has its fields in another order.
-    fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
-        let counters = self.switches.get_mut(&dpid).map(|switch| switch.take_last_counters(&flow));
-        let (packet_count, byte_count) = counters.unwrap_or_default();
+    fn tell_removed(&mut self, dpid: Dpid, (table_id, rule): Placed) {
         let removed = FlowRemoved {
-            cookie: flow.cookie,
-            priority: flow.priority,
+            cookie: rule.cookie,
+            priority: rule.priority,
             reason: 2,
-            table_id: flow.table_id,
+            table_id,
             duration_sec: 0,
             duration_nsec: 0,
             idle_timeout: 0,
             hard_timeout: 0,
-            packet_count,
-            byte_count,
-            matching: Match { fields: flow.matching.fields.into_iter().rev().collect() },
+            packet_count: rule.packets,
+            byte_count: rule.bytes,
+            matching: Match { fields: rule.matching.fields.into_iter().rev().collect() },
         };
         let event = Happening::Event(self.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
         self.schedule(Channel::Removals(dpid), event);

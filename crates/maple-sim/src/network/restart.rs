@@ -11,7 +11,7 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Write;
 use maple_wire::Dpid;
 
-use super::{Channel, Happening, Sim, new_store};
+use super::{Channel, Happening, Sim, SimSwitch, new_store};
 
 /// The memory of the old controller for its next run.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Sim {
     /// Lets switches report their rules.
     pub fn tell_rules(&mut self) {
         for dpid in self.memory.unread.take().unwrap_or_default() {
-            let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+            let flows = self.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
             self.flows_read(dpid, flows);
         }
     }
@@ -200,7 +200,7 @@ impl Sim {
 
     /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
     fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
-        let mut flows = self.switches.get(&dpid)?.flows.clone();
+        let mut flows = self.switches.get(&dpid)?.flows();
         if let Some(are_told) = self.memory.tells_rules {
             return are_told.then_some(flows);
         }

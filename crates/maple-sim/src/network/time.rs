@@ -8,7 +8,7 @@ use maple_core::state::Write;
 use maple_wire::Dpid;
 use maple_wire::msg::{Message, PacketIn, PacketInView};
 
-use super::{Channel, Happening, Sim};
+use super::{Channel, Happening, Sim, SimSwitch};
 
 /// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
 const MAX_STEPS: usize = 100_000;
@@ -103,7 +103,7 @@ impl Sim {
                 Happening::Event(shard, event) => batches.entry(shard).or_default().push(*event),
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
                 Happening::ReadFlows(dpid) => {
-                    let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+                    let flows = self.switches.get(&dpid).map(SimSwitch::flows).unwrap_or_default();
                     self.flows_read(dpid, flows);
                 }
                 Happening::Frame(at, frame) => self.arrive(at, &frame),

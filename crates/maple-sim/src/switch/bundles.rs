@@ -1,12 +1,11 @@
 //! Bundles of a simulated switch, which behaves as Open vSwitch: a message that it refuses immediately is left out, and
 //! the others are committed.
 
-use maple_core::engine::InstalledFlow;
 use maple_wire::Message;
 use maple_wire::msg::bundle::ONF;
 use maple_wire::msg::{BundleAdd, BundleControl, ErrorMsg, FlowMod};
 
-use super::SimSwitch;
+use super::{Placed, SimSwitch};
 
 /// The error code `OFPBFC_BAD_ID`: there is no such bundle.
 const BAD_ID: u16 = 2302;
@@ -23,7 +22,7 @@ impl SimSwitch {
     ///
     /// # Errors
     /// The error that the switch answers with, if it has no bundles, refuses the message, or has no such bundle open.
-    pub fn bundle_add(&mut self, xid: u32, request: BundleAdd) -> Result<(), ErrorMsg> {
+    pub(crate) fn bundle_add(&mut self, xid: u32, request: BundleAdd) -> Result<(), ErrorMsg> {
         let Message::FlowMod(flow_mod) = *request.message else { panic!("the engine bundles flow-mods only") };
         if !self.takes_bundles {
             return Err(BAD_EXPERIMENTER);
@@ -34,7 +33,7 @@ impl SimSwitch {
     }
 
     /// Obeys a request about a bundle. Returns the rules that were deleted, and errors with the requests' ids.
-    pub fn bundle_control(&mut self, xid: u32, request: BundleControl) -> (Vec<InstalledFlow>, Vec<(u32, ErrorMsg)>) {
+    pub(crate) fn bundle_control(&mut self, xid: u32, request: BundleControl) -> (Vec<Placed>, Vec<(u32, ErrorMsg)>) {
         if !self.takes_bundles {
             return (Vec::new(), vec![(xid, BAD_EXPERIMENTER)]);
         }
@@ -48,12 +47,12 @@ impl SimSwitch {
         if request.kind != BundleControl::COMMIT {
             return (Vec::new(), Vec::new());
         }
-        let (before, mut deleted) = (self.flows.clone(), Vec::new());
+        let (before, mut deleted) = (self.flow_tables.clone(), Vec::new());
         for (inner, flow_mod) in bundle {
             match self.flow_mod(&flow_mod) {
                 Ok(gone) => deleted.extend(gone),
                 Err(error) => {
-                    self.flows = before;
+                    self.flow_tables = before;
                     return (Vec::new(), vec![(inner, error), (xid, failure(MSG_FAILED))]);
                 }
             }

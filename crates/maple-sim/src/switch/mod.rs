@@ -1,18 +1,20 @@
-//! A simulated switch: tables searched from top to bottom, and actions applied one by one.
+//! A simulated switch: the tables of `maple-switch`, and faults that tests ask for.
 //!
 //! It shares only the messages with the engine. They pass through the codec of the switch's version, so parts that this
 //! version cannot express do not arrive.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{InstalledFlow, Time};
+use maple_switch::{Rule, Table};
 use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{
     Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
 };
 use maple_wire::packet::flight::{Effect, Flight, Next};
-use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, PortNo, Version};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 
 mod bundles;
 
@@ -48,8 +50,8 @@ pub struct SimSwitch {
     pub takes_meters: bool,
     /// The meters: their flags and bands.
     pub meters: BTreeMap<u32, (u16, Vec<Band>)>,
-    /// The rules of the switch.
-    pub flows: Vec<InstalledFlow>,
+    /// The tables that were ever used.
+    flow_tables: BTreeMap<u8, Table>,
     /// Whether the switch refuses to delete rules.
     pub refuses_deletions: bool,
     /// Rules that do not have the match that they show. In Open vSwitch these are the rules for untagged packets that
@@ -59,18 +61,12 @@ pub struct SimSwitch {
     pub tells: bool,
     /// The current time.
     pub now: Time,
-    /// The times when rules were added, by table, priority and match.
-    added: BTreeMap<Place, Time>,
-    /// The packets and bytes that rules counted, by table, priority and match.
-    packets: BTreeMap<Place, (u64, u64)>,
-    /// The last counters of deleted rules, until they are reported.
-    last_packets: BTreeMap<Place, (u64, u64)>,
     /// The counters of the ports.
     pub ports: BTreeMap<PortNo, PortStats>,
 }
 
-/// The identity of a rule: table, priority and match.
-type Place = (u8, u16, Vec<Constraint>);
+/// A rule with its table.
+pub(crate) type Placed = (u8, Rule);
 
 /// A packet on its way out of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,16 +96,47 @@ impl SimSwitch {
             last_kept: 0,
             takes_bundles: false,
             bundles: BTreeMap::new(),
-            flows: Vec::new(),
+            flow_tables: BTreeMap::new(),
             refuses_deletions: false,
             disguised: Vec::new(),
             tells: true,
             now: Time(0),
-            added: BTreeMap::new(),
-            packets: BTreeMap::new(),
-            last_packets: BTreeMap::new(),
             ports: BTreeMap::new(),
         }
+    }
+
+    /// Returns the rules of the switch, by table and falling priority.
+    pub fn flows(&self) -> Vec<InstalledFlow> {
+        let of_table = |(id, table): (&u8, &Table)| {
+            let rules = table.rules().into_iter().map(|rule| installed(*id, rule));
+            rules.collect::<Vec<_>>()
+        };
+        self.flow_tables.iter().flat_map(of_table).collect()
+    }
+
+    /// Changes the rules of the switch as another controller would. Rules that stay keep their counters.
+    pub fn edit_flows(&mut self, edit: impl FnOnce(&mut Vec<InstalledFlow>)) {
+        let before = self.flows();
+        let mut after = before.clone();
+        edit(&mut after);
+        for gone in before.iter().filter(|flow| !after.contains(flow)) {
+            self.remove(gone);
+        }
+        let (now, version) = (self.now.0, self.version);
+        for new in after.iter().filter(|flow| !before.contains(flow)) {
+            let request = request(FlowModCommand::Add, new);
+            self.table(new.table_id).add(now, version, &request).expect("there is room");
+        }
+    }
+
+    /// Removes a rule. Returns it with its counters, if it is there.
+    pub(crate) fn remove(&mut self, flow: &InstalledFlow) -> Option<Placed> {
+        let request = request(FlowModCommand::DeleteStrict, flow);
+        self.table(flow.table_id).delete(&request, true).pop().map(|rule| (flow.table_id, rule))
+    }
+
+    fn table(&mut self, id: u8) -> &mut Table {
+        self.flow_tables.entry(id).or_insert_with(|| Table::new(usize::MAX))
     }
 
     /// Changes a meter.
@@ -126,7 +153,8 @@ impl SimSwitch {
             0 | 1 => drop(self.meters.insert(request.meter, (request.flags, request.bands.clone()))),
             _ => {
                 let uses = |i: &Instruction| *i == Instruction::Meter(request.meter);
-                assert!(!self.flows.iter().any(|flow| flow.instructions.iter().any(uses)), "a rule needs that meter");
+                let mut rules = self.flow_tables.values().flat_map(Table::iter);
+                assert!(!rules.any(|rule| rule.instructions.iter().any(uses)), "a rule needs that meter");
                 self.meters.remove(&request.meter);
             }
         }
@@ -167,70 +195,46 @@ impl SimSwitch {
     ///
     /// # Errors
     /// The error that the switch answers with.
-    pub fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<InstalledFlow>, ErrorMsg> {
+    pub(crate) fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<Placed>, ErrorMsg> {
         let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
         let priority = if is_exact { u16::MAX } else { request.priority };
-        let same = |flow: &InstalledFlow| {
-            (flow.table_id, flow.priority, sorted(&flow.matching))
-                == (request.table_id, priority, sorted(&request.matching))
-        };
-        let mut deleted = Vec::new();
-        self.check(request)?;
+        let request = FlowMod { priority, matching: in_order(&request.matching), ..request.clone() };
+        self.check(&request)?;
         match request.command {
+            FlowModCommand::Add if self.is_full_for(&request) => {
+                let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
+                Err(ErrorMsg { kind, code, data: Vec::new() })
+            }
             FlowModCommand::Add => {
-                let replaced = self.flows.iter().any(same);
-                let in_table = self.flows.iter().filter(|flow| flow.table_id == request.table_id).count();
-                let is_table_full =
-                    self.room_of_table.is_some_and(|(id, most)| id == request.table_id && in_table >= most);
-                if !replaced && (self.flows.len() >= self.capacity || is_table_full) {
-                    let (kind, code) = if self.version == Version::Of10 { (3, 0) } else { (5, 1) };
-                    return Err(ErrorMsg { kind, code, data: Vec::new() });
-                }
-                self.flows.retain(|flow| !same(flow));
-                if self.version == Version::Of10 {
-                    // 1.0 §4.6: the counters of the new rule begin at 0. In 1.3 (§6.4) they go on, without
-                    // OFPFF_RESET_COUNTS.
-                    self.packets.remove(&(request.table_id, priority, sorted(&request.matching)));
-                }
-                self.added.insert((request.table_id, priority, sorted(&request.matching)), self.now);
-                self.flows.push(InstalledFlow {
-                    table_id: request.table_id,
-                    priority,
-                    cookie: request.cookie,
-                    matching: request.matching.clone(),
-                    instructions: request.instructions.clone(),
-                });
+                let (now, version) = (self.now.0, self.version);
+                self.table(request.table_id).add(now, version, &request).expect("there is room");
+                Ok(Vec::new())
             }
-            FlowModCommand::DeleteStrict | FlowModCommand::Delete => {
-                let (disguised, is_1_0) = (&self.disguised, self.version == Version::Of10);
-                // In 1.0 a deletion is for all tables that the switch may have had in another version.
-                let is_there = |flow: &InstalledFlow| is_1_0 || flow.table_id == request.table_id;
-                let is_meant = |flow: &InstalledFlow| match request.command {
-                    FlowModCommand::Delete => {
-                        let has = sorted(&flow.matching);
-                        sorted(&request.matching).iter().all(|one| has.contains(one))
-                            && (flow.cookie ^ request.cookie) & request.cookie_mask == 0
-                    }
-                    _ => {
-                        (flow.priority, sorted(&flow.matching)) == (priority, sorted(&request.matching))
-                            && !disguised.contains(flow)
-                    }
-                };
-                deleted.extend(self.flows.extract_if(.., |flow| is_there(flow) && is_meant(flow)));
-                for at in deleted.iter().map(place) {
-                    self.added.remove(&at);
-                    let counters = self.packets.remove(&at);
-                    self.last_packets.extend(counters.map(|counters| (at, counters)));
-                }
-            }
-            _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
+            FlowModCommand::DeleteStrict | FlowModCommand::Delete => Ok(self.delete(&request)),
+            _ => Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
         }
-        Ok(deleted)
     }
 
-    /// Takes the last counters of a rule that was deleted.
-    pub fn take_last_counters(&mut self, flow: &InstalledFlow) -> (u64, u64) {
-        self.last_packets.remove(&place(flow)).unwrap_or_default()
+    /// Reports whether there is no room for a new rule.
+    fn is_full_for(&self, request: &FlowMod) -> bool {
+        let table = self.flow_tables.get(&request.table_id);
+        let replaces = table.is_some_and(|table| table.iter().any(|rule| is_same(rule, request)));
+        let in_table = table.map_or(0, Table::len);
+        let is_table_full = self.room_of_table.is_some_and(|(id, most)| id == request.table_id && in_table >= most);
+        !replaces && (self.flow_tables.values().map(Table::len).sum::<usize>() >= self.capacity || is_table_full)
+    }
+
+    fn delete(&mut self, request: &FlowMod) -> Vec<Placed> {
+        let (is_strict, mut deleted) = (request.command == FlowModCommand::DeleteStrict, Vec::new());
+        for (id, table) in &mut self.flow_tables {
+            let is_disguised = |rule: &Rule| is_same(rule, request) && self.disguised.contains(&installed(*id, rule));
+            // In 1.0 a deletion is for all tables that the switch may have had in another version.
+            let is_meant = self.version == Version::Of10 || *id == request.table_id;
+            if is_meant && !(is_strict && table.iter().any(is_disguised)) {
+                deleted.extend(table.delete(request, is_strict).into_iter().map(|rule| (*id, rule)));
+            }
+        }
+        deleted
     }
 
     /// Counts a frame that goes through a port, in or out.
@@ -247,20 +251,20 @@ impl SimSwitch {
         let mut flight = Flight::new(frame.to_vec(), in_port);
         let mut table = 0;
         loop {
-            let Some(flow) = self.look_up(table, &flight).cloned() else {
+            let Some(rule) = self.look_up(table, &flight) else {
                 // If no rule matches, 1.0 asks the controller, and 1.3 drops the packet.
                 if self.version == Version::Of10 {
                     out.push(self.packet_in(&flight, table, u64::MAX));
                 }
                 return out;
             };
-            let (packets, bytes) = self.packets.entry(place(&flow)).or_default();
-            (*packets, *bytes) = (*packets + 1, *bytes + flight.frame.len() as u64);
+            (rule.packets, rule.bytes) = (rule.packets + 1, rule.bytes + flight.frame.len() as u64);
+            let (instructions, cookie) = (Arc::clone(&rule.instructions), rule.cookie);
             let mut next = None;
-            for instruction in &flow.instructions {
+            for instruction in &*instructions {
                 match flight.execute(instruction) {
                     Next::Apply(actions) => {
-                        if !self.act(actions, &mut flight, table, flow.cookie, &mut out) {
+                        if !self.act(actions, &mut flight, table, cookie, &mut out) {
                             return out;
                         }
                     }
@@ -301,12 +305,14 @@ impl SimSwitch {
         let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
             panic!("the engine asks for no {request:?}")
         };
-        let wanted = sorted(&asked.matching);
-        let is_meant = |flow: &&InstalledFlow| {
-            let all = sorted(&flow.matching);
-            (asked.table_id == 0xff || asked.table_id == flow.table_id) && wanted.iter().all(|one| all.contains(one))
-        };
-        let lines: Vec<FlowStats> = self.flows.iter().filter(is_meant).map(|flow| self.line(flow)).collect();
+        let wanted = FlowMod::new(FlowModCommand::Delete, 0, asked.matching.clone(), Vec::new());
+        let is_meant = |(id, _): &(&u8, &Table)| asked.table_id == 0xff || asked.table_id == **id;
+        let lines: Vec<FlowStats> = self
+            .flow_tables
+            .iter()
+            .filter(is_meant)
+            .flat_map(|(id, table)| table.covered(&wanted).into_iter().map(|rule| self.line(*id, rule)))
+            .collect();
         let body = match request {
             RequestBody::Aggregate(_) => ReplyBody::Aggregate(AggregateStats {
                 packet_count: lines.iter().map(|line| line.packet_count).sum(),
@@ -318,23 +324,22 @@ impl SimSwitch {
         Ok(StatsReply { flags: 0, body })
     }
 
-    fn line(&self, flow: &InstalledFlow) -> FlowStats {
-        let added = self.added.get(&place(flow)).map_or(0, |added| added.0);
-        let age = Duration::from_nanos(self.now.0.saturating_sub(added));
+    fn line(&self, table_id: u8, rule: &Rule) -> FlowStats {
+        let age = Duration::from_nanos(self.now.0.saturating_sub(rule.added));
         FlowStats {
-            table_id: flow.table_id,
+            table_id,
             duration_sec: age.as_secs() as u32,
             duration_nsec: age.subsec_nanos(),
-            priority: flow.priority,
+            priority: rule.priority,
             idle_timeout: 0,
             hard_timeout: 0,
             flags: 0,
-            cookie: flow.cookie,
-            packet_count: self.packets.get(&place(flow)).map_or(0, |(packets, _)| *packets),
-            byte_count: self.packets.get(&place(flow)).map_or(0, |(_, bytes)| *bytes),
+            cookie: rule.cookie,
+            packet_count: rule.packets,
+            byte_count: rule.bytes,
             // Switches report fields in an order of their own.
-            matching: Match { fields: flow.matching.fields.iter().rev().cloned().collect() },
-            instructions: flow.instructions.clone(),
+            matching: Match { fields: rule.matching.fields.iter().rev().cloned().collect() },
+            instructions: rule.instructions.to_vec(),
         }
     }
 
@@ -352,12 +357,10 @@ impl SimSwitch {
         out
     }
 
-    fn look_up(&self, table: u8, flight: &Flight) -> Option<&InstalledFlow> {
+    fn look_up(&mut self, table: u8, flight: &Flight) -> Option<&mut Rule> {
         let packet = flight.packet();
         let value = |field| flight.carried(field).or_else(|| packet.switch_value(field));
-        let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
-        // Among rules of equal priority the choice must not matter to the engine, so this takes the older one.
-        self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
+        Some(self.flow_tables.get_mut(&table)?.lookup(value)?.rule)
     }
 
     /// Applies actions in their order. Returns whether the packet goes on after them.
@@ -421,16 +424,31 @@ fn has_no_wildcards(matching: &Match) -> bool {
     ALL.iter().all(has) && PORTS.iter().any(|both| both.iter().all(has)) && (untagged || has(&Field::VlanPcp))
 }
 
-fn place(flow: &InstalledFlow) -> Place {
-    (flow.table_id, flow.priority, sorted(&flow.matching))
+fn installed(table_id: u8, rule: &Rule) -> InstalledFlow {
+    InstalledFlow {
+        table_id,
+        priority: rule.priority,
+        cookie: rule.cookie,
+        matching: rule.matching.clone(),
+        instructions: rule.instructions.to_vec(),
+    }
 }
 
-fn sorted(matching: &Match) -> Vec<Constraint> {
-    let known = |field: &MatchField| match field {
-        MatchField::Known(constraint) => *constraint,
-        MatchField::Unknown { .. } => panic!("the engine uses no unknown fields"),
-    };
-    let mut all: Vec<Constraint> = matching.fields.iter().map(known).collect();
-    all.sort_unstable();
-    all
+fn is_same(rule: &Rule, request: &FlowMod) -> bool {
+    rule.priority == request.priority && rule.matching == request.matching
+}
+
+fn request(command: FlowModCommand, flow: &InstalledFlow) -> FlowMod {
+    FlowMod {
+        table_id: flow.table_id,
+        cookie: flow.cookie,
+        ..FlowMod::new(command, flow.priority, in_order(&flow.matching), flow.instructions.clone())
+    }
+}
+
+/// Returns a match with its fields in OXM order, whatever version it came in.
+fn in_order(matching: &Match) -> Match {
+    let ordered = Match::from_constraints(matching.constraints().copied());
+    assert_eq!(ordered.fields.len(), matching.fields.len(), "the engine uses no unknown fields");
+    ordered
 }

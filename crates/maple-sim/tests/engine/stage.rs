@@ -277,10 +277,8 @@ impl Stage {
     fn show(&mut self, line: &str, dpid: Dpid) -> Result<(), String> {
         let sim = self.sim.as_mut().ok_or("the network has not started")?;
         let switch = sim.switch(dpid).ok_or_else(|| format!("there is no switch {}", dpid.0))?;
-        let mut flows: Vec<_> = switch.flows.iter().collect();
-        flows.sort_by_key(|flow| (flow.table_id, std::cmp::Reverse(flow.priority)));
         let _ = writeln!(self.out, "> {line}");
-        for flow in flows {
+        for flow in switch.flows() {
             let version = self.versions[&dpid];
             let matching = print::matching(version, &flow.matching);
             let actions = print::instructions(version, &flow.instructions);

@@ -78,15 +78,17 @@ fn what_is_missing_altered_or_unknown_is_put_right_within_a_period() {
         assert!(audits >= 12 && (repaired, foreign) == (0, 0), "{audits} {repaired} {foreign}");
         assert!(sim.reports.is_empty(), "{:?}", sim.reports);
         let switch = sim.switch(Dpid(1)).expect("a switch");
-        let before = switch.flows.clone();
+        let before = switch.flows();
         let is_of_leaf = |flow: &InstalledFlow| flow.priority < 65_000 && flow.priority > 60_000;
         let leaves: Vec<usize> = (0..before.len()).filter(|at| is_of_leaf(&before[*at])).collect();
-        switch.flows[leaves[0]].instructions = vec![];
-        let unknown = InstalledFlow { priority: 64_000, ..switch.flows[leaves[1]].clone() };
-        switch.flows.push(unknown);
-        switch.flows.remove(leaves[2]);
+        switch.edit_flows(|flows| {
+            flows[leaves[0]].instructions = vec![];
+            let unknown = InstalledFlow { priority: 64_000, ..flows[leaves[1]].clone() };
+            flows.push(unknown);
+            flows.remove(leaves[2]);
+        });
         sim.run_for(2 * PERIOD);
-        assert_eq!(sorted(sim.switch(Dpid(1)).expect("a switch").flows.clone()), sorted(before));
+        assert_eq!(sorted(sim.switch(Dpid(1)).expect("a switch").flows()), sorted(before));
         assert_eq!(repairs(&sim), [(Dpid(1), 1, 1, 1)], "once: {:?}", sim.reports);
         assert_eq!(counts(&sim).1, 3);
     }
@@ -105,7 +107,7 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     // The three rules take a host's packets, packets that no rule of ours takes, and packets that ours take before.
     let foreign = [flow(65_300, Field::EthSrc, A.bits()), flow(10, Field::EthSrc, 77), flow(0, Field::EthType, 0x9999)];
     let switch = sim.switch(Dpid(1)).expect("a switch");
-    switch.flows.extend(foreign.clone());
+    switch.edit_flows(|flows| flows.extend(foreign.clone()));
     sim.run_for(3 * PERIOD);
     let told: Vec<(&str, usize)> = sim
         .reports
@@ -119,11 +121,11 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     assert!(told[0].0.contains("dl_src") && told[0].1 > 1, "{told:?}");
     assert_eq!(told[1].1, 1, "packets that have no rule yet: {told:?}");
     let switch = sim.switch(Dpid(1)).expect("a switch");
-    assert!(foreign.iter().all(|flow| switch.flows.contains(flow)), "they are never deleted");
+    assert!(foreign.iter().all(|flow| switch.flows().contains(flow)), "they are never deleted");
     // A foreign rule that goes and comes back is reported again.
-    switch.flows.retain(|flow| *flow != foreign[0]);
+    switch.edit_flows(|flows| flows.retain(|flow| *flow != foreign[0]));
     sim.run_for(2 * PERIOD);
-    sim.switch(Dpid(1)).expect("a switch").flows.push(foreign[0].clone());
+    sim.switch(Dpid(1)).expect("a switch").edit_flows(|flows| flows.push(foreign[0].clone()));
     sim.run_for(2 * PERIOD);
     assert_eq!(counts(&sim).2, 4);
     // A foreign rule that is still there when the switch is back is not.

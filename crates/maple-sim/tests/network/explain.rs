@@ -137,7 +137,7 @@ fn a_foreign_rule_that_takes_the_packet_is_seen_after_an_audit() {
         matching: Match::any().exact(Field::EthSrc, A.bits()),
         instructions: Vec::<Instruction>::new(),
     };
-    sim.switch(Dpid(1)).expect("a switch").flows.push(foreign);
+    sim.switch(Dpid(1)).expect("a switch").edit_flows(|flows| flows.push(foreign));
     sim.run_for(Duration::from_secs(3));
     let told = explained(&sim, at(1, 3), udp(A, B, 80));
     assert_eq!((told.agrees(), told.journey.foreign_rules().count()), (Some(false), 1), "{told:?}");

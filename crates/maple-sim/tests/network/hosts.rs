@@ -160,7 +160,7 @@ fn nothing_is_copied_where_nobody_depends_on_addresses() {
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
     }
     assert_eq!(stats(&sim).announcements, 0);
-    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows.len();
+    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
     let before = rules(&mut sim);
     send(&mut sim, at(1, 3), announce(A, v4(0xa)));
     assert_eq!(rules(&mut sim), before);
@@ -179,7 +179,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
         send(&mut sim, at(1, 4), udp(B, A, 80));
         send(&mut sim, at(1, 3), udp(A, B, 80));
-        let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows.len();
+        let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
         let mut sizes = Vec::new();
         for n in 0..600 {
             sim.inject(at(1, 3), udp(flooder(n), B, 80));

@@ -98,5 +98,5 @@ fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     sim.restart(Dpid(1));
     sim.run();
     assert_eq!(sim.engines().iter().map(Engine::stats).map(|stats| stats.leaves).sum::<u64>(), 0);
-    assert!(sim.switch(dpid).is_some_and(|switch| switch.flows.len() < 10));
+    assert!(sim.switch(dpid).is_some_and(|switch| switch.flows().len() < 10));
 }

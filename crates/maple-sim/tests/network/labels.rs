@@ -34,7 +34,7 @@ fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Vers
 
 /// Counts the rules for labelled packets at a switch with several tables.
 fn label_rules(sim: &mut Sim, dpid: u64) -> usize {
-    let is_label = |switch: &mut SimSwitch| switch.flows.iter().filter(|f| f.table_id == 2 && f.priority > 0).count();
+    let is_label = |switch: &mut SimSwitch| switch.flows().iter().filter(|f| f.table_id == 2 && f.priority > 0).count();
     sim.switch(Dpid(dpid)).map(is_label).unwrap_or_default()
 }
 
@@ -285,7 +285,7 @@ fn a_flow_whose_labels_exist_costs_nothing_behind_its_ingress() {
 fn labels_of_a_route_that_is_gone_go_too() {
     for (version, shards) in [(Version::Of13, 1), (Version::Of13, 3), (Version::Of10, 2)] {
         let mut sim = ring_with(&Options::default(), Arc::new(shortest), 5, shards, version);
-        let rules = |sim: &mut Sim| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows.len())).sum::<usize>();
+        let rules = |sim: &mut Sim| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows().len())).sum::<usize>();
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
         sim.tell(Event::Invalidate(Selection::All));

@@ -63,7 +63,7 @@ fn told(sim: &mut Sim, is_it: impl Fn(&Report) -> bool) -> usize {
 }
 
 fn ours(sim: &mut Sim, cookie: u64) -> usize {
-    let flows = &sim.switch(ONE).expect("a switch").flows;
+    let flows = sim.switch(ONE).expect("a switch").flows();
     flows.iter().filter(|flow| flow.cookie >> 40 == cookie >> 40).count()
 }
 
@@ -76,8 +76,8 @@ fn untagged(priority: u16) -> InstalledFlow {
 #[test]
 fn a_rule_that_only_its_cookie_takes_away_is_gone_before_a_packet_can_match_it() {
     let mut switch = SimSwitch::new(ONE, Version::Of13);
-    switch.flows = vec![untagged(64_937), untagged(64_936)];
-    switch.disguised = switch.flows.clone();
+    switch.edit_flows(|flows| *flows = vec![untagged(64_937), untagged(64_936)]);
+    switch.disguised = switch.flows();
     let mut sim = one_switch(dropping(), &audited(), switch);
     assert_eq!(ours(&mut sim, EARLIER), 0);
     sim.inject(at(1, 1), udp(A, B, 80));
@@ -93,10 +93,10 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(SECOND);
     // The rule has the cookie of rules that must stay, and covers them.
-    let own = sim.switch(ONE).expect("a switch").flows.iter().find(|flow| flow.priority == 0).map(|flow| flow.cookie);
+    let own = sim.switch(ONE).expect("a switch").flows().iter().find(|flow| flow.priority == 0).map(|flow| flow.cookie);
     let stubborn = flow(0, 7, own.expect("a rule for everything else"), Match::any(), Vec::new());
     let switch = sim.switch(ONE).expect("a switch");
-    switch.flows.push(stubborn.clone());
+    switch.edit_flows(|flows| flows.push(stubborn.clone()));
     switch.disguised.push(stubborn.clone());
     let before = sim.flow_mods;
     sim.run_for(600 * SECOND);
@@ -107,7 +107,7 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     let wrong = reports.iter().filter(|report| matches!(report, Report::RulesNotRepaired { count: 1, .. })).count();
     let right = reports.iter().filter(|report| matches!(report, Report::RulesRepaired { .. })).count();
     assert_eq!((wrong, right), (1, 0), "{reports:?}");
-    sim.switch(ONE).expect("a switch").flows.retain(|flow| *flow != stubborn);
+    sim.switch(ONE).expect("a switch").edit_flows(|flows| flows.retain(|flow| *flow != stubborn));
     sim.run_for(120 * SECOND);
     assert_eq!(told(&mut sim, |report| matches!(report, Report::RulesRepaired { unknown: 1, .. })), 1);
     assert_eq!(all(&sim).rules_repaired, 1);
@@ -133,15 +133,15 @@ fn rules_of_four_tables_are_deleted_once_in_1_0() {
     // Switches with even ids are like Open vSwitch, which reports in 1.0 the table of a rule.
     let two = Dpid(2);
     let mut switch = SimSwitch::new(two, Version::Of10);
-    switch.flows = of_four_tables();
-    switch.disguised = vec![switch.flows[6].clone()];
+    switch.edit_flows(|flows| *flows = of_four_tables());
+    switch.disguised = vec![of_four_tables()[6].clone()];
     let mut sim = one_switch(learning(), &audited(), switch);
     for (from, frame) in [(1, udp(A, B, 80)), (2, udp(B, A, 80)), (1, udp(A, B, 80))] {
         sim.inject(at(2, from), frame);
         sim.run_for(SECOND);
     }
     assert_eq!(std::mem::take(&mut sim.delivered).len(), 3);
-    let flows = &sim.switch(two).expect("a switch").flows;
+    let flows = sim.switch(two).expect("a switch").flows();
     let left: Vec<&InstalledFlow> = flows.iter().filter(|flow| flow.cookie >> 40 == EARLIER >> 40).collect();
     assert_eq!(left, [&of_four_tables()[6]], "packets don't reach what a deletion does not find");
     assert!(flows.iter().any(|flow| flow.priority == 0 && flow.table_id == 0), "the rule for everything else is there");
@@ -156,9 +156,9 @@ fn rules_of_four_tables_are_deleted_once_in_1_0() {
 #[test]
 fn a_switch_that_refuses_to_delete_is_asked_once_a_minute() {
     let mut switch = SimSwitch::new(ONE, Version::Of13);
-    switch.flows = of_four_tables();
+    switch.edit_flows(|flows| *flows = of_four_tables());
     (switch.tables, switch.refuses_deletions) = (1, true);
-    switch.flows.retain(|flow| flow.table_id > 0);
+    switch.edit_flows(|flows| flows.retain(|flow| flow.table_id > 0));
     let mut sim = one_switch(dropping(), &audited(), switch);
     sim.run_for(SECOND);
     let before = sim.flow_mods;
@@ -192,7 +192,7 @@ fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one() {
             sim.run_for(SECOND);
         }
         assert_eq!((sim.flow_mods, all(&sim).packet_ins, sim.delivered.len()), (before, packet_ins, 60));
-        let flows = &sim.switch(ONE).expect("a switch").flows;
+        let flows = sim.switch(ONE).expect("a switch").flows();
         assert!(flows.iter().all(|flow| flow.table_id == 0), "{flows:?}");
         assert_eq!(told(&mut sim, |report| matches!(report, Report::OneTable { .. })), 1);
     }
@@ -209,16 +209,16 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(SECOND);
     let switch = sim.switch(ONE).expect("a switch");
-    let (meters, flows) = (switch.meters.clone(), switch.flows.clone());
+    let (meters, flows) = (switch.meters.clone(), switch.flows());
     assert_eq!(meters.len(), 1);
     let names_meter = |flow: &InstalledFlow| flow.instructions.iter().any(|i| matches!(i, Instruction::Meter(_)));
     // Open vSwitch also deletes the rules that name the meter, and reports neither.
     switch.meters.clear();
-    switch.flows.retain(|flow| !names_meter(flow));
-    assert!(flows.len() > switch.flows.len());
+    switch.edit_flows(|flows| flows.retain(|flow| !names_meter(flow)));
+    assert!(flows.len() > switch.flows().len());
     sim.run_for(6 * SECOND);
     let switch = sim.switch(ONE).expect("a switch");
-    assert_eq!((&switch.meters, switch.flows.len()), (&meters, flows.len()));
+    assert_eq!((&switch.meters, switch.flows().len()), (&meters, flows.len()));
     let alter = |(_, bands): &mut (u16, Vec<maple_wire::msg::Band>)| bands[0].rate = 9;
     switch.meters.values_mut().for_each(alter);
     sim.run_for(6 * SECOND);
@@ -229,7 +229,7 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     // A rule that is sent before an audit reveals that the meter is gone.
     let switch = sim.switch(ONE).expect("a switch");
     switch.meters.clear();
-    switch.flows.retain(|flow| !names_meter(flow));
+    switch.edit_flows(|flows| flows.retain(|flow| !names_meter(flow)));
     sim.run_for(Duration::from_millis(1));
     sim.inject(at(1, 2), udp(B, A, 80));
     sim.run_for(SECOND);

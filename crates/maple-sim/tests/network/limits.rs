@@ -62,7 +62,7 @@ fn routes_of_one_limit_share_a_meter_which_goes_with_the_last_of_them() {
     }
     assert_eq!(rates(&mut sim), [1000, 2000]);
     let metered = |sim: &mut Sim| {
-        let flows = &sim.switch(Dpid(1)).unwrap().flows;
+        let flows = sim.switch(Dpid(1)).unwrap().flows();
         flows.iter().filter(|flow| matches!(flow.instructions.first(), Some(Instruction::Meter(_)))).count()
     };
     assert_eq!(metered(&mut sim), 4, "a rule for each port");

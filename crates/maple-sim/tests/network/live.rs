@@ -49,7 +49,7 @@ fn is_temporary(flow: &InstalledFlow) -> bool {
 }
 
 fn temporary(sim: &mut Sim) -> usize {
-    sim.switch(Dpid(1)).expect("a switch").flows.iter().filter(|flow| is_temporary(flow)).count()
+    sim.switch(Dpid(1)).expect("a switch").flows().iter().filter(|flow| is_temporary(flow)).count()
 }
 
 /// Reports whether this is the rule of host A at its port.
@@ -213,7 +213,7 @@ fn the_temporary_rule_is_never_there_without_the_one_below() {
             }
             for _ in 0..20 {
                 sim.run_for(Duration::from_millis(2));
-                let flows = &sim.switch(Dpid(1)).expect("a switch").flows;
+                let flows = sim.switch(Dpid(1)).expect("a switch").flows();
                 let is_there = flows.iter().any(is_temporary);
                 let is_right = flows.iter().any(|flow| is_below(flow, 1));
                 assert!(!is_there || is_right, "seed {seed}, round {round}");

@@ -116,7 +116,7 @@ fn a_switch_that_takes_no_rules_of_routes_has_rules_that_do_all_themselves() {
         let after = stats(&sim);
         assert!(after.packet_ins < 6, "rules carry the rest: {after:?}");
         assert!((1..9).contains(&after.refused_rules) && after.sent_by_controller < 6, "{after:?}");
-        let in_use = sim.switch(Dpid(1)).map(|switch| switch.flows.iter().filter(|flow| flow.table_id == 3).count());
+        let in_use = sim.switch(Dpid(1)).map(|switch| switch.flows().iter().filter(|flow| flow.table_id == 3).count());
         assert!(in_use <= Some(1), "at most what sends to the controller");
         sim.set_port(at(1, 3), false);
         sim.run();

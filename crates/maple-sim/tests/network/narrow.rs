@@ -55,7 +55,7 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
             assert_eq!((after.packet_ins, after.link_packet_ins), (before.packet_ins, before.link_packet_ins));
         }
         assert_eq!(stats(&sim).runs, 3, "network 7 is not among the packets of the first leaf");
-        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
         assert!(flows.iter().any(is_narrowed), "{flows:?}");
         let why: Vec<String> =

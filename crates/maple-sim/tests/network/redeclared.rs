@@ -333,7 +333,7 @@ fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<Stri
         let of_leaves = |table: u8| table != 0;
         let rules: BTreeSet<String> = sim
             .switch(dpid)
-            .map(|switch| &switch.flows)
+            .map(|switch| switch.flows())
             .into_iter()
             .flatten()
             .filter(|flow| !of_leaves(flow.table_id))

@@ -66,7 +66,7 @@ fn unordered(rule: &str) -> String {
 fn rules(sim: &mut Sim) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for dpid in sim.dpids() {
-        let flows = sim.switch(dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let flows = sim.switch(dpid).map(|switch| switch.flows()).unwrap_or_default();
         all.extend(flows.iter().map(|flow| {
             let rule = maple_core::rule::Rule {
                 priority: flow.priority,
@@ -180,7 +180,7 @@ fn a_rehearsal_knows_the_labels_of_new_routes() {
 
 /// Returns the rules for packets that enter at switch 1, without the numbers of leaves, labels and routes.
 fn ingress_rules(sim: &mut Sim) -> Vec<String> {
-    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
     let ingress = flows.iter().filter(|flow| flow.table_id == 1);
     let drops = |flow: &InstalledFlow| flow.instructions.is_empty();
     let mut all: Vec<String> =

@@ -62,7 +62,7 @@ fn reload(sim: &mut Sim, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
 fn rules(sim: &mut Sim) -> Vec<String> {
     let mut all = Vec::new();
     for dpid in sim.dpids() {
-        let flows = sim.switch(dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let flows = sim.switch(dpid).map(|switch| switch.flows()).unwrap_or_default();
         all.extend(flows.iter().map(|flow| {
             format!("{dpid} {} {} {:?} {:?}", flow.table_id, flow.priority, flow.matching, flow.instructions)
         }));

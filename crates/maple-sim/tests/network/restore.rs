@@ -155,7 +155,7 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
         for from in 1000..1100 {
             send(&mut sim, at(1, 3), connection(from, 1));
         }
-        let before: Vec<usize> = sim.switches().map(|switch| switch.flows.len()).collect();
+        let before: Vec<usize> = sim.switches().map(|switch| switch.flows().len()).collect();
         sim.messages = Some(Vec::new());
         sim.hold_rules_back();
         sim.restart_with_rules(are_told);
@@ -180,7 +180,7 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
             changes.iter().all(|(_, message)| is_addition(message)) && changes.len() == 10,
             "told: {are_told}: {changes:?}"
         );
-        let after: usize = sim.switches().map(|switch| switch.flows.len()).sum();
+        let after: usize = sim.switches().map(|switch| switch.flows().len()).sum();
         assert_eq!(after, before.iter().sum::<usize>() + 10);
         assert_eq!(send(&mut sim, at(1, 3), connection(1050, 1)).len(), 1);
         assert_eq!(send(&mut sim, at(1, 3), connection(2005, 1)).len(), 1);

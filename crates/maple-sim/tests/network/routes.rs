@@ -53,7 +53,7 @@ fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing
     let out = send(&mut sim, at(1, 3), udp(A, B, 80));
     assert_eq!(out, [Delivery { at: at(2, 3), frame: udp(A, B, 80) }], "the long way round");
     for dpid in 1..=4 {
-        assert!(sim.switch(Dpid(dpid)).is_some_and(|switch| switch.flows.len() < 13), "no stale rule stays");
+        assert!(sim.switch(Dpid(dpid)).is_some_and(|switch| switch.flows().len() < 13), "no stale rule stays");
     }
 }
 
@@ -109,7 +109,7 @@ fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_o
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
     send(&mut sim, at(1, 3), udp(A, B, 80));
     let labels = |sim: &mut Sim| {
-        let flows = sim.switch(Dpid(2)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let flows = sim.switch(Dpid(2)).map(|switch| switch.flows()).unwrap_or_default();
         flows.iter().filter(|flow| flow.table_id == 2 && flow.priority > 0).count()
     };
     assert_eq!(labels(&mut sim), 1);
@@ -146,7 +146,7 @@ fn what_bridges_never_forward_is_not_flooded_for_two_rules_a_decision() {
     let frame = |dst| Frame::ethernet(dst, A.0).raw(0x88b5, b"x");
     let flood = |_: &PacketHandle, net: &Net| net.flood();
     let cable = |_: &PacketHandle, _: &Net| Route::flood_reserved();
-    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows.len();
+    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
     for version in [Version::Of13, Version::Of10] {
         let (mut sim, mut all) = (ring(Arc::new(flood), 3, 1, version), ring(Arc::new(cable), 3, 1, version));
         let everywhere = send(&mut sim, at(1, 3), frame([0xff; 6]));

@@ -383,18 +383,14 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     send(&mut sim, at(1, 3), udp(A, B, 80));
     sim.restart(Dpid(1));
     if let Some(switch) = sim.switch(Dpid(1)) {
-        switch.flows.push(foreign.clone());
-        // Add a rule of an earlier run of the controller.
-        switch.flows.push(maple_core::engine::InstalledFlow {
-            cookie: 0x4d00_0900_0000_0001,
-            priority: 8,
-            ..foreign.clone()
-        });
+        let of_earlier_run =
+            maple_core::engine::InstalledFlow { cookie: 0x4d00_0900_0000_0001, priority: 8, ..foreign.clone() };
+        switch.edit_flows(|flows| flows.extend([foreign.clone(), of_earlier_run]));
     }
     sim.run();
     (1..=4).for_each(|port| sim.rediscover(at(1, port)));
     sim.run();
-    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
     assert!(flows.contains(&foreign));
     assert!(!flows.iter().any(|flow| flow.priority == 8), "the stale one is gone");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
@@ -406,7 +402,7 @@ fn a_rule_that_somebody_deletes_comes_back() {
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
     send(&mut sim, at(1, 3), udp(A, B, 80));
     let rules = |sim: &mut Sim| {
-        let mut flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let mut flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         flows.sort_by_key(|flow| (flow.table_id, flow.priority, format!("{:?}", flow.matching)));
         flows
     };
@@ -426,7 +422,7 @@ fn equal_events_give_equal_effects() {
         send(&mut sim, at(3, 3), udp(B, A, 80));
         sim.set_port(at(1, 2), false);
         send(&mut sim, at(1, 3), udp(A, B, 80));
-        let flows: Vec<_> = (1..=4).map(|dpid| sim.switch(Dpid(dpid)).map(|switch| switch.flows.clone())).collect();
+        let flows: Vec<_> = (1..=4).map(|dpid| sim.switch(Dpid(dpid)).map(|switch| switch.flows())).collect();
         (flows, sim.now, sim.flow_mods)
     };
     assert_eq!(run(), run());
@@ -451,7 +447,7 @@ fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_t
     assert_eq!(stats(&sim).misses, before);
     let key = |priority: u16, matching: &maple_wire::Match| (priority, format!("{matching:?}"));
     let on_switch = |sim: &mut Sim| {
-        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+        let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         flows.iter().map(|flow| key(flow.priority, &flow.matching)).collect::<std::collections::BTreeSet<_>>()
     };
     let known = sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1)));
@@ -482,7 +478,7 @@ fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
 
 #[test]
 fn a_settled_write_has_left_nothing_that_a_packet_meets_where_it_enters() {
-    let entering = |switch: &mut SimSwitch| switch.flows.iter().filter(|flow| flow.table_id < 2).count();
+    let entering = |switch: &mut SimSwitch| switch.flows().iter().filter(|flow| flow.table_id < 2).count();
     let rules = |sim: &mut Sim| (1..=4).map(|n| sim.switch(Dpid(n)).map(entering)).collect::<Vec<_>>();
     for seed in 0..20 {
         let mut sim = ring(Arc::new(blocklist), 4, 1 + seed % 3, Version::Of13);

@@ -60,7 +60,7 @@ fn stats(sim: &Sim) -> Stats {
 }
 
 fn rules(sim: &mut Sim, dpid: u64) -> usize {
-    sim.switch(Dpid(dpid)).map_or(0, |switch| switch.flows.len())
+    sim.switch(Dpid(dpid)).map_or(0, |switch| switch.flows().len())
 }
 
 /// Sends packets to these destinations, `gap` apart, and checks that each came out where f says. Returns the maximum

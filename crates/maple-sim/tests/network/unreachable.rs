@@ -172,7 +172,7 @@ fn a_label_that_is_there_is_used_again_however_late() {
         let labels = sim.switch(Dpid(3)).map_or(0, |switch| {
             let has_label =
                 |flow: &&InstalledFlow| flow.matching.get(Field::VlanVid).is_some_and(|c| c.value & 0xfff != 0);
-            switch.flows.iter().filter(has_label).count()
+            switch.flows().iter().filter(has_label).count()
         });
         assert_eq!(labels, 1, "{version:?}: those that nothing uses are gone");
     }

@@ -50,7 +50,7 @@ impl Play<'_> {
         switch.takes_bundles = switch.version == Version::Of13 && has_bundles;
         // In 1.0, only Open vSwitch reports the table of a rule. It reports matches that 1.0 can't express as something
         // else.
-        let are_reported = || switch.flows.iter().filter(|flow| flow.table_id == 0).all(of10_can_say);
+        let are_reported = || switch.flows().iter().filter(|flow| flow.table_id == 0).all(of10_can_say);
         switch.version == Version::Of13 || Sim::is_open_vswitch(dpid) && are_reported()
     }
 

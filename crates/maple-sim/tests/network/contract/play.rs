@@ -270,7 +270,7 @@ impl<'a> Play<'a> {
                 if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
                     // The rules that every switch has must fit, even if it comes back without any or in 1.3.
                     let own = if switch.version == Version::Of13 || self.case.changes_versions() { 12 } else { 6 };
-                    switch.capacity = (*capacity).max(own).max(switch.flows.len());
+                    switch.capacity = (*capacity).max(own).max(switch.flows().len());
                 }
             }
             Step::Settle => drop(self.sim.begin_wait()),
@@ -456,7 +456,7 @@ impl<'a> Play<'a> {
             // Packets don't reach rules in other tables, and 1.0 can't express their deletion.
             let counts =
                 |flow: &&InstalledFlow| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
-            for flow in switch.flows.iter().filter(counts) {
+            for flow in switch.flows().iter().filter(counts) {
                 let rule = maple_core::rule::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
