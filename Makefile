@@ -84,7 +84,7 @@ test-rust:
 # Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
 test-nightly:
 	MAPLE_CASES=28000 cargo test -p maple-sim --test network contract -- --nocapture
-	MAPLE_CASES=9000 cargo test -p maple-lab --test all contract -- --nocapture
+	MAPLE_CASES=5000 cargo test -p maple-lab --test all contract -- --nocapture
 
 # They wait for processes most of the time.
 test-python: build $(TOOLS)

@@ -2,12 +2,14 @@
 //!
 //! * [`Sim`] is a network in one thread: engines, simulated switches, links and hosts, with simulated time.
 //! * [`cases`] are random policies, packets and changes of the state.
+//! * [`seeds`] are those of random cases: fixed, fresh, or asked for.
 //! * [`oracles`] are other compilers of trace trees, to test Maple's own and to measure it against.
 //!
 //! The crate is for development, not part of the product.
 
 pub mod cases;
 pub mod oracles;
+pub mod seeds;
 
 mod network;
 mod random;

@@ -10,11 +10,11 @@ use maple_core::plan::Absence;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
+use maple_sim::seeds::seeds;
 use maple_sim::{Delivery, Random, Sim};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::scripts::{A, B, at, ring, ring_with, send, stats, udp};
-use crate::seeds::seeds;
 
 /// The number of switches of the ring. Ports 1 and 2 lead to the neighbours.
 const SWITCHES: u64 = 3;

@@ -17,9 +17,8 @@ use maple_core::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value
 use maple_core::trace::{Cond, Trace};
 use maple_sim::Random;
 use maple_sim::cases::{HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
+use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
-
-use crate::seeds::{are_chosen, seeds};
 
 /// A part of a composition.
 #[derive(Clone, Debug)]

@@ -28,7 +28,6 @@ mod reload;
 mod restore;
 mod routes;
 mod scripts;
-mod seeds;
 mod segments;
 mod slices;
 mod space;

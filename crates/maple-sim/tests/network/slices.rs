@@ -15,9 +15,8 @@ use maple_core::state::{Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::Cond;
 use maple_sim::Random;
 use maple_sim::cases::{Body, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
+use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
-
-use crate::seeds::{are_chosen, seeds};
 
 type Part = Arc<dyn Policy>;
 

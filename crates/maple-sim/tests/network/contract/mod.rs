@@ -14,7 +14,8 @@ mod generate;
 mod guards;
 mod play;
 
-use crate::seeds::Seeds;
+use maple_sim::seeds::Seeds;
+
 use case::Case;
 use play::Tally;
 
