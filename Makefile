@@ -78,8 +78,9 @@ test:
 	    $(MAKE) --no-print-directory test-rust test-python test-system; \
 	fi
 
+# Three tests at a time for each processor: those on sockets mostly wait.
 test-rust:
-	cargo test --workspace --exclude maple-python
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((3 * $$(nproc)))} cargo test --workspace --exclude maple-python
 
 # Both contracts with many more fresh cases than in each run. Each seed is printed; MAPLE_SEED=N plays it again.
 test-nightly:
