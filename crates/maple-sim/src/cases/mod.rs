@@ -5,7 +5,7 @@
 //! OpenFlow bytes and asks a plain model. Both draw their cases from here. So a question, an answer or a header that is
 //! added here is tested twice. Only the events that they can cause differ between them, and stay with each.
 //!
-//! A [`World`] describes a network. From it and a [`Random`](super::Random) come programs, packets and changes that
+//! A [`World`] describes a network. From it and a [`Random`] come programs, packets and changes that
 //! concern this network. Equal seeds give equal cases.
 
 mod listed;
