@@ -31,11 +31,12 @@ impl Route {
         self.branches.iter().any(|branch| branch.flood == Flood::UnlessReserved)
     }
 
-    /// Leaves out the floods that packets to reserved addresses do not take.
+    /// Decides the floods that the packet's destination decides: packets to reserved addresses do not take them. Later
+    /// policies may change that address, so it does not decide again.
     #[must_use]
-    pub(crate) fn for_reserved(mut self) -> Route {
+    pub(crate) fn decide_floods(mut self, is_reserved: bool) -> Route {
         for branch in self.branches.iter_mut().filter(|branch| branch.flood == Flood::UnlessReserved) {
-            branch.flood = Flood::No;
+            branch.flood = if is_reserved { Flood::No } else { Flood::All };
         }
         self
     }

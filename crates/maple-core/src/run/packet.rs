@@ -128,7 +128,7 @@ impl PacketHandle {
     }
 
     /// Returns the route with its floods as they are for this packet, as changed so far. A flood leaves out packets for
-    /// reserved addresses, so the trace must record whether this is one. A second call asks nothing new.
+    /// reserved addresses, so the trace must record whether this is one. A second call asks nothing.
     #[must_use]
     pub(crate) fn with_floods(&self, route: Route) -> Route {
         if !route.floods_unless_reserved() {
@@ -145,7 +145,8 @@ impl PacketHandle {
             }
             answer
         };
-        if RESERVED.iter().any(fits) { route.for_reserved() } else { route }
+        let is_reserved = RESERVED.iter().any(fits);
+        route.decide_floods(is_reserved)
     }
 
     /// Returns the source MAC address.

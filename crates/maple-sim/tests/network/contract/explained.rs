@@ -4,7 +4,9 @@
 use maple_core::engine::Engines;
 use maple_core::explain::{Alternative, Entering, Verdict, explain};
 use maple_core::network::{Location, Mac};
+use maple_core::state::Cell;
 use maple_sim::Delivery;
+use maple_wire::{Field, Packet};
 
 use super::play::{Play, Sent};
 
@@ -35,9 +37,10 @@ impl Play<'_> {
         let Ok(decision) = &told.decision else {
             return Ok(());
         };
-        // The state in which f runs here lacks what is learned from a packet of a new host.
+        // The state in which f runs here lacks what is learned from the packet: of a new host, or of a new address.
         let mac = Mac::from_bits(source(&packet.frame));
         let is_known = !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == packet.at);
+        let is_known = is_known && (!may_announce(&packet.frame) || !decision.reads.iter().any(is_address));
         let wanted = self.wanted_now(&packet.frame, packet.at, packet);
         let copies: Vec<Delivery> = decision.copies.iter().flatten().map(|(at, frame)| delivery(*at, frame)).collect();
         if is_known && copies != wanted {
@@ -71,6 +74,19 @@ fn delivery(at: Location, frame: &[u8]) -> Delivery {
     Delivery { at, frame: frame.to_vec() }
 }
 
+/// Reports whether a frame may announce an address of its sender.
+fn may_announce(frame: &[u8]) -> bool {
+    let packet = Packet::new(frame, 0);
+    let is = |field, value| packet.switch_value(field) == Some(value);
+    is(Field::EthType, 0x0806)
+        || [135, 136].into_iter().any(|kind| is(Field::Icmpv6Type, kind))
+        || is(Field::UdpSrc, 68)
+}
+
+fn is_address(cell: &Cell) -> bool {
+    matches!(cell, Cell::HostByIp(_))
+}
+
 fn source(frame: &[u8]) -> u128 {
-    maple_wire::Packet::new(frame, 0).switch_value(maple_wire::Field::EthSrc).unwrap_or_default()
+    Packet::new(frame, 0).switch_value(Field::EthSrc).unwrap_or_default()
 }
