@@ -28,7 +28,7 @@ def blocklist(pkt: Packet, net: Net) -> Route:
 
 
 def read() -> dict[Mac, bool]:
-    """The addresses in the file. Reports and skips a line that is no address."""
+    """The addresses in the file. Reports and skips a line that is not an address."""
     addresses = {}
     for number, line in enumerate(FILE.read_text().splitlines(), 1):
         text = line.split("#")[0].strip()

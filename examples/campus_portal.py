@@ -174,7 +174,7 @@ class Visit(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "0")
         if not length.isdecimal() or int(length) > LONGEST_FORM:
-            return self.answer(413, "That is no form of ours.")
+            return self.answer(413, "That is not our form.")
         form = parse_qs(self.rfile.read(int(length)).decode(errors="replace"))
         try:
             status, told = self.decide(form.get("user", [""])[0], form.get("password", [""])[0])

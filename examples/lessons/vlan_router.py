@@ -1,4 +1,4 @@
-"""VLAN router: hosts in several VLANs, each an IP network, and a router between them that is no machine.
+"""VLAN router: hosts in several VLANs, each an IP network, and a router between them that is not a machine.
 
 The policy answers for the router's address in each network, asks for hosts that are not known yet, and rewrites what
 it routes: addresses and VLAN id. Within a VLAN packets are switched.

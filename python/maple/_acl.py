@@ -29,7 +29,7 @@ def acl(*lists: Source, allow: Decides | None = None) -> Policy:
 
     Files are YAML (the page *Access lists* has their form). A list's own tests must hold.
 
-    :raises ValueError: with file, line and column, for what is no access list, and for tests that fail.
+    :raises ValueError: with file, line and column, for what is not an access list, and for tests that fail.
     :raises OSError: if a file can't be read.
     """
     if not lists:

@@ -362,7 +362,7 @@ class Visitor(ast.NodeVisitor):
         return name not in self.scope.local and name in self.scope.function.__globals__
 
     def is_outer(self, name: str) -> bool:
-        """Whether the name is no local one: a global, or of the function around."""
+        """Whether the name is a global, or one of the function around: not a local name."""
         return name not in self.scope.local or name in self.rebound
 
     def value(self, node: ast.expr) -> object:

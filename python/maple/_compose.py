@@ -26,7 +26,7 @@ def tiers(*policies: Decides, default: Decides | None = None, **named: Decides) 
     ``default`` decides; without one, tiers pass too, and a packet that nobody wants is dropped. The tiers of rules and
     errors are named after the functions, or by keyword: ``tiers(campus=a, guests=b)``.
 
-    :raises TypeError: for what is no policy, function of ``(pkt, net)`` or route.
+    :raises TypeError: for what is neither a policy, nor a function of ``(pkt, net)``, nor a route.
     """
     parts: list[Decides] = [*policies, *named.values()]
     compositions = [composition_of(policy, "tiers()") for policy in policies]
@@ -116,7 +116,7 @@ def fallback(policy: Decides, *, on_error: Decides) -> Policy:
     >>> fallback(lambda pkt, net: net.path(1, 2, weight="no such"), on_error=flood())
     <policy fallback>
 
-    The errors of ``policy`` are not reported then. ``retry()`` is no error.
+    The errors of ``policy`` are not reported then. ``retry()`` is not an error.
     """
     both = composition_of(policy, "fallback()"), composition_of(on_error, "fallback(on_error=…)")
     return Composed("fallback", both[0].or_on_error(both[1]), (policy, on_error))

@@ -44,7 +44,7 @@ def emulate(
 
     Tables and variables keep what they hold, and the network has them until the next one is made.
 
-    :raises ValueError: for a topology that is none, or a number of tables that no switch has.
+    :raises ValueError: for a text that is not a topology, or a number of tables that no switch has.
     """
     if isinstance(policy, str):
         loaded = load(policy)
@@ -150,7 +150,7 @@ class Network:
     def command(self, line: str) -> str:
         """Does a command of the console, such as ``"port s1 3 down"`` or ``"show links"``; its answer.
 
-        :raises ValueError: if it is no command, or names what is not there.
+        :raises ValueError: if it is not a command, or names something that does not exist.
         :raises RuntimeError: if it fails, as a ping without an answer does.
         """
         return self._laboratory.command(line)

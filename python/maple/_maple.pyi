@@ -638,7 +638,7 @@ class RouteView:
         """The edge ports that the packet leaves by, in order."""
 
     def path_to(self, exit: _Place) -> list[tuple[int, int]]:
-        """The hops to one of these ports, from where the packet entered. ``ValueError`` if it is no exit."""
+        """The hops to one of these ports, from where the packet entered. ``ValueError`` if it is not an exit."""
 
 @final
 class Route:
@@ -1163,8 +1163,8 @@ def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
 
     Unreachable routes do not count. Give a route twice for twice its share. At most eight of the fields' low bits
     choose, so a few rules serve all flows. The choice is the same in every process, and when a path fails only its
-    packets change. If all routes are unreachable, the answer is false. ``TypeError`` for anything that is no route or
-    no field.
+    packets change. If all routes are unreachable, the answer is false. ``TypeError`` for anything that is not a route,
+    or a field that does not exist.
 
     >>> from maple import ecmp, flood, policy
     >>> @policy

@@ -30,7 +30,7 @@ def guard(policy: Decides, *constraints: _maple.Constraint) -> Policy:
     A packet whose route violates a constraint is dropped, and ``maple show errors`` says which line and which
     constraint. When the network changes, routes are judged again, and what violates a constraint then is withdrawn.
 
-    :raises TypeError: for what is no constraint, and for what is no policy.
+    :raises TypeError: for what is not a constraint, and for what is not a policy.
     """
     for constraint in constraints:
         if not isinstance(constraint, _maple.Constraint):
@@ -143,7 +143,7 @@ def constraint(function: Judge) -> _maple.Constraint:
     It returns ``True``, or ``False``, or the reason for a refusal as text. It is traced like a policy, and has to
     finish in the policy's time limit. If it raises an exception or returns something else, the packet is dropped.
 
-    :raises TypeError: for what is no function of three arguments.
+    :raises TypeError: for what is not a function of three arguments.
     """
     if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
         raise TypeError(f"constraint() takes a plain function of (pkt, route, net), not {function!r}")

@@ -78,7 +78,7 @@ condition 1 of "red" and condition 1 of "blue"
 
     :raises ValueError: for two slices with a packet in common, with such a packet; for a slice without packets; and for
         names that are empty or have a slash.
-    :raises TypeError: for what is no condition, port, host or link, and without a slice.
+    :raises TypeError: for what is not a condition, a port, a host or a link, and if there is no slice.
     """
     if not tenants:
         raise TypeError("slices() needs at least one slice")

@@ -364,7 +364,7 @@ def test_an_app_names_its_tier(bench: Bench) -> None:
         (lambda: authentication(Table("t"), portal="banana"), "authentication(portal=…): "),
         (lambda: authentication(Table("t"), portal=ALL), "is a group address"),
         (lambda: arp_responder({"10.0.0.256": H1}), "arp_responder: "),
-        (lambda: arp_responder({"fe80::1": H1}), "is no IPv4 address"),
+        (lambda: arp_responder({"fe80::1": H1}), "is not an IPv4 address"),
         (lambda: arp_responder({"10.0.0.1": "x"}), "arp_responder: 10.0.0.1: "),
         (lambda: dhcp_guard((1, 4)), "is a list of ports: [(1, 4)]"),
         (lambda: dhcp_guard([(1,)]), "a port is (switch, port) or text"),

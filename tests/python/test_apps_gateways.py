@@ -261,7 +261,7 @@ def test_the_gateway_asks_for_its_next_hop(bench: Bench) -> None:
     asked = frame(eth_dst=ALL, eth_src=GATEWAY, arp_op=1, arp_spa=OUTSIDE, arp_tpa=NEXT)
     assert out(decision) == [(PLACES[H3], asked)] and not decision.wrote
     bench.host(H2, 1, 2, NEXT)
-    assert out(run(bench, gateway(), PLACES[H1], leaving())) == [(PLACES[H3], asked)], "another port is no uplink"
+    assert out(run(bench, gateway(), PLACES[H1], leaving())) == [(PLACES[H3], asked)], "another port is not an uplink"
 
 
 def test_the_gateway_answers_arp_and_ping_on_both_sides(inside: Bench) -> None:
@@ -359,7 +359,7 @@ def test_services_inside_can_be_called(inside: Bench) -> None:
         (lambda: gateway(ports=range(0, 100)), "range within 1 to 65535"),
         (lambda: gateway(forward={("tcp", 2000): ("10.0.0.1", 80)}), "among those that are given out"),
         (lambda: gateway(forward={("icmp", 80): ("10.0.0.1", 80)}), "a service is"),
-        (lambda: gateway(forward={("tcp", 80): ("10.0.1.1", 80)}), "is no service in 10.0.0.0/24"),
+        (lambda: gateway(forward={("tcp", 80): ("10.0.1.1", 80)}), "is not a service in 10.0.0.0/24"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(bench: Bench, make: Any, words: str) -> None:

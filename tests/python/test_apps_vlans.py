@@ -164,12 +164,12 @@ def test_named_hosts_keep_their_addresses(campus: Bench) -> None:
     [
         (lambda: vlans({(1, 1): 4095}), "1 to 4094"),
         (lambda: vlans({(1, 1): 1}, {(1, 1): [2]}), "is named twice"),
-        (lambda: vlans({(1, 1): 1}, native={(1, 1): 2}), "is no trunk port"),
+        (lambda: vlans({(1, 1): 1}, native={(1, 1): 2}), "is not a trunk port"),
         (lambda: vlans({(1, 1): 1}, gateways={1: "10.0.0.1/24", 2: "10.0.0.2/16"}), "overlap"),
         (lambda: vlans({(1, 1): 1}, mac=H1), "belong to gateways"),
         (lambda: vlans({(1, 1): 1}, hosts={"10.0.0.1": H1}), "belong to gateways"),
         (lambda: of(gateways=SUBNETS, hosts={"10.0.20.9": ALL}), "vlans(hosts=…): 10.0.20.9"),
-        (lambda: of(gateways=SUBNETS, default="10.0.30.1"), "is no other router"),
+        (lambda: of(gateways=SUBNETS, default="10.0.30.1"), "is not another router"),
         (lambda: vlans({(1, n): 5 for n in range(1, 71)}, {(1, n): [5] for n in range(100, 166)}), "copies"),
     ],
 )

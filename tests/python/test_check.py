@@ -354,7 +354,7 @@ def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -
     path = tmp_path / "no.pcap"
     path.write_bytes(b"not a capture")
     done = check(EXAMPLES / "shortest_path.py", "--pcap", str(path))
-    assert done.returncode == 1 and f"{path}: it is no capture" in done.stderr
+    assert done.returncode == 1 and f"{path}: it is not a capture" in done.stderr
     assert check(tmp_path / "nothing.py").returncode == 2
     handler = check(EXAMPLES / "learning_switch_handler.py")
     assert handler.returncode == 2 and "is a handler" in handler.stderr

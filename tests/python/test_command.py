@@ -243,7 +243,7 @@ def test_a_failing_policy_is_reported_once_and_stops_nothing(tmp_path: Path) -> 
     told, _, summary = done.stdout.partition("\nsummary\n")
     assert told.count("ValueError: no ssh from port") == 1
     assert told.count("maple.PolicyTimeout: the policy ran longer than 50 ms") == 1
-    wrong = f'File "{path}", line 4, in faulty: the policy returned 5 (int) after line 11, which is no route'
+    wrong = f'File "{path}", line 4, in faulty: the policy returned 5 (int) after line 11, which is not a route'
     assert told.count(wrong) == 1
     assert f'File "{path}", line 7, in faulty' in told
     counted = re.findall(r"^ +(\d+) x (.*)", summary, re.MULTILINE)

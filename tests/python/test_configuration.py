@@ -120,7 +120,7 @@ def test_a_controller_runs_as_its_file_says_and_prints_names(running: Running) -
         # Programs read ids.
         assert json.loads(running.show("switches", "--json"))[0]["switch"] == "0000000000000001"
         wrong = maple("show", "rules", "core9", "--control", control)
-        assert wrong.returncode == 1 and '"core9" is no switch' in wrong.stderr
+        assert wrong.returncode == 1 and '"core9" is not a switch' in wrong.stderr
         # A name stands where an address is wanted.
         assert maple("state", "delete", "blocked", "alice", "--control", control).returncode == 0
         assert json.loads(maple("state", "get", "blocked", "--control", control).stdout) == []

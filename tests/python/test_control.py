@@ -76,7 +76,7 @@ def test_a_file_of_rows_is_written_whole_or_not_at_all(typed: Running, tmp_path:
         ("a.json", '{"blocked": {"x": true}}', [], 'a.json: blocked["x"]: the table blocked is declared with keys of'),
         ("a.json", '{"blocked": 7}', [], "blocked is a table: an object or an array of [key, value], not 7"),
         ("a.json", '{"names": [["a", 1], ["b"]]}', [], 'names is a table, and ["b"] is no [key, value]'),
-        ("a.json", "[1, 2]", [], "a.json is no JSON object with a member for each table and variable: invalid type"),
+        ("a.json", "[1, 2]", [], "a.json is not a JSON object with a member for each table and variable: invalid type"),
         ("a.csv", "a,b", [], "a.csv is a table: --table NAME says which"),
         ("a.csv", "a,b\nc\n", ["--table", "names"], "a.csv:2: a line is a key and a value, and this one has 1 column"),
         ("none.csv", None, ["--table", "names"], "none.csv: No such file"),

@@ -204,7 +204,7 @@ def test_faults_of_the_command_name_what_is_wrong(running):
         (["--rule", "0x12"], "no switch has a rule"),
         ([], "say which packet"),
         (["--pcap", "/nowhere"], "/nowhere"),
-        (["--pcap", __file__], "no capture"),
+        (["--pcap", __file__], "not a capture"),
     ):
         done = running("explain", *arguments)
         assert done.returncode == 1 and error in done.stderr, (arguments, done)

@@ -209,8 +209,11 @@ def failing(body: str, tmp_path: Path) -> HandlerBench:
     [
         ("return self.nothing", ["failing.py", "line 5, in packet_in", "AttributeError"]),
         ("yield pkt.flood()\n1 / 0", ["line 6, in packet_in", "ZeroDivisionError"]),
-        ("return 'out'", ["failing.py", "line 4, in packet_in", "packet_in returned 'out' (str), which is no message"]),
-        ("return [pkt.flood(), 7]", ["returned 7 (int), which is no message"]),
+        (
+            "return 'out'",
+            ["failing.py", "line 4, in packet_in", "packet_in returned 'out' (str), which is not a message"],
+        ),
+        ("return [pkt.flood(), 7]", ["returned 7 (int), which is not a message"]),
         ("return FlowMod.add(Match(), 1, table=3)", ["which OpenFlow 1.0 can't say", "table 3", "line 4"]),
         ("return pkt.out('x')", ["line 5, in packet_in", "an action is a port number or an Action, not 'x' (str)"]),
         ("while True: pass", ["PolicyTimeout", "ran longer than 1000 ms"]),

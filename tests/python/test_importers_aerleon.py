@@ -378,9 +378,9 @@ def test_an_address_that_aerleon_would_skip_is_an_error(tmp_path: Path) -> None:
     "text, error",
     [
         ("\n  header: " + "[" * 3000, r"edge\.yaml:2: nested too deeply"),
-        ("\n  header: \x01", r"edge\.yaml:2: no YAML: the character 0x1"),
-        ("\n  header: !!bool perhaps", r"edge\.yaml:2: no YAML: 'perhaps' is no"),
-        ("\n  header: 2020-13-45", r"edge\.yaml:2: no YAML: '2020-13-45' is no"),
+        ("\n  header: \x01", r"edge\.yaml:2: not YAML: the character 0x1"),
+        ("\n  header: !!bool perhaps", r"edge\.yaml:2: not YAML: 'perhaps' is not a"),
+        ("\n  header: 2020-13-45", r"edge\.yaml:2: not YAML: '2020-13-45' is not a"),
         (" 1", r"edge\.yaml: "),
     ],
 )

@@ -228,9 +228,9 @@ def bad(change: Any) -> list[Object]:
         (lambda s: s["ingress"][0].update(ports=[{"protocol": "ICMP"}]), r"TCP or UDP or SCTP, not ICMP"),
         (
             lambda s: s["ingress"][0].update(ports=[{"port": "80"}]),
-            r"port: '80' is no name of a port .*; the number 80 stands without quotes",
+            r"port: '80' is not a port name .*; the number 80 stands without quotes",
         ),
-        (lambda s: s["ingress"][0].update(ports=[{"port": "Http"}]), r"port: 'Http' is no name of a port"),
+        (lambda s: s["ingress"][0].update(ports=[{"port": "Http"}]), r"port: 'Http' is not a port name"),
         (lambda s: s["ingress"][0].update(ports=80), r"ports: 80 stands where a list is expected"),
         (lambda s: s["ingress"][0].update({"from": [{}]}), r"from: either an ipBlock or selectors"),
         (
@@ -239,7 +239,7 @@ def bad(change: Any) -> list[Object]:
         ),
         (
             lambda s: s["ingress"][0].update({"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/9"]}}]}),
-            r"except: 11\.0\.0\.0/9 is no part of 10\.0\.0\.0/8",
+            r"except: 11\.0\.0\.0/9 is not part of 10\.0\.0\.0/8",
         ),
         (lambda s: s.update(podSelector={"matchExpressions": [{"key": "a", "operator": "Is"}]}), r"In, NotIn, Exists"),
         (lambda s: s.update(podSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}), r"In takes values"),
@@ -269,13 +269,13 @@ def test_names_and_labels_are_those_that_kubernetes_takes() -> None:
             convert([WEB, DB, {**FROM_WEB, **change}])
         return str(caught.value)
 
-    assert "'In_Out' is no name of an object" in error(metadata={"name": "In_Out", "namespace": "a"})
-    assert "'a.b' is no name of a namespace" in error(metadata={"name": "in", "namespace": "a.b"})
-    assert "'a/b/c' is no key of a label" in error(spec={"podSelector": {"matchLabels": {"a/b/c": "d"}}})
-    assert "'a b' is no value of a label" in error(spec={"podSelector": {"matchLabels": {"app": "a b"}}})
+    assert "'In_Out' is not an object name" in error(metadata={"name": "In_Out", "namespace": "a"})
+    assert "'a.b' is not a namespace name" in error(metadata={"name": "in", "namespace": "a.b"})
+    assert "'a/b/c' is not a label key" in error(spec={"podSelector": {"matchLabels": {"a/b/c": "d"}}})
+    assert "'a b' is not a label value" in error(spec={"podSelector": {"matchLabels": {"app": "a b"}}})
     assert "at most two policyTypes" in error(spec={"podSelector": {}, "policyTypes": ["Egress"] * 3})
     block = {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}]}
-    assert "'10.0.0.1' is no network with the length of its prefix" in error(spec=block)
+    assert "'10.0.0.1' is not a network with the length of its prefix" in error(spec=block)
 
 
 def test_objects_that_contradict_are_refused() -> None:
@@ -294,7 +294,7 @@ def test_keys_that_stand_twice_and_text_that_is_no_yaml(tmp_path: Path) -> None:
         from_kubernetes(path)
     assert caught.value.place.line == 1
     path.write_text("a: [1\nb: 2\n")
-    with pytest.raises(InputError, match=r"cluster\.yaml:2: no YAML"):
+    with pytest.raises(InputError, match=r"cluster\.yaml:2: not YAML"):
         from_kubernetes(path)
     with pytest.raises(InputError, match=r"none\.yaml: cannot be read: No such file"):
         from_kubernetes(tmp_path / "none.yaml")

@@ -74,9 +74,9 @@ def test_the_whole_packet_and_its_payload_can_be_read_and_then_each_comes(bench:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ((1, 3), "0000000000000001:3 is no port where a frame can leave"),
-        ((9, 1), "is no port where"),
-        ((1, 7), "is no"),
+        ((1, 3), "0000000000000001:3 is not a port where a frame can leave"),
+        ((9, 1), "is not a port where"),
+        ((1, 7), "is not"),
     ],
 )
 def test_a_frame_leaves_by_edge_ports_only(bench: Bench, place: tuple[int, int], words: str) -> None:

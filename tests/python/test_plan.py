@@ -168,7 +168,7 @@ def test_a_plan_of_another_time_is_refused(running: Running, emulated: subproces
     assert ask(running, "reload", "builtin:flood").returncode == 0
     done = ask(running, "apply", str(file))
     assert done.returncode == 1 and "the network has changed since the plan was made" in done.stderr, done
-    for text, message in (("plan", "is no plan of `maple plan --out`"), ('{"format": 0}', "make it again")):
+    for text, message in (("plan", "is not a plan of `maple plan --out`"), ('{"format": 0}', "make it again")):
         file.write_text(text)
         done = ask(running, "apply", str(file))
         assert done.returncode == 1 and message in done.stderr, done

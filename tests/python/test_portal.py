@@ -248,7 +248,7 @@ def test_what_makes_no_sense_is_refused_with_a_clear_error() -> None:
         (lambda: max_hops(0), "1 or more"),
         (lambda: max_hops(-1), "1 or more"),
         (lambda: max_hops("4"), "1 or more"),
-        (lambda: waypoint("here", H3, via=1), "'here' is no IP or MAC address"),
+        (lambda: waypoint("here", H3, via=1), "'here' is not an IP or MAC address"),
         (lambda: isolate([], H1), "at least one member"),
         (lambda: isolate(H1, 7), "a member of a group is"),  # type: ignore[arg-type]
         (lambda: isolate(H1, {"tcp_dst": "ssh"}), "tcp_dst"),
@@ -338,7 +338,7 @@ def test_a_check_claims_no_proof_where_values_are_open(tmp_path: Path) -> None:
     """
     status, told = check(tmp_path, text)
     assert status == 0 and "proved for all" not in told, told
-    assert "which is no proof: the policy reads 48 bits of eth_" in told, told
+    assert "which is not a proof: the policy reads 48 bits of eth_" in told, told
 
 
 def test_a_check_of_constraints_needs_some(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_a_file_that_is_wrong_changes_nothing_and_says_why(start: Callable[..., 
         (renamed.replace('policy = "policy.py"\n', ""), f"{file}: a policy is missing"),
         (
             renamed.replace("control =", 'middlebox = ["core1:3"]\ncontrol ='),
-            f'{file}:4: middlebox: "core1" is no switch',
+            f'{file}:4: middlebox: "core1" is not a switch',
         ),
         ('tls-key = "x.pem"\n' + renamed, f"{file}: the following required arguments were not provided: --tls-cert"),
     ):

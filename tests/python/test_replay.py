@@ -263,4 +263,4 @@ def test_the_limit_and_handlers_are_checked_at_the_start(folder: Path) -> None:
     handler = maple("run", "builtin:hub", "--record", recordings, "--control", "none")
     assert handler.returncode == 2 and "--record is for policies" in handler.stderr
     wrong = maple("run", "builtin:flood", "--record", recordings, "--record-limit", "much")
-    assert wrong.returncode == 2 and "is no number of bytes such as 1GiB" in wrong.stderr
+    assert wrong.returncode == 2 and "is not a number of bytes such as 1GiB" in wrong.stderr

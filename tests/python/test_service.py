@@ -207,7 +207,7 @@ class Logging:
         return self.log.read_text().splitlines()
 
     def provoke(self) -> None:
-        """A peer says something that is no OpenFlow, with control characters."""
+        """A peer says something that is not OpenFlow, with control characters."""
         wait_for("the port", lambda: "listening on " in self.log.read_text())
         address = self.log.read_text().split("listening on ")[1].split()[0].strip('"}')
         host, port = address.split('"')[0].rsplit(":", 1)

@@ -81,7 +81,7 @@ def test_slices_with_a_packet_in_common_are_refused_with_an_example() -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match=r'"a/b" is no name of a slice'):
+    with pytest.raises(ValueError, match=r'"a/b" is not a slice name'):
         slices({"a/b": ({"tcp_dst": 1}, drop())})
     with pytest.raises(TypeError, match=r"the slice 'red' is a pair \(where, policy\) or a Slice, not 7"):
         slices({"red": 7})  # type: ignore[dict-item]
@@ -158,7 +158,7 @@ def test_a_route_that_leaves_the_slice_is_an_error_with_slice_and_line(bench: Be
         net.send(tcp(80), (1, 2))
         return drop()
 
-    assert "is no port of the slice red" in failure(bench, only(sends), tcp(80))
+    assert "is not a port of the slice red" in failure(bench, only(sends), tcp(80))
     assert shown(bench.decide(only(fallback(to_another, on_error=drop())), tcp(80))) == "<route: drop>"
 
 

@@ -149,7 +149,7 @@ def test_a_run_depends_on_the_group_that_it_asked_for(bench: Bench) -> None:
         )
         assert [tuple(at) for at in net.members(pkt.eth_dst)] == both
         assert [tuple(at) for at in net.members(IN_V6)] == [tuple(at) for at in net.members("33:33:00:00:00:09")]
-        # An absent field is no group.
+        # An absent field is not a group.
         assert net.members(OTHER) == net.members(pkt.ipv6_dst) == []
         return drop()
 
@@ -236,7 +236,7 @@ def test_what_does_not_fit_together_is_refused_where_it_is_declared(options: dic
 def test_text_that_is_no_address_gives_a_clear_error(bench: Bench) -> None:
     @policy(snoop="igmp")
     def wrong(pkt: Packet, net: Net) -> Route:
-        with pytest.raises(ValueError, match="'banana' is no IP or MAC address"):
+        with pytest.raises(ValueError, match="'banana' is not an IP or MAC address"):
             net.members("banana")
         with pytest.raises(TypeError, match="an IP or MAC address is a str, not"):
             net.members([])  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ def test_what_a_policy_reads_as_a_whole_is_no_proof(box: Callable[..., Network])
     net = box(reads)
     explored = net.assert_isolated("h1", "h3")
     assert not explored.proved and "reads 48 bits of eth_dst" in str(explored)
-    with pytest.raises(AssertionError, match="which is no proof"):
+    with pytest.raises(AssertionError, match="which is not a proof"):
         net.assert_isolated("h1", "h3", proof=True)
 
 

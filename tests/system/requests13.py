@@ -346,7 +346,7 @@ def flow_mods():
     for field in FIELDS:
         needs = stated((field.needs or ((),))[0])
         yield (
-            f"{field.name}: a zero mask is no condition",
+            f"{field.name}: a zero mask is not a condition",
             flow_mod13(needs),
             flow_mod13(needs + oxm(field, 0, 0), flags=2),
         )

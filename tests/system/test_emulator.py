@@ -30,7 +30,7 @@ DIFFERENT = {
         "`in_phy_port` and `ipv6_exthdr`": "in_phy_port|ipv6_exthdr",
         "masks on transport ports and in neighbour discovery": rf"^matches: ({WIDER}) (prefix|low bit|holes)",
         "masks that are whole": rf"^matches: ({NARROW}) (masked with all ones|prefix|low bit|holes)",
-        "a mask of zeros": r"^matches: (eth|vlan_vid)\w* masked with nothing|a zero mask (and none|is no condition)",
+        "a mask of zeros": r"^matches: (eth|vlan_vid)\w* masked with nothing|a zero mask (and none|is not a condition)",
         "RARP": "0x8035",
         "ARP operations above 255": "arp_op (all ones|256|to all ones)",
         "extensions of Nicira's": "Nicira's",

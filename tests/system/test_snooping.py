@@ -146,6 +146,6 @@ def test_a_server_where_none_may_be_is_told_of_and_not_believed(controller, lab)
     maple = controller(LESSONS / "source_guard.py")
     net = lab(LinearTopo(k=3), maple, "OpenFlow13")
     with server(net, "h3", "10.0.0.66"), net.running("h2", *TOOL, "dhcp", net["h2"].defaultIntf().name):
-        told = "a DHCP reply from 0000000000000003:1, which is no port of a DHCP server"
+        told = "a DHCP reply from 0000000000000003:1, which is not a port of a DHCP server"
         wait_for("people to be told", lambda: any(told in one["text"] for one in maple.show("errors")))
     assert maple.show("leases") == []

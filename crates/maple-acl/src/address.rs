@@ -182,7 +182,7 @@ fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
     {
         return Some(match lo.0 == hi.0 && lo.1 <= hi.1 {
             true => Ok(one(lo.0, lo.1, hi.1)),
-            false => Err(format!("`{text}` is no range of addresses: the first must not be above the last")),
+            false => Err(format!("`{text}` is not a range of addresses: the first must not be above the last")),
         });
     }
     let Some((address, length)) = text.split_once('/') else {

@@ -423,7 +423,7 @@ impl<'a> Names<'a> {
                     Some(at) => Ok(Some(at)),
                     None => Err(Fault::new(
                         place,
-                        format!("`{text}` is no place, such as \"1:2\" (switch and port) or \"1\""),
+                        format!("`{text}` is not a place, such as \"1:2\" (switch and port) or \"1\""),
                     )),
                 };
                 scalars(node, "at")?.into_iter().map(place).collect::<Result<_, _>>()?

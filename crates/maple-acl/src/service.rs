@@ -189,7 +189,7 @@ fn parse(text: &str) -> Option<Result<Service, String>> {
         None => Ok(make(None, None)),
         Some(rest) => {
             let (kind, code) = rest.split_once('.').map_or((rest, None), |(kind, code)| (kind, Some(code)));
-            let number = |text: &str| text.parse::<u8>().map_err(|_| format!("`{text}` is no number from 0 to 255"));
+            let number = |text: &str| text.parse::<u8>().map_err(|_| format!("`{text}` is not a number from 0 to 255"));
             Ok(make(Some(number(kind)?), code.map(number).transpose()?))
         }
     };
@@ -209,10 +209,10 @@ fn parse(text: &str) -> Option<Result<Service, String>> {
 /// # Errors
 /// A text that says what is wrong if a port is not from 0 to 65535, or if the range is descending.
 pub fn ports(text: &str) -> Result<(u16, u16), String> {
-    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is no port from 0 to 65535"));
+    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is not a port from 0 to 65535"));
     let (lo, hi) = text.split_once('-').unwrap_or((text, text));
     let (lo, hi) = (port(lo)?, port(hi)?);
-    if lo <= hi { Ok((lo, hi)) } else { Err(format!("`{text}` is no range: the first port is above the last")) }
+    if lo <= hi { Ok((lo, hi)) } else { Err(format!("`{text}` is not a range: the first port is above the last")) }
 }
 
 impl fmt::Display for Service {

@@ -146,7 +146,7 @@ fn errors_name_line_column_and_what_may_be_meant() {
         ),
         (
             &format!("{head}  - {{action: deny, service: tcp/99999}}"),
-            "a.yaml:3:29: `tcp/99999`: `99999` is no port from 0 to 65535",
+            "a.yaml:3:29: `tcp/99999`: `99999` is not a port from 0 to 65535",
         ),
         (
             &format!("{head}  - {{action: deny, from: 10.0.0.1, to: 'fd00::1'}}"),
@@ -173,11 +173,11 @@ fn errors_name_line_column_and_what_may_be_meant() {
         ),
         (
             &format!("{head}  - {{action: deny, at: '1:2:3'}}"),
-            "a.yaml:3:24: `1:2:3` is no place, such as \"1:2\" (switch and port) or \"1\"",
+            "a.yaml:3:24: `1:2:3` is not a place, such as \"1:2\" (switch and port) or \"1\"",
         ),
         (
             &format!("{head}  - {{action: deny, at: '00:00:00:00:00:07'}}"),
-            "a.yaml:3:24: `00:00:00:00:00:07` is no place, such as \"1:2\" (switch and port) or \"1\"",
+            "a.yaml:3:24: `00:00:00:00:00:07` is not a place, such as \"1:2\" (switch and port) or \"1\"",
         ),
         (
             &format!("{head}  - {{action: deny, from: ['!10.0.0.0/8']}}"),

@@ -139,10 +139,10 @@ impl FromStr for Filter {
         let [src, dst, src_lo, src_colon, src_hi, dst_lo, dst_colon, dst_hi, proto, flags] = tokens[..] else {
             return Err(format!("a filter has 10 words, not {}", tokens.len()));
         };
-        let proto = match masked(proto, "protocol")? {
+        let proto = match masked(proto, "a protocol")? {
             (value @ 0..=0xff, 0xff) => Some(value as u8),
             (0, 0) => None,
-            _ => return Err(format!("{proto} is no protocol: the mask must be 0xFF, or both 0x00")),
+            _ => return Err(format!("{proto} is not a protocol: the mask must be 0xFF, or both 0x00")),
         };
         Ok(Filter {
             src: src.parse()?,
@@ -169,7 +169,7 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Prefix, String> {
-        let wrong = || format!("{text:?} is no prefix such as 10.0.0.0/8");
+        let wrong = || format!("{text:?} is not a prefix such as 10.0.0.0/8");
         let (address, length) = text.split_once('/').ok_or_else(wrong)?;
         let address: Ipv4Addr = address.parse().map_err(|_| wrong())?;
         let length: u8 = length.parse().ok().filter(|length| *length <= 32).ok_or_else(wrong)?;
@@ -194,7 +194,7 @@ impl fmt::Display for PortRange {
 }
 
 fn ports(lo: &str, colon: &str, hi: &str) -> Result<PortRange, String> {
-    let wrong = || format!("\"{lo} {colon} {hi}\" is no range of ports such as 0 : 65535");
+    let wrong = || format!("\"{lo} {colon} {hi}\" is not a range of ports such as 0 : 65535");
     let range = PortRange { lo: lo.parse().map_err(|_| wrong())?, hi: hi.parse().map_err(|_| wrong())? };
     if colon == ":" && range.lo <= range.hi { Ok(range) } else { Err(wrong()) }
 }
@@ -203,7 +203,7 @@ fn ports(lo: &str, colon: &str, hi: &str) -> Result<PortRange, String> {
 fn masked(text: &str, what: &str) -> Result<(u16, u16), String> {
     let hex = |text: &str| u16::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let pair = text.split_once('/').and_then(|(value, mask)| Some((hex(value)?, hex(mask)?)));
-    pair.ok_or_else(|| format!("{text:?} is no {what} such as 0x06/0xFF"))
+    pair.ok_or_else(|| format!("{text:?} is not {what} such as 0x06/0xFF"))
 }
 
 #[cfg(test)]
@@ -242,13 +242,13 @@ mod tests {
         for (line, what) in [
             ("10.0.0.0/8", "a filter starts with @"),
             ("@10.0.0.0/8", "a filter has 10 words, not 1"),
-            ("@10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "no prefix"),
+            ("@10.0.0.0/33 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "not a prefix"),
             ("@10.0.0.1/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "bits after its prefix"),
-            ("@10.0.0.0/8 0.0.0.0/0 2 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "no range of ports"),
-            ("@10.0.0.0/8 0.0.0.0/0 0 : 65536 0 : 1 0x06/0xFF 0x0000/0x0000", "no range of ports"),
-            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0x0F 0x0000/0x0000", "no protocol"),
-            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 6/255 0x0000/0x0000", "no protocol"),
-            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000", "no flags"),
+            ("@10.0.0.0/8 0.0.0.0/0 2 : 1 0 : 1 0x06/0xFF 0x0000/0x0000", "not a range of ports"),
+            ("@10.0.0.0/8 0.0.0.0/0 0 : 65536 0 : 1 0x06/0xFF 0x0000/0x0000", "not a range of ports"),
+            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0x0F 0x0000/0x0000", "not a protocol"),
+            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 6/255 0x0000/0x0000", "not a protocol"),
+            ("@10.0.0.0/8 0.0.0.0/0 0 : 1 0 : 1 0x06/0xFF 0x0000", "not flags"),
         ] {
             let error = line.parse::<Filter>().unwrap_err();
             assert!(error.contains(what), "{line}: {error}");

@@ -117,7 +117,7 @@ mod tests {
 
         fs::write(&plain, "1 2 3 4 5 6 7\n1 2 3 4 256 6 7\n").unwrap();
         let error = TracedHeader::read(&plain).unwrap_err().to_string();
-        assert_eq!(error, format!("{}:2: \"256\" is no protocol", plain.display()));
+        assert_eq!(error, format!("{}:2: \"256\" is not a protocol", plain.display()));
         fs::write(&plain, "\n").unwrap();
         assert!(TracedHeader::read(&plain).unwrap_err().to_string().ends_with("the file is empty"));
         fs::remove_dir_all(&folder).unwrap();

@@ -187,7 +187,7 @@ fn fields(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
     let mut fields = BTreeMap::new();
     for one in given {
         let Some((name, value)) = one.split_once('=') else {
-            bail!("{one:?} is no field with its value, such as tcp_dst=80");
+            bail!("{one:?} is not a field with its value, such as tcp_dst=80");
         };
         if fields.insert(name.trim().to_owned(), value.trim().to_owned()).is_some() {
             bail!("{name} is given twice");
@@ -207,7 +207,7 @@ fn captured(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
         std::fs::read(file).with_context(|| name.to_string())?
     };
     let Some(frames) = ethernet_frames(&bytes, MOST_PACKETS + 1) else {
-        bail!("{name} is no capture (pcap or pcapng)")
+        bail!("{name} is not a capture (pcap or pcapng)")
     };
     let frames = frames.with_context(|| name.to_string())?;
     if frames.len() > MOST_PACKETS {

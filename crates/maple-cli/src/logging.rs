@@ -48,7 +48,7 @@ pub fn threshold(text: &str) -> Result<Threshold, String> {
     let (area, level) = match text.split_once('=') {
         Some((area, level)) => {
             let known = AREAS.iter().find(|known| **known == area);
-            let area = known.ok_or_else(|| format!("{area:?} is no area; there are {}", AREAS.join(", ")))?;
+            let area = known.ok_or_else(|| format!("{area:?} is not an area; there are {}", AREAS.join(", ")))?;
             (Some(*area), level)
         }
         None => (None, text),
@@ -56,7 +56,7 @@ pub fn threshold(text: &str) -> Result<Threshold, String> {
     let all = [Level::Error, Level::Warning, Level::Info, Level::Debug];
     let level = match all.into_iter().find(|known| known.name() == level) {
         None if level != "off" => {
-            return Err(format!("{level:?} is no level; there are off, error, warning, info, debug"));
+            return Err(format!("{level:?} is not a level; there are off, error, warning, info, debug"));
         }
         found => found,
     };

@@ -107,7 +107,7 @@ struct Planned {
 
 fn read(path: &Path) -> anyhow::Result<Planned> {
     let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
-    let what = || format!("{} is no plan of `maple plan --out`", path.display());
+    let what = || format!("{} is not a plan of `maple plan --out`", path.display());
     let plan: Value = serde_json::from_str(&text).with_context(what)?;
     if plan["format"] != FORMAT {
         bail!("{}, or of another version of Maple: make it again", what());
@@ -369,7 +369,7 @@ rules: 1 to add, 1 to change, 0 to delete, at 1 switch
             std::fs::write(&path, text).expect("it can be written");
             read(&path).map_err(|error| error.to_string())
         };
-        assert!(with("plan").expect_err("it is no JSON").contains("is no plan of `maple plan --out`"));
+        assert!(with("plan").expect_err("it is not JSON").contains("is not a plan of `maple plan --out`"));
         assert!(with("{\"format\": 9}").expect_err("it is newer").contains("make it again"));
         let Planned { name, sources, decided, .. } = with(&plan().to_string()).expect("it is a plan");
         assert_eq!((name.as_str(), sources.to_string().as_str(), decided), ("/tmp/acl.py", "aa", None));

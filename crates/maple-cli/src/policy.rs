@@ -363,7 +363,7 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
     }
     if file.extension().is_none_or(|extension| extension != "py") {
         return Err(usage_error(anyhow::anyhow!(
-            "{policy:?} is no policy: it is FILE.py, FILE.py:NAME, an access list FILE.yaml, or builtin:NAME"
+            "{policy:?} is not a policy: it is FILE.py, FILE.py:NAME, an access list FILE.yaml, or builtin:NAME"
         )));
     }
     std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_usage_error()?;

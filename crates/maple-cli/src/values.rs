@@ -78,7 +78,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A text that describes the valid values.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let invalid = || format!("{text:?} is no number of bytes such as 1GiB, 500MiB or 65536");
+    let invalid = || format!("{text:?} is not a number of bytes such as 1GiB, 500MiB or 65536");
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
     let scale: u64 = match unit {
@@ -113,7 +113,7 @@ const MIN_RULES: u32 = 32;
 /// # Errors
 /// A text, if it is not a number or less than [`MIN_RULES`].
 pub fn max_rules(text: &str) -> Result<u32, String> {
-    let number = text.parse().map_err(|_| format!("{text:?} is no number from {MIN_RULES} to {}", u32::MAX))?;
+    let number = text.parse().map_err(|_| format!("{text:?} is not a number from {MIN_RULES} to {}", u32::MAX))?;
     if number < MIN_RULES {
         return Err(format!(
             "must be at least {MIN_RULES}: Maple's own rules (a few for each switch and port) and a reserve for updates \

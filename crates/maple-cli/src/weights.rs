@@ -87,7 +87,7 @@ impl Entry {
 }
 
 fn dpid(text: &str) -> anyhow::Result<Dpid> {
-    text.parse().ok().with_context(|| format!("{text:?} is no datapath id (hex digits)"))
+    text.parse().ok().with_context(|| format!("{text:?} is not a datapath id (hex digits)"))
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let error = |entry: &str| format!("{:#}", parse(&format!(r#"{{"w": [{entry}]}}"#)).unwrap_err());
-        assert!(error(r#"{"a": "x", "b": "2", "cost": 1}"#).ends_with(r#""x" is no datapath id (hex digits)"#));
+        assert!(error(r#"{"a": "x", "b": "2", "cost": 1}"#).ends_with(r#""x" is not a datapath id (hex digits)"#));
         assert!(error(r#"{"a": "1", "b": "2", "cost": 0}"#).ends_with("a cost is at least 1"));
         assert!(error(r#"{"switch": "1", "port": 0, "cost": 1}"#).ends_with("there is no port 0"));
         assert!(error(r#"{"a": "1", "cost": 1}"#).starts_with("expected {"));

@@ -48,7 +48,7 @@ impl Names {
     /// A text if this can't be a name, or something else has it, or the switch or host has another name.
     pub fn add(&mut self, name: &str, of: Named) -> Result<(), String> {
         if name.parse::<f64>().is_ok() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-            return Err("a name has letters, digits, '-', '_' and '.', and is no number".into());
+            return Err("a name has letters, digits, '-', '_' and '.', and is not a number".into());
         }
         if name.starts_with("0x") || name.is_empty() || name.len() > 64 || name.len() == DPID_DIGITS && is_hex(name) {
             return Err("this can't be a name: it is an id, empty, or longer than 64 characters".into());
@@ -90,7 +90,7 @@ impl Names {
             Some(Named::Switch(dpid)) => Ok(*dpid),
             Some(Named::Host(_)) => Err(format!("{text:?} is a host, not a switch")),
             None => text.parse().map_err(|_| {
-                format!("{text:?} is no switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)")
+                format!("{text:?} is not a switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)")
             }),
         }
     }
@@ -103,7 +103,7 @@ impl Names {
         match self.by_name.get(text) {
             Some(Named::Host(mac)) => Ok(*mac),
             Some(Named::Switch(_)) => Err(format!("{text:?} is a switch, not a host")),
-            None => text.parse().map_err(|_| format!("{text:?} is no host: neither a name nor a hardware address")),
+            None => text.parse().map_err(|_| format!("{text:?} is not a host: neither a name nor a hardware address")),
         }
     }
 

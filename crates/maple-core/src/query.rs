@@ -55,7 +55,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
         let ask = move |net: &Net, argument: &Value| match A::from_value(argument) {
             Some(argument) => Ok(f(net, argument).to_value()),
-            None => Err(format!("{argument} is no {}", std::any::type_name::<A>()).into()),
+            None => Err(format!("{argument} is not of type {}", std::any::type_name::<A>()).into()),
         };
         Query::of(Function::new(name, ask))
     }
@@ -92,7 +92,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
                 Ok(V::from_value(&value).ok_or(WrongType { place, value, wanted })?)
             }
             CellValue::Answer(Err(error)) => Err(QueryError::Failed { query: place, error }),
-            other => Err(QueryError::Failed { query: place, error: format!("{other:?} is no answer").into() }),
+            other => Err(QueryError::Failed { query: place, error: format!("{other:?} is not an answer").into() }),
         }
     }
 }

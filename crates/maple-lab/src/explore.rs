@@ -48,7 +48,7 @@ impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.open {
             None => f.write_str("proved for all packets"),
-            Some(open) => write!(f, "no packet of {} contradicts it, which is no proof: {open}", self.packets),
+            Some(open) => write!(f, "no packet of {} contradicts it, which is not a proof: {open}", self.packets),
         }
     }
 }

@@ -239,17 +239,17 @@ pub fn traced_header(line: &str) -> Result<(Header, u32), String> {
     };
     let _: u32 = number(flags, "flags")?;
     let header = Header {
-        src: number::<u32>(src, "source address")?.into(),
-        dst: number::<u32>(dst, "destination address")?.into(),
-        src_port: number(src_port, "source port")?,
-        dst_port: number(dst_port, "destination port")?,
-        proto: number(proto, "protocol")?,
+        src: number::<u32>(src, "a source address")?.into(),
+        dst: number::<u32>(dst, "a destination address")?.into(),
+        src_port: number(src_port, "a source port")?,
+        dst_port: number(dst_port, "a destination port")?,
+        proto: number(proto, "a protocol")?,
     };
-    Ok((header, number(made_from, "number of a filter")?))
+    Ok((header, number(made_from, "the number of a filter")?))
 }
 
 fn number<T: FromStr>(text: &str, what: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("{text:?} is no {what}"))
+    text.parse().map_err(|_| format!("{text:?} is not {what}"))
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl FieldRef {
     #[getter]
     fn is_reserved(&self, py: Python<'_>) -> PyResult<bool> {
         let Family::Mac = self.family()? else {
-            return Err(PyTypeError::new_err(format!("{} is no MAC address", self.field.name())));
+            return Err(PyTypeError::new_err(format!("{} is not a MAC address", self.field.name())));
         };
         for (value, mask) in RESERVED {
             if self.equals(py, value, mask)? {

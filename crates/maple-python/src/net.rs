@@ -106,7 +106,7 @@ fn address(object: &Bound<'_, PyAny>) -> PyResult<Option<Address>> {
         Err(error) if error.is_instance_of::<PyTypeError>(object.py()) => {
             Err(PyTypeError::new_err(format!("an IP or MAC address is a str, not {}", described(&object))))
         }
-        Err(_) => Err(PyValueError::new_err(format!("{} is no IP or MAC address", object.repr()?))),
+        Err(_) => Err(PyValueError::new_err(format!("{} is not an IP or MAC address", object.repr()?))),
     }
 }
 

@@ -88,7 +88,7 @@ fn member(object: &Bound<'_, PyAny>) -> PyResult<Member> {
         Err(_) if is_text => {
             let text = object.str()?;
             let what =
-                format!("{text:?} is no IP or MAC address, no prefix such as 10.0.0.0/8, and no port such as 1:3");
+                format!("{text:?} is not an IP or MAC address, a prefix such as 10.0.0.0/8, or a port such as 1:3");
             return Err(PyValueError::new_err(what));
         }
         Err(_) => return Err(wrong_member(object)),
@@ -97,7 +97,8 @@ fn member(object: &Bound<'_, PyAny>) -> PyResult<Member> {
         Family::Ipv4 => Member::Ip(IpAddr::V4((prefix.value as u32).into()), prefix.length as u8),
         Family::Ipv6 => Member::Ip(IpAddr::V6(prefix.value.into()), prefix.length as u8),
         Family::Mac => {
-            let what = "a prefix of MAC addresses is no member; write a condition, such as {\"eth_src\": \"02:…/8\"}";
+            let what =
+                "a prefix of MAC addresses is not a member; write a condition, such as {\"eth_src\": \"02:…/8\"}";
             return Err(PyValueError::new_err(what));
         }
     })

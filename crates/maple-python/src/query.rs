@@ -54,7 +54,7 @@ impl Query {
             CellValue::Answer(Err(error)) => {
                 Err(PyRuntimeError::new_err(format!("the query {} failed: {error}", self.name)))
             }
-            other => Err(PyRuntimeError::new_err(format!("{other:?} is no answer of the query {}", self.name))),
+            other => Err(PyRuntimeError::new_err(format!("{other:?} is not an answer of the query {}", self.name))),
         }
     }
 

@@ -326,7 +326,9 @@ pub fn ecmp(py: Python<'_>, routes: &Bound<'_, PyAny>, by: &Bound<'_, PyAny>) ->
     }
     let by = by.try_iter()?.map(|name| named(&name?, "ecmp()")).collect::<PyResult<Vec<_>>>()?;
     if by.is_empty() {
-        return Err(PyTypeError::new_err("ecmp(by=…) needs at least one field: the same for all packets is no choice"));
+        return Err(PyTypeError::new_err(
+            "ecmp(by=…) needs at least one field: the same for all packets is not a choice",
+        ));
     }
     let routes = listed(routes, "ecmp()")?;
     let line = source::here(py);

@@ -35,7 +35,7 @@ pub struct Prefix<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// The text has another form.
-    #[error("{0:?} is no prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8")]
+    #[error("{0:?} is not a prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8")]
     Text(String),
     /// The length exceeds the number of bits of an address.
     #[error("a prefix of such addresses has 0 to {most} bits, not {length}")]

@@ -41,7 +41,7 @@ def ipv4_of(address: object, what: str) -> Ip:
     """An IPv4 address; ``what`` is for the error."""
     ip: Ip = _converted(Ip, address, what)
     if ip.version != 4:
-        raise ValueError(f"{what}: {ip} is no IPv4 address")
+        raise ValueError(f"{what}: {ip} is not an IPv4 address")
     return ip
 
 
@@ -52,7 +52,7 @@ def interface_of(text: object, what: str) -> IPv4Interface:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{what}: {error}") from None
     if not isinstance(interface, IPv4Interface):
-        raise ValueError(f"{what}: {text} is no IPv4 address")
+        raise ValueError(f"{what}: {text} is not an IPv4 address")
     if interface.network.prefixlen > 30:
         raise ValueError(f"{what}: {text!r} leaves no address for hosts; write it as 10.0.0.254/24")
     if interface.ip in (interface.network.network_address, interface.network.broadcast_address):

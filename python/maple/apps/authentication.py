@@ -37,7 +37,7 @@ def authentication(
         host was seen, and its address is trusted everywhere.
     :param allow: packets that everybody may send, as conditions of :meth:`maple.Packet.matches`, for example to
         servers of DHCP and DNS on other hosts: ``[{"udp_dst": 67}, {"ipv4_dst": "10.0.0.53", "udp_dst": 53}]``.
-    :raises TypeError: if ``table`` is none.
+    :raises TypeError: if ``table`` is not a table.
     """
     if not isinstance(table, Table):
         raise TypeError(f'authentication() needs a table, such as Table("authenticated", key=Mac), not {table!r}')

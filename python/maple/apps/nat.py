@@ -132,7 +132,7 @@ class Gateway:
     def _server(self, at: Service) -> tuple[Ip, int]:
         host, port = ipv4_of(at[0], "nat(forward=…)"), at[1]
         if not self._is_inside(host) or not 1 <= port <= 65535:
-            raise ValueError(f"nat(forward=…): {host}:{port} is no service in {self.subnet}")
+            raise ValueError(f"nat(forward=…): {host}:{port} is not a service in {self.subnet}")
         return host, port
 
     def _is_inside(self, host: Ip) -> bool:

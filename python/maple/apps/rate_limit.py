@@ -35,7 +35,7 @@ def rate_limit(
         A switch has 4,096 limits at most, and a host can make up addresses, so ``"port"`` is safest.
     :param where: which packets, as in :func:`maple.restrict`; all packets if ``None``.
     :param name: tells several limits apart. Limits of one name and rate are one.
-    :raises ValueError: for a rate that is none, or another ``per``.
+    :raises ValueError: if the rate is invalid, or ``per`` is another word.
     """
     if per not in ("switch", "port", "host"):
         raise ValueError(f'rate_limit(per=…) is "switch", "port" or "host", not {per!r}')

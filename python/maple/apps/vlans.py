@@ -103,7 +103,7 @@ class Ports:
             own = untagged.pop(place_of(place, "vlans(trunks=…)"), None)
             self._add(place, {_vid(vlan): vlan for vlan in several} | ({} if own is None else {own: 0}))
         if untagged:
-            raise ValueError(f"vlans(native=…): {next(iter(untagged))} is no trunk port")
+            raise ValueError(f"vlans(native=…): {next(iter(untagged))} is not a trunk port")
         self._vlans = {at: {tag: vlan for vlan, tag in tags.items()} for at, tags in self.tags.items()}
         self._floods = {vlan: self._flood(vlan) for tags in self.tags.values() for vlan in tags}
 
@@ -183,7 +183,7 @@ class Router:
             ip = ipv4_of(default, "vlans(default=…)")
             near = [vlan for vlan, network in networks.items() if IPv4Address(str(ip)) in network]
             if not near or ip in self.own.values():
-                raise ValueError(f"vlans(default=…): {ip} is no other router in a subnet of {sorted(self.subnets)}")
+                raise ValueError(f"vlans(default=…): {ip} is not another router in a subnet of {sorted(self.subnets)}")
             self.default = near[0], ip
 
     def route(self, pkt: Packet, net: Net, at: Location, tag: int | None) -> Route:

@@ -58,7 +58,7 @@ def items(keys: Keys, key: str, field: str) -> Items:
 def number(value: Any, low: int, high: int, what: str, place: Place) -> int:
     """The value, if it is a number from `low` to `high`.
 
-    :raises InputError: it is no such number.
+    :raises InputError: it is not such a number.
     """
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InputError(place, f"{what} is a number from {low} to {high}, not {value!r}")
@@ -68,7 +68,7 @@ def number(value: Any, low: int, high: int, what: str, place: Place) -> int:
 def mac(value: Any, place: Place) -> str:
     """A hardware address in small letters, with two digits each. Read in the notations that Faucet's library takes.
 
-    :raises InputError: it is none.
+    :raises InputError: it is not a hardware address.
     """
     text = str(value).lower()
     if re.fullmatch(r"[0-9a-f]{1,2}(([:-])[0-9a-f]{1,2})(\2[0-9a-f]{1,2}){4}", text):
@@ -76,7 +76,7 @@ def mac(value: Any, place: Place) -> str:
     elif re.fullmatch(r"[0-9a-f]{4}(\.[0-9a-f]{4}){2}|[0-9a-f]{12}", text):
         digits = text.replace(".", "")
     else:
-        raise InputError(place, f"{value!r} is no MAC address, such as '0e:00:00:00:00:01'")
+        raise InputError(place, f"{value!r} is not a MAC address, such as '0e:00:00:00:00:01'")
     return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
 
 

@@ -294,7 +294,7 @@ def _address(value: object, name: str, at: Place) -> str:
 def _number(value: object, at: Place) -> int:
     found = _number_or_none(value)
     if found is None:
-        raise InputError(at, f"{value!r} is no number")
+        raise InputError(at, f"{value!r} is not a number")
     return found
 
 

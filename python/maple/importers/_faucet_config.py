@@ -82,7 +82,7 @@ class Switch:
 
 @dataclass
 class Config:
-    """All of it. Lists are as they stand in the files; a name that is a number is no text."""
+    """All of it. Lists are as they stand in the files; a name that is a number is not text."""
 
     acls: dict[str | int, Any]
     meters: set[str]
@@ -291,7 +291,7 @@ def _range(text: str, place: Place) -> list[int]:
     for part in re.findall(r"\d+-\d+", text):
         first, last = (number(int(end[:11]), 1, MOST_PORT, "a port", place) for end in part.split("-"))
         if not first < last <= first + 65535:
-            raise InputError(place, f"{part} is no range of ports")
+            raise InputError(place, f"{part} is not a range of ports")
         ports.update(range(first, last + 1))
         rest = rest.replace(part, "")
     ports.update(number(int(at[:11]), 1, MOST_PORT, "a port", place) for at in re.findall(r"\d+", rest))

@@ -229,10 +229,10 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
     if not name:
         raise InputError(keys.place(f"{kind}.metadata.name"), "the object has no name")
     if not OBJECT_NAME.fullmatch(name):
-        text = f"{name!r} is no name of an object: small letters, digits, - and ."
+        text = f"{name!r} is not an object name: small letters, digits, - and ."
         raise InputError(meta.place(f"{kind}.metadata.name", "name"), text)
     if kind != "Namespace" and not NAMESPACE_NAME.fullmatch(namespace):
-        text = f"{namespace!r} is no name of a namespace: at most 63 small letters, digits and -"
+        text = f"{namespace!r} is not a namespace name: at most 63 small letters, digits and -"
         raise InputError(meta.place(f"{kind}.metadata.namespace", "namespace"), text)
     key = (kind, "" if kind == "Namespace" else namespace, name)
     if key in seen:
@@ -264,13 +264,13 @@ def _strings(labels: Keys, field_: str) -> dict[str, str]:
 
 def _label_key(key: object, at: Place) -> str:
     if not LABEL_KEY.fullmatch(str(key)):
-        raise InputError(at, f"{key!r} is no key of a label, such as app or example.org/app")
+        raise InputError(at, f"{key!r} is not a label key, such as app or example.org/app")
     return str(key)
 
 
 def _label(value: str, at: Place) -> str:
     if not LABEL.fullmatch(value):
-        raise InputError(at, f"{value!r} is no value of a label: at most 63 letters, digits, -, _ and .")
+        raise InputError(at, f"{value!r} is not a label value: at most 63 letters, digits, -, _ and .")
     return value
 
 
@@ -352,7 +352,7 @@ def _peer(item: object, rule: Keys, side: str, field_: str) -> Peer:
                 taken.version == network.version and taken.prefixlen > network.prefixlen and taken.overlaps(network)
             )
             if not inside:
-                raise InputError(place, f"{taken} is no part of {network}")
+                raise InputError(place, f"{taken} is not part of {network}")
         return Peer(network, without)
     pods, spaces = (
         _selector(mapping(keys, key, field_), f"{field_}.{key}") for key in ("podSelector", "namespaceSelector")
@@ -362,7 +362,7 @@ def _peer(item: object, rule: Keys, side: str, field_: str) -> Peer:
 
 def _network(text: object, place: Place) -> Network:
     if not re.fullmatch(r"[^/]+/\d+", str(text), re.ASCII):
-        raise InputError(place, f"{text!r} is no network with the length of its prefix, such as 10.9.8.0/24")
+        raise InputError(place, f"{text!r} is not a network with the length of its prefix, such as 10.9.8.0/24")
     try:
         return ip_network(str(text), strict=False)
     except ValueError as error:
@@ -382,7 +382,7 @@ def _port(item: object, rule: Keys, field_: str) -> Port:
         return Port(protocol)
     if isinstance(port, str):
         if not PORT_NAME.fullmatch(port):
-            text = f"{port!r} is no name of a port (a letter, lower case, at most 15 characters)"
+            text = f"{port!r} is not a port name (a letter, lower case, at most 15 characters)"
             unquoted = f"; the number {port} stands without quotes" if port.isdecimal() else ""
             raise InputError(keys.place(f"{field_}.port", "port"), text + unquoted)
         return Port(protocol, name=port)

@@ -122,7 +122,7 @@ def read(path: str | Path, version: Literal["1.1", "1.2", "kubernetes"] = "1.1")
     """The documents of a YAML file. Mappings are :class:`Keys`, lists :class:`Items`.
 
     :param version: of YAML, or whose reading of it: that of the program that the file is for.
-    :raises InputError: the file cannot be read, is no YAML, has a key twice, or is nested too deeply.
+    :raises InputError: the file cannot be read, is not YAML, has a key twice, or is nested too deeply.
     """
     file = str(path)
     try:
@@ -133,7 +133,7 @@ def read(path: str | Path, version: Literal["1.1", "1.2", "kubernetes"] = "1.1")
         loader = _LOADERS[version](text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise InputError(Place(file, line), f"no YAML: the character {error.character:#x} is not allowed") from None
+        raise InputError(Place(file, line), f"not YAML: the character {error.character:#x} is not allowed") from None
     try:
         found = []
         while loader.check_node():
@@ -147,9 +147,9 @@ def read(path: str | Path, version: Literal["1.1", "1.2", "kubernetes"] = "1.1")
         raise InputError(Place(file, loader.line + 1), "nested too deeply") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise InputError(Place(file, mark.line + 1 if mark else None), f"no YAML: {error.problem}") from None
+        raise InputError(Place(file, mark.line + 1 if mark else None), f"not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise InputError(Place(file, loader.line + 1), f"no YAML: {error}") from None
+        raise InputError(Place(file, loader.line + 1), f"not YAML: {error}") from None
     finally:
         loader.dispose()
 
@@ -183,10 +183,12 @@ def _scalar(loader: yaml.SafeLoader, node: yaml.Node, file: str) -> Any:
     try:
         found = loader.construct_object(node)
         if isinstance(found, str):
-            found.encode()  # half of a surrogate pair is no text that can be written
+            found.encode()  # half of a surrogate pair is not text that can be written
         return found
     except (ValueError, LookupError, AttributeError, ArithmeticError):
-        raise InputError(Place(file, node.start_mark.line + 1), f"no YAML: {node.value!r} is no {node.tag}") from None
+        raise InputError(
+            Place(file, node.start_mark.line + 1), f"not YAML: {node.value!r} is not a {node.tag}"
+        ) from None
 
 
 def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dict[int, Any], depth: int) -> Keys:
@@ -195,7 +197,9 @@ def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dic
     if len(own) < len(node.value):
         names = [str(key.value) for key, _ in node.value]
         twice = next((name for name in names if names.count(name) > 1), None)
-        raise InputError(Place(file, line), f"the key {twice!r} stands here twice" if twice else "a key is no scalar")
+        raise InputError(
+            Place(file, line), f"the key {twice!r} stands here twice" if twice else "a key is not a scalar"
+        )
     loader.flatten_mapping(node)  # what `<<` merges in stands before the keys of the mapping itself
     keys = Keys(file, line)
     for name, item in node.value:

@@ -16,7 +16,7 @@ from maple._policy import Policy
 from maple.testing._lines import lines_of
 from maple.testing._load import Loaded
 
-# This package: what it asks for policies is no line of theirs.
+# This package: lines that it runs for a policy are not lines of the policy.
 OWN = str(Path(__file__).resolve().parents[1]) + os.sep
 
 Place = tuple[str, int]

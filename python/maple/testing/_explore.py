@@ -35,7 +35,7 @@ class Explored:
         self.packets = packets
         #: How many kinds of packets the policy tells apart among them.
         self.kinds = kinds
-        #: Why this is no proof; ``None`` if it is one.
+        #: Why this is not a proof; ``None`` if it is one.
         self.open = open_
 
     @property
@@ -47,7 +47,7 @@ class Explored:
         if self.proved:
             return f"{self.claim}: proved for all packets"
         tried = f"no packet of {self.packets}, of {self.kinds} kinds, contradicts it"
-        return f"{self.claim}: {tried}, which is no proof: {self.open}"
+        return f"{self.claim}: {tried}, which is not a proof: {self.open}"
 
     @_repr.always
     def __repr__(self) -> str:

@@ -136,7 +136,7 @@ class Network(Exploring, _emulate.Network):
 
         :param dst: the receiver; everyone if ``None``.
         :param frame: the bytes to send in place of all this.
-        :raises TypeError: for a name that is no field.
+        :raises TypeError: for a name that is not a field.
         :raises ValueError: for a host that is not there, or a value that a field can't have.
         """
         sender, bytes_ = self._packet("send()", src, dst, fields, payload, frame)
@@ -192,7 +192,7 @@ class Network(Exploring, _emulate.Network):
 
         :param line: where the policy decides so: ``"acl.py:12"``, the number alone, or a part of the line's text.
 
-        That the policy fails is no decision: it is an error here, though the packet is dropped then too.
+        That the policy fails is not a decision: it is an error here, though the packet is dropped then too.
         """
         __tracebackhide__ = True
         sender, bytes_ = self._packet("assert_dropped()", src, dst, fields, payload, frame)

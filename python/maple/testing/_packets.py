@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 
 def check_fields(fields: Iterable[str], word: str) -> None:
-    """Raises ``TypeError`` where a name is no field of a frame, with the name that was meant."""
+    """Raises ``TypeError`` where a name is not a field of a frame, with the name that was meant."""
     known = sorted(_maple.FIELDS - set(NOT_IN_FRAMES))
     for name in fields:
         if name in known:

@@ -207,6 +207,6 @@ impl FromStr for Style {
 
     fn from_str(text: &str) -> Result<Style, String> {
         let found = Style::ALL.into_iter().find(|style| style.name() == text);
-        found.ok_or_else(|| format!("{text:?} is no style; there are acl, fw, ipc"))
+        found.ok_or_else(|| format!("{text:?} is not a style; there are acl, fw, ipc"))
     }
 }

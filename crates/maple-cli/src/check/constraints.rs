@@ -53,7 +53,7 @@ impl ConstraintResult {
         match &self.complete {
             _ if self.is_violated() => Ok(()),
             Ok(()) => writeln!(out, "{constraint}: proved for all packets, in this network as it is"),
-            Err(why) => writeln!(out, "{constraint}: no packet of {tried} violates it, which is no proof: {why}"),
+            Err(why) => writeln!(out, "{constraint}: no packet of {tried} violates it, which is not a proof: {why}"),
         }
     }
 

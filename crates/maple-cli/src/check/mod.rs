@@ -91,7 +91,7 @@ fn captured(files: &[PathBuf]) -> anyhow::Result<Vec<Vec<u8>>> {
     let read = |path: &Path| {
         let bytes = std::fs::read(path).with_context(|| format!("can't read {}", path.display()))?;
         let frames = decode::ethernet_frames(&bytes, usize::MAX)
-            .context("it is no capture (pcap or pcapng)")
+            .context("it is not a capture (pcap or pcapng)")
             .and_then(|frames| frames);
         frames.with_context(|| path.display().to_string())
     };

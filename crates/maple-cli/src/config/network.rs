@@ -90,7 +90,7 @@ fn ports(entry: &Entry<'_>) -> PortSet {
 }
 
 fn port_range(text: &str) -> Result<RangeInclusive<u32>, String> {
-    let invalid = || format!("{text:?} is no port, nor a range of ports such as \"1-24\"");
+    let invalid = || format!("{text:?} is not a port, nor a range of ports such as \"1-24\"");
     let is_port = |port: &PortNo| port.is_ordinary_or_local();
     let port = |text: &str| text.trim().parse().ok().filter(is_port).map(|PortNo(number)| number).ok_or_else(invalid);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -138,7 +138,7 @@ fn host(
     if let Some(addresses) = section.get("addresses") {
         for value in addresses.items() {
             let ip = value.as_str().and_then(|text| text.parse::<IpAddr>().ok());
-            let Some(ip) = addresses.ok(ip.ok_or_else(|| format!("{} is no IP address", to_json(value)))) else {
+            let Some(ip) = addresses.ok(ip.ok_or_else(|| format!("{} is not an IP address", to_json(value)))) else {
                 continue;
             };
             match owners.insert(ip, entry.name.clone()) {

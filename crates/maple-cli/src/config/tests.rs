@@ -59,7 +59,7 @@ fn each_option_of_the_command_line_is_a_key() {
     let keys = arguments::keys(&command);
     let of_keys: BTreeSet<&str> = keys.iter().map(|(_, arg)| arg.get_id().as_str()).collect();
     let all: BTreeSet<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
-    assert_eq!(all.difference(&of_keys).copied().collect::<Vec<_>>(), ["config"], "only the file itself is no key");
+    assert_eq!(all.difference(&of_keys).copied().collect::<Vec<_>>(), ["config"], "only the file itself is not a key");
     for (key, arg) in &keys {
         let text = format!("{key} = {}\n", sample(arg));
         let config = parse(&text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
@@ -188,7 +188,7 @@ fn ports_may_be_reserved_ones() {
     let at = |port| Location::new(Dpid(0xa1), port);
     assert_eq!(network.facts.role(at(PortNo::LOCAL)), PortRole::Edge);
     assert_eq!(network.facts.place(Mac([0, 0, 0, 0, 0, 1])), Some(at(PortNo::LOCAL)));
-    assert!(wrong("[switches.s]\ndpid = \"1\"\nedge = \"FLOOD\"\n").join("").contains("\"FLOOD\" is no port"));
+    assert!(wrong("[switches.s]\ndpid = \"1\"\nedge = \"FLOOD\"\n").join("").contains("\"FLOOD\" is not a port"));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn facts_that_contradict_each_other_are_refused() {
     for (more, why) in [
         ("edge = \"1-5\"\nlink = 5\n", "port 5 is an edge port and a link port"),
         ("ports = \"1-4\"\nedge = \"1-5\"\n", "not all of the ports 1-5 are in `ports`"),
-        ("edge = \"5-1\"\n", "\"5-1\" is no port"),
+        ("edge = \"5-1\"\n", "\"5-1\" is not a port"),
         ("[switches.t]\ndpid = \"01\"\n", "m.toml:3: switches.t: \"s\" has the same id"),
         ("[switches.t]\n", "switches.t: dpid is missing"),
         ("[switches.t]\ndpid = 10\n", "switches.t.dpid: this is text in quotes"),
@@ -207,11 +207,11 @@ fn facts_that_contradict_each_other_are_refused() {
             "ports = 1\n[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:2\"\n",
             "port s:2 is not in the switch's `ports`",
         ),
-        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"t:2\"\n", "hosts.h.at: \"t\" is no switch"),
+        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"t:2\"\n", "hosts.h.at: \"t\" is not a switch"),
         ("[hosts.s]\nmac = \"00:00:00:00:00:01\"\n", "another switch or host has this name"),
         ("[hosts.h]\nmac = \"01:00:00:00:00:01\"\n", "no host can have this address"),
         ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\nadresses = []\n", "did you mean \"addresses\"?"),
-        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\naddresses = [\"10.0.0\"]\n", "\"10.0.0\" is no IP address"),
+        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\naddresses = [\"10.0.0\"]\n", "\"10.0.0\" is not an IP address"),
         (
             "[hosts.h]\nmac = \"00:00:00:00:00:01\"\naddresses = \"::1\"\n[hosts.g]\nmac = \"00:00:00:00:00:02\"\naddresses = \"::1\"\n",
             "::1 is an address of h too",

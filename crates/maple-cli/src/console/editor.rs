@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn line(editor: &mut Editor, bytes: &str) -> String {
-        let Pressed::Line(line) = press(editor, &format!("{bytes}\r")) else { panic!("{bytes:?} is no line") };
+        let Pressed::Line(line) = press(editor, &format!("{bytes}\r")) else { panic!("{bytes:?} is not a line") };
         editor.begin();
         line
     }

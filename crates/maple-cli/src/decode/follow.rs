@@ -92,6 +92,6 @@ Node 1: 10.0.0.1:6653
         }
         assert_eq!(followed(&FOLLOWED.replace("tcp,raw", "tcp,hex")), None);
         let error = read(FOLLOWED.replace("0405", "04z5").as_bytes()).unwrap_err().to_string();
-        assert_eq!(error, "line 8, column 4: 'z' is no hex digit");
+        assert_eq!(error, "line 8, column 4: 'z' is not a hex digit");
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn parse_line(line: &[u8], number: usize, bytes: &mut Vec<u8>) -> any
         if let Some(wrong) = word.iter().position(|byte| !byte.is_ascii_hexdigit()) {
             let column = digits + wrong + 1;
             let rest = String::from_utf8_lossy(&word[wrong..]);
-            bail!("line {number}, column {column}: {:?} is no hex digit", rest.chars().next().unwrap_or_default());
+            bail!("line {number}, column {column}: {:?} is not a hex digit", rest.chars().next().unwrap_or_default());
         }
         if !word.len().is_multiple_of(2) {
             bail!("line {number}, column {end}: a single hex digit; bytes have two");
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn what_is_no_hex_is_named_with_its_place() {
         let error = |text: &str| parse(text.as_bytes()).unwrap_err().to_string();
-        assert_eq!(error("0400\n00 0g"), "line 2, column 5: 'g' is no hex digit");
+        assert_eq!(error("0400\n00 0g"), "line 2, column 5: 'g' is not a hex digit");
         assert_eq!(error("040"), "line 1, column 3: a single hex digit; bytes have two");
         assert_eq!(error("0x040"), "line 1, column 5: a single hex digit; bytes have two");
         assert_eq!(error("4 00"), "line 1, column 1: a single hex digit; bytes have two");
-        assert_eq!(error("00 é"), "line 1, column 4: 'é' is no hex digit");
+        assert_eq!(error("00 é"), "line 1, column 4: 'é' is not a hex digit");
     }
 
     #[test]

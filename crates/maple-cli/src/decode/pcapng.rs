@@ -80,7 +80,7 @@ impl<'a> Blocks<'a> {
             self.order = match ByteOrder::Big.u32_at(rest, 8) {
                 BYTE_ORDER_MAGIC => ByteOrder::Big,
                 magic if magic.swap_bytes() == BYTE_ORDER_MAGIC => ByteOrder::Little,
-                magic => bail!("capture offset {offset}: {magic:#010x} is no byte order of a section"),
+                magic => bail!("capture offset {offset}: {magic:#010x} is not the byte order of a section"),
             };
             self.interfaces.clear();
         }

@@ -314,8 +314,8 @@ fn dumps_of_messages_and_of_capture_files_are_read() {
 fn text_is_called_text() {
     let error = |bytes: &[u8]| format!("{:#}", run_on_file("text", bytes).unwrap_err());
     for (text, why) in [
-        ("Hello, world\nsecond", "(line 1, column 1: 'H' is no hex digit): it begins with \"Hello, world\""),
-        ("0400 00g8", "(line 1, column 8: 'g' is no hex digit): it begins with \"0400 00g8\""),
+        ("Hello, world\nsecond", "(line 1, column 1: 'H' is not a hex digit): it begins with \"Hello, world\""),
+        ("0400 00g8", "(line 1, column 8: 'g' is not a hex digit): it begins with \"0400 00g8\""),
         ("\u{1b}[1mOFPT_HELLO\u{1b}[0m", "it begins with \"\\u{1b}[1mOFPT_HELLO"),
         ("0000  04 00\n0010  00 08  é\n", "(line 2: its offset is 0010, and 2 bytes come before it"),
         (&"é".repeat(1000), &format!("it begins with {:?}", "é".repeat(60))),

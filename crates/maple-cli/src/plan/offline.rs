@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the state file can't be read or remembers no packets, or if a policy can't be loaded.
 pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Value> {
-    let Loaded::Policy(old) = load(from, LIMIT, loader)? else { bail!("{from} is no policy, but a handler") };
+    let Loaded::Policy(old) = load(from, LIMIT, loader)? else { bail!("{from} is not a policy, but a handler") };
     let network = RememberedNetwork::read(state, &old.store)?;
     if network.packets() == 0 {
         bail!(
@@ -33,7 +33,7 @@ pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoad
     let tracks_hosts = old.engine.track_hosts;
     let rehearsal = network.under(old.policy, old.store, old.engine);
     let Loaded::Policy(new) = load_aside(rehearsal.store(), name, LIMIT, loader)? else {
-        bail!("{name} is no policy, but a handler");
+        bail!("{name} is not a policy, but a handler");
     };
     let made = || -> anyhow::Result<Value> {
         if new.engine.track_hosts != tracks_hosts {

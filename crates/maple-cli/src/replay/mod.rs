@@ -142,7 +142,7 @@ impl Again<'_> {
         let store = Store::new();
         match load_for_replay(&store, name, self.limit, self.loader)? {
             Loaded::Policy(loaded) => Ok((loaded.policy, loaded.store)),
-            Loaded::Handlers(_) => bail!("{name} is no policy, but a handler"),
+            Loaded::Handlers(_) => bail!("{name} is not a policy, but a handler"),
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn parse(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
         }),
     };
     let Some(moment) = moment else {
-        bail!("{text:?} is no time of a recording such as 90s since its start, 2026-11-26T04:15:11Z, or 04:15:11");
+        bail!("{text:?} is not a time of a recording such as 90s since its start, 2026-11-26T04:15:11Z, or 04:15:11");
     };
     match moment.checked_sub(began) {
         Some(since) => Ok(Time(since.as_nanos() as u64)),

@@ -187,7 +187,7 @@ mod tests {
         let of = |name: &str| identity(&path(name)).expect("it is there");
         let applied = PolicyRecord::new(of("new.yaml"), BroughtBy::Apply, of("old.yaml"));
         assert_eq!(refusal(&applied, &of("old.yaml")), None);
-        write("other.yaml", "a list beside them is no part of them");
+        write("other.yaml", "a list beside them is not part of them");
         assert_eq!(refusal(&applied, &of("old.yaml")), None);
         let doubted = PolicyRecord { is_on_trial: true, ..applied.clone() };
         assert!(refusal(&doubted, &of("old.yaml")).is_some_and(|why| why.contains("within a minute")));

@@ -132,7 +132,7 @@ fn json_rows(control: &dyn Reach, file: &Path) -> anyhow::Result<Vec<Row>> {
     ensure!(file.extension().is_none_or(|kind| kind != "csv"), "{shown} is a table: --table NAME says which");
     let text = std::fs::read_to_string(file).with_context(|| format!("can't read {shown}"))?;
     let members: BTreeMap<String, Value> = serde_json::from_str(&text)
-        .with_context(|| format!("{shown} is no JSON object with a member for each table and variable"))?;
+        .with_context(|| format!("{shown} is not a JSON object with a member for each table and variable"))?;
     let known = ask(control, &Request::State(StateRequest::List)).map_err(hint)?;
     let variables: Vec<&str> = known.as_array().into_iter().flatten().filter_map(|one| one["var"].as_str()).collect();
     let tables: Vec<&str> = known.as_array().into_iter().flatten().filter_map(|one| one["table"].as_str()).collect();
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_refusal_names_the_place_in_the_file() {
         let row = |at: &str| Row { at: at.into(), place: StatePlace::Var("mode".into()), value: Value::Null };
-        let told = located("7 is no bool", "state.load.rows[1].value", &[row("a.csv:1"), row("a.csv:2")]);
-        assert_eq!(told.to_string(), "a.csv:2: 7 is no bool; nothing is written");
+        let told = located("7 is not a bool", "state.load.rows[1].value", &[row("a.csv:1"), row("a.csv:2")]);
+        assert_eq!(told.to_string(), "a.csv:2: 7 is not a bool; nothing is written");
         assert_eq!(located("the disk is full", "state.load", &[]).to_string(), "the disk is full");
     }
 }

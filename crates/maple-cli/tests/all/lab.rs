@@ -85,7 +85,7 @@ fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
         "s1:2     s2:2     up",
         "s1 is 0000000000000001",
         "a similar subcommand exists: 'rules'",
-        "\"s9\" is no switch",
+        "\"s9\" is not a switch",
         "there is no table x",
     ] {
         assert!(told.contains(said), "{said} in {told}");

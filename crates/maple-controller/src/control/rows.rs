@@ -191,10 +191,10 @@ mod tests {
         let no_ids = |_: &str| Vec::new();
         let as_text = |value: &Stored| match value {
             Stored::Str(_) => Ok(value.clone()),
-            other => Err(format!("{other} is no text")),
+            other => Err(format!("{other} is not text")),
         };
         assert_eq!(typed(&json!({ "word": "80" }), &no_ids, as_text), Ok(Stored::from("80")));
-        assert_eq!(typed(&json!(80), &no_ids, as_text), Err("80 is no text".to_owned()));
+        assert_eq!(typed(&json!(80), &no_ids, as_text), Err("80 is not text".to_owned()));
         let refuse = |value: &Stored| Err(format!("{value} is wrong"));
         assert_eq!(typed(&json!({ "word": "80" }), &no_ids, refuse), Err("80 is wrong".to_owned()));
     }
@@ -222,7 +222,7 @@ mod tests {
         let like = |example: Stored| {
             move |value: &Stored| match value {
                 Stored::Str(text) => super::like(&example, text).ok_or_else(|| format!("{text} is something else")),
-                other => Err(format!("{other} is no address")),
+                other => Err(format!("{other} is not an address")),
             }
         };
         let mac = Stored::Mac(Mac([0, 0, 0, 0, 0, 1]));

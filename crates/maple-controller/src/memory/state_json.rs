@@ -51,10 +51,10 @@ pub(crate) fn from_json(value: &Value) -> Result<Stored, String> {
         Value::Array(items) => Stored::Tuple(items.iter().map(from_json).collect::<Result<_, _>>()?),
         Value::Object(members) => match members.iter().next().filter(|_| members.len() == 1) {
             Some((kind, inner)) => {
-                tagged(kind, inner).ok_or_else(|| format!("{value} is no value of tracked state"))?
+                tagged(kind, inner).ok_or_else(|| format!("{value} is not a value of tracked state"))?
             }
             None => {
-                return Err(format!("{value} is no value of tracked state: an object must have exactly one member"));
+                return Err(format!("{value} is not a value of tracked state: an object must have exactly one member"));
             }
         },
     })
@@ -96,7 +96,7 @@ fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
 /// # Errors
 /// A text that shows an example, if `text` is not a datapath id.
 pub(crate) fn parse_dpid(text: &str) -> Result<Dpid, String> {
-    text.parse().map_err(|_| format!("{text:?} is no datapath id (hex digits, such as 1 or 00000000000000ab)"))
+    text.parse().map_err(|_| format!("{text:?} is not a datapath id (hex digits, such as 1 or 00000000000000ab)"))
 }
 
 #[cfg(test)]

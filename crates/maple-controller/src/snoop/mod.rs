@@ -207,7 +207,7 @@ pub enum Ignored {
     #[error("hosts at {0} have {max} DHCP leases; another one was ignored", max = leases::MAX_PER_PORT)]
     LeasesOfPort(Location),
     /// A DHCP server at an untrusted port.
-    #[error("a DHCP reply from {0}, which is no port of a DHCP server, was ignored")]
+    #[error("a DHCP reply from {0}, which is not a port of a DHCP server, was ignored")]
     Server(Location),
 }
 

@@ -415,7 +415,7 @@ fn pem_error(path: &Path, what: &str, error: pem::Error) -> TlsError {
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
 /// The error for a certificate that OpenSSL makes without a configuration.
-const FIRST_VERSION: &str = "its certificate is one of X.509 version 1, which can't say that it is no authority; make one of \
+const FIRST_VERSION: &str = "its certificate is one of X.509 version 1, which can't say that it is not an authority; make one of \
                              version 3, as ovs-pki does";
 
 impl ClientCertVerifier for Verifier {

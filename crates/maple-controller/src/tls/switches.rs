@@ -214,7 +214,7 @@ fn certificate(owner: &str) -> Result<Owner, String> {
     let (kind, of) = owner.split_once(':').unwrap_or((owner, ""));
     let of = of.trim();
     Ok(match kind {
-        _ if of.is_empty() => return Err(format!("{owner:?} is no certificate: sha256:…, subject:… or name:…")),
+        _ if of.is_empty() => return Err(format!("{owner:?} is not a certificate: sha256:…, subject:… or name:…")),
         "sha256" => {
             let hex: String = of.chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
             if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -229,7 +229,7 @@ fn certificate(owner: &str) -> Result<Owner, String> {
 }
 
 fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let id = |text: &str| text.parse::<Dpid>().map_err(|_| format!("{text:?} is no datapath id (hex digits)"));
+    let id = |text: &str| text.parse::<Dpid>().map_err(|_| format!("{text:?} is not a datapath id (hex digits)"));
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let range = id(from)?.0..=id(to)?.0;
     if range.is_empty() { Err(format!("the range {text:?} is empty")) } else { Ok(range) }
@@ -295,11 +295,11 @@ mod tests {
     fn wrong_lines_are_named() {
         for (text, what) in [
             ("1", "a line is datapath ids"),
-            ("1 foo", "is no certificate"),
-            ("1 subject:", "is no certificate"),
+            ("1 foo", "is not a certificate"),
+            ("1 subject:", "is not a certificate"),
             ("1 cn:x", "\"cn\" is none of"),
-            ("x name:x", "\"x\" is no datapath id"),
-            ("1, name:x", "\"\" is no datapath id"),
+            ("x name:x", "\"x\" is not a datapath id"),
+            ("1, name:x", "\"\" is not a datapath id"),
             ("3-2 name:x", "is empty"),
             ("1 sha256:abc", "64 hex digits"),
         ] {
@@ -391,8 +391,8 @@ mod tests {
         for (dpid, n) in [(7, 2), (8, 1), (9, 1)] {
             assert!(switches.admit(&identity(n), Dpid(dpid)).is_err());
         }
-        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is no certificate");
-        assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is no certificate"), "{wrong}");
+        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is not a certificate");
+        assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is not a certificate"), "{wrong}");
         assert!(Switches::read(None, &[], None).expect("it is right").is_none());
     }
 }

@@ -276,7 +276,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
             "show.rules",
-            "\"zz\" is no switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)",
+            "\"zz\" is not a switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)",
         ),
         ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
         (
@@ -287,7 +287,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
             "invalidate.host",
-            "\"x\" is no host: neither a name nor a hardware address",
+            "\"x\" is not a host: neither a name nor a hardware address",
         ),
         ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: missing field `place`"),
         (
@@ -300,7 +300,11 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
             "state.set.value",
             "the table blocked is declared with values of type bool, and 7 is not one",
         ),
-        (set(json!({ "mac": 7 }), json!(true)), "state.set.place.key[1]", "{\"mac\":7} is no value of tracked state"),
+        (
+            set(json!({ "mac": 7 }), json!(true)),
+            "state.set.place.key[1]",
+            "{\"mac\":7} is not a value of tracked state",
+        ),
     ] {
         let answer = said(&path, &line);
         assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{line}");

@@ -129,7 +129,7 @@ fn a_branch_that_no_packet_can_take_is_told_of() {
         },
         200,
     );
-    assert_eq!(check.coverage().one_sided, [], "what is never asked is no question");
+    assert_eq!(check.coverage().one_sided, [], "what is never asked is not a question");
     let check = checked(
         |pkt: &PacketHandle, net: &Net| {
             if pkt.is(Field::MplsTc, 5) { Route::drop() } else { forward(pkt, net) }

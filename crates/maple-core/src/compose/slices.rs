@@ -35,7 +35,7 @@ pub(super) struct Tenant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// A name that can't be the beginning of the names of tables.
-    #[error("{0:?} is no name of a slice: it is empty or has a slash, which stands between the names of slices")]
+    #[error("{0:?} is not a slice name: it is empty or has a slash, which stands between the names of slices")]
     Name(Name),
     /// Two slices of one name.
     #[error("two slices have the name {0:?}")]

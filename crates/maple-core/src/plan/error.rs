@@ -49,9 +49,9 @@ pub enum FrameError {
     Length(usize),
     #[error("more than {MOST_FRAMES} frames are sent for one packet")]
     TooMany,
-    #[error("{0} is no port where a frame can leave the network: it is not there, or a link to another switch")]
+    #[error("{0} is not a port where a frame can leave the network: it is not there, or a link to another switch")]
     NoEdge(Location),
-    #[error("a frame is to be sent out of {at}, which is no port of the slice {slice}")]
+    #[error("a frame is to be sent out of {at}, which is not a port of the slice {slice}")]
     NotInSlice { at: Location, slice: Name },
 }
 

@@ -170,7 +170,7 @@ fn a_query_that_fails_writes_or_asks_itself_has_no_answer() {
     let as_number: Query<(), i64> = Query::of(text.function().clone());
     assert_eq!(
         as_number.try_get(&store.view(), &()).map_err(|error| error.to_string()),
-        Err("text() holds \"text\", which is no i64".into())
+        Err("text() holds \"text\", which is not of type i64".into())
     );
 }
 

@@ -228,7 +228,8 @@ mod tests {
         store.change(vec![row("00-00-0a-00-00-01".into(), true)]).expect("an address");
         assert_eq!(blocked().get(&store.view(), &mac()), Some(true));
         let mode = |value: Value| Write::Var { name: "mode".into(), value: Some(value) };
-        let error = store.change(vec![mode("day".into()), row(mac().into(), 7i64)]).expect_err("7 is no truth value");
+        let error =
+            store.change(vec![mode("day".into()), row(mac().into(), 7i64)]).expect_err("7 is not a truth value");
         assert_eq!(error.to_string(), "the table blocked is declared with values of type bool, and 7 is not one");
         assert_eq!(store.snapshot().var("mode"), None, "nothing of it happened");
         let error = store.change(vec![mode(Value::Int(1))]).expect_err("a number").to_string();

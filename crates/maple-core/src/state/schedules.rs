@@ -379,8 +379,8 @@ fn what_both_alternatives_read_is_waited_for() {
 fn what_a_table_can_not_hold_is_told_with_its_place() {
     let store = Store::new();
     store.update(|_| vec![entry(1, -1)]);
-    let error = Table::<u64, u64>::new("free").try_get(&store.view(), &1).expect_err("-1 is no u64");
-    assert_eq!(error.to_string(), "free[1] holds -1, which is no u64");
+    let error = Table::<u64, u64>::new("free").try_get(&store.view(), &1).expect_err("-1 is not a u64");
+    assert_eq!(error.to_string(), "free[1] holds -1, which is not of type u64");
     assert_eq!(store.view().cell(Cell::TableLen("free".into())), CellValue::Len(1));
 }
 

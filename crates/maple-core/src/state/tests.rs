@@ -94,7 +94,7 @@ fn a_run_sees_its_own_writes_and_others_only_after_commit() {
     txn.write(entry("t", 1, Some(7)));
     assert_eq!(txn.read(Cell::TableLen("t".into())), CellValue::Len(1));
     assert_eq!(store.begin().read(Cell::TableLen("t".into())), CellValue::Len(0));
-    assert!(store.commit(txn, None).is_ok(), "what it read of its own writes is no conflict");
+    assert!(store.commit(txn, None).is_ok(), "what it read of its own writes is not a conflict");
     assert_eq!(store.begin().read(Cell::TableLen("t".into())), CellValue::Len(1));
 }
 

@@ -45,7 +45,7 @@ pub struct Counter {
 
 /// The error for a cell that holds something which its table or variable cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place} holds {value}, which is no {wanted}")]
+#[error("{place} holds {value}, which is not of type {wanted}")]
 pub struct WrongType {
     /// The table with the key, or the variable.
     pub place: String,

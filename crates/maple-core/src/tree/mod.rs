@@ -262,7 +262,7 @@ impl Tree {
             Node::Test { yes, .. } => Branch::Outcome(*yes == Some(id)),
             Node::Value(values) if values.fits_u64() => Branch::Value(u128::from(slot.value)),
             Node::Value(_) => Branch::Value(self.wide[&id]),
-            Node::Leaf(_) => unreachable!("a leaf is no parent"),
+            Node::Leaf(_) => unreachable!("a leaf is not a parent"),
         };
         Some((parent, branch))
     }

@@ -251,7 +251,8 @@ impl Lab {
     ) -> Result<Streaming, LabError> {
         let (from, to) = self.two_hosts(from, to)?;
         if rate > MAX_RATE || duration == 0 {
-            let why = if duration == 0 { "0s is no time".into() } else { format!("{} at most", rate_text(MAX_RATE)) };
+            let why =
+                if duration == 0 { "0s is not a time".into() } else { format!("{} at most", rate_text(MAX_RATE)) };
             return Err(LabError::Wrong(why));
         }
         let pinged = self.find(ground, from, to)?;

@@ -48,7 +48,7 @@ fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
 #[test]
 fn a_session_at_the_console() {
     let (lab, mut net) = flooding("linear:100");
-    assert!(say(&lab, &mut net, "h1 ping h100").contains("answered"), "a long way is no loop");
+    assert!(say(&lab, &mut net, "h1 ping h100").contains("answered"), "a long way is not a loop");
     let (lab, mut net) = flooding("linear:3,delay=1ms");
     assert_eq!(say(&lab, &mut net, "h1 ping h2"), "h1 ping h2: answered in 4.01ms");
     assert_eq!(
@@ -304,7 +304,7 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
         let frame = maple_wire::packet::Frame::ethernet([0xff; 6], topology.hosts[0].mac).raw(0x88b5, b"all");
         let id = network.inject_from("h1", frame).unwrap();
         network.run_for(SECOND);
-        assert_eq!(network.log().copies(id), hosts as usize - 1, "a flood is no storm");
+        assert_eq!(network.log().copies(id), hosts as usize - 1, "a flood is not a storm");
         began.elapsed()
     };
     let (few, many) = (took(1000), took(10_000));

@@ -99,5 +99,5 @@ fn claims_on_all_packets_are_proved_or_contradicted() {
         if pkt.eth_dst().get().0 == [2, 7, 7, 7, 7, 7] { Route::flood() } else { Route::drop() }
     });
     let explored = reads.assert_isolated(&["h1"], &["h2"]);
-    assert!(!explored.is_proved() && explored.to_string().contains("no proof"), "{explored}");
+    assert!(!explored.is_proved() && explored.to_string().contains("not a proof"), "{explored}");
 }

@@ -53,7 +53,7 @@ fn wrong(object: &Bound<'_, PyAny>) -> PyErr {
 
 /// Returns the port with this number.
 pub(super) fn port(number: &Bound<'_, PyAny>) -> PyResult<PortNo> {
-    let wrong = || PyValueError::new_err(format!("{} is no port number", described(number)));
+    let wrong = || PyValueError::new_err(format!("{} is not a port number", described(number)));
     number.extract().map(PortNo).map_err(|_| wrong())
 }
 

@@ -324,7 +324,7 @@ fn inexpressible(
 
 fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answer: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!(
-        "{}{method} returned {}, which is no message; messages are pkt.out(…), pkt.flood(), PacketOut(…), \
+        "{}{method} returned {}, which is not a message; messages are pkt.out(…), pkt.flood(), PacketOut(…), \
          FlowMod.add(…), FlowMod.modify(…), FlowMod.delete(…), GroupMod.add(…), MeterMod.add(…), StatsRequest.flows(…), \
          Barrier(), and lists of these",
         place(handler, method),

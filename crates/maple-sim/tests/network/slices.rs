@@ -437,7 +437,7 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
         Route::drop()
     });
     assert!(
-        error.ends_with("a frame is to be sent out of 0000000000000001:4, which is no port of the slice red"),
+        error.ends_with("a frame is to be sent out of 0000000000000001:4, which is not a port of the slice red"),
         "{error}"
     );
     let error = fails(|_, net| net.path(at(1, 3), at(2, 3), "blue/weight"));

@@ -210,7 +210,7 @@ fn a_value_that_the_field_can_not_have_is_an_error_of_the_packet() {
     assert_eq!(told(|pkt| pkt.vlan_pcp().is_one_of([8])), panicked("vlan_pcp is 0 to 7; it can't be 8"));
     assert_eq!(told(|pkt| pkt.vlan_vid().matches(0x1001, 0x1001)), panicked("vlan_vid has no such bits as the mask"));
     assert_eq!(told(|pkt| pkt.tcp_dst().get() == 1), panicked("this packet has no tcp_dst"));
-    let bad = "ipv4_src: \"10/8\" is no prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8";
+    let bad = "ipv4_src: \"10/8\" is not a prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8";
     assert_eq!(told(|pkt| pkt.ipv4_src().within("10/8")), panicked(bad));
     assert_eq!(told(|pkt| pkt.vlan_vid() == 0xfff), None);
 }

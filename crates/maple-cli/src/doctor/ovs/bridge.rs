@@ -193,7 +193,7 @@ fn datapath_id(bridge: &Bridge) -> Option<Finding> {
         ),
         Some(wanted) if parse_dpid(wanted) != Some(dpid) => Some(
             finding(Level::Warning)
-                .what(format!("other-config:datapath-id is {wanted:?}, which is no datapath id: it has {dpid:016x}"))
+                .what(format!("other-config:datapath-id is {wanted:?}, which is not a datapath id: it has {dpid:016x}"))
                 .so("what is configured for the wanted id does not hold for this switch")
                 // Usually leading zeros are missing.
                 .mend(set(u64::from_str_radix(wanted, 16).ok().filter(|wanted| *wanted != 0).unwrap_or(dpid))),

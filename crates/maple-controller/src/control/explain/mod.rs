@@ -198,7 +198,7 @@ fn of_this_rule(
 fn parse_cookie(text: &str) -> Result<u64, QuestionError> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16)
-        .map_err(|_| QuestionError::at("cookie", format!("{text:?} is no cookie, such as 0x4d00010000000001")))
+        .map_err(|_| QuestionError::at("cookie", format!("{text:?} is not a cookie, such as 0x4d00010000000001")))
 }
 
 /// Reports whether a rule has the match of this text, in any order of the fields.

@@ -73,7 +73,7 @@ pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
     let Some(field) = Field::ALL.into_iter().find(|field| field.to_string() == name) else {
         let known = Field::ALL.map(|field| field.to_string());
         let near = nearest(name, known.iter().map(String::as_str)).map(|known| format!("; did you mean {known}?"));
-        return Err(format!("{name:?} is no field{}", near.unwrap_or_default()));
+        return Err(format!("{name:?} is not a field{}", near.unwrap_or_default()));
     };
     let value = parse_field_value(field, value).map_err(|error| error.to_string())?;
     let value = if field == Field::VlanVid && value != 0 { value | TAGGED } else { value };
@@ -447,7 +447,7 @@ mod tests {
             ("h1", "", &[], "to: say whom the packet is for"),
             ("h1", "8.8.8.8", &[], "to: no host is known that is 8.8.8.8"),
             ("00:00:00:00:00:09", "h2", &[], "from: it is not known where 00:00:00:00:00:09 is"),
-            ("h1", "h2", &[("tcp_dts", "1")], "fields.tcp_dts: \"tcp_dts\" is no field; did you mean tcp_dst?"),
+            ("h1", "h2", &[("tcp_dts", "1")], "fields.tcp_dts: \"tcp_dts\" is not a field; did you mean tcp_dst?"),
             ("h1", "h2", &[("tcp_dst", "70000")], "fields.tcp_dst: tcp_dst: `70000`"),
             ("h1", "h2", &[("tcp_dst", "1"), ("udp_dst", "2")], "fields.udp_dst: the packet can't have this field"),
             ("h1", "h2", &[("in_port", "1")], "fields.in_port: no packet has this"),

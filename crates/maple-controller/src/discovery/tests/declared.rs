@@ -27,7 +27,7 @@ fn a_declared_edge_port_is_one_at_once_and_no_link_though_a_switch_is_there() {
     assert_eq!(world.attachment(at(1, 1)), Attachment::Edge, "before any grace period");
     world.run(Duration::from_secs(60));
     assert_eq!(world.attachment(at(1, 1)), Attachment::Edge);
-    assert_eq!(world.attachment(at(2, 1)), Attachment::New, "what leads to a port of ours is no edge port");
+    assert_eq!(world.attachment(at(2, 1)), Attachment::New, "what leads to a port of ours is not an edge port");
     assert!(world.sent.iter().all(|(_, from)| *from != at(1, 1)), "it is not probed");
     let alarms = world.anomalies.iter().filter(|anomaly| **anomaly == (at(1, 1), Anomaly::AtEdge)).count();
     assert!(alarms > 10, "each is counted");

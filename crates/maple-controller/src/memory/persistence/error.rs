@@ -60,7 +60,7 @@ pub enum PersistenceError {
     #[error("another process uses the state file {0}")]
     InUse(PathBuf),
     /// A row of the file is invalid.
-    #[error("the state file {path}: {row} is no row of persistent state")]
+    #[error("the state file {path}: {row} is not a row of persistent state")]
     Row {
         /// The file's path.
         path: PathBuf,

@@ -112,15 +112,17 @@ impl Header {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(RecordingError::None(folder.into())),
             Err(error) => return Err(RecordingError::io(&path, error)),
         };
-        let value: serde_json::Value = serde_json::from_slice(&bytes)
-            .map_err(|error| RecordingError::damaged(&path, 0, format!("it is no header of a recording: {error}")))?;
+        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+            RecordingError::damaged(&path, 0, format!("it is not a header of a recording: {error}"))
+        })?;
         // A header of another format may have other members.
         let format = value["format"].as_u64().and_then(|format| u32::try_from(format).ok());
         if let Some(format) = format.filter(|format| *format != FORMAT) {
             return Err(RecordingError::Format { path, format });
         }
-        let header: Header = serde_json::from_value(value)
-            .map_err(|error| RecordingError::damaged(&path, 0, format!("it is no header of a recording: {error}")))?;
+        let header: Header = serde_json::from_value(value).map_err(|error| {
+            RecordingError::damaged(&path, 0, format!("it is not a header of a recording: {error}"))
+        })?;
         let this = env!("CARGO_PKG_VERSION");
         if header.maple != this {
             return Err(RecordingError::Version { path: folder.into(), recorded: header.maple, this });

@@ -104,7 +104,7 @@ pub(crate) fn index(folder: &Path) -> Result<(Vec<Block>, bool), RecordingError>
         let is_whole = index_one(&file, number, &mut blocks).map_err(|error| match error {
             Failure::Io(error) => RecordingError::io(&path, error),
             Failure::Format(format) => RecordingError::Format { path: path.clone(), format },
-            Failure::Other => RecordingError::damaged(&path, 0, "it is no segment of a recording"),
+            Failure::Other => RecordingError::damaged(&path, 0, "it is not a segment of a recording"),
         })?;
         if !is_whole {
             return Ok((blocks, true));
