@@ -39,11 +39,11 @@ LONGEST_FORM = 4096
 # A password takes 16 MiB and a core for some time.
 PASSWORDS_AT_ONCE = os.cpu_count() or 1
 PATIENCE = 1.0  # in seconds, for a turn to check a password
-MOST_CONNECTIONS, MOST_OF_ONE_ADDRESS = 64, 8
+MAX_CONNECTIONS, MAX_OF_ONE_ADDRESS = 64, 8
 
 FREE_TRIES, LONGEST_WAIT = 3, 64.0
 FORGOTTEN_AFTER = 600.0  # in seconds since the last try
-MOST_REMEMBERED = 1024
+MAX_REMEMBERED = 1024
 
 
 def scrambled(password: str, salt: str) -> str:
@@ -74,7 +74,7 @@ class Tries:
             wait = min(2.0 ** (count - FREE_TRIES), LONGEST_WAIT) if count >= FREE_TRIES else 0.0
             left = max(0.0, last + wait - now)
             self._known[address] = (count, last) if left else (count + 1, now)
-            if len(self._known) > MOST_REMEMBERED:
+            if len(self._known) > MAX_REMEMBERED:
                 self._known.popitem(last=False)
             return left
 
@@ -94,7 +94,7 @@ class Connections:
     def begin(self, address: str) -> bool:
         """Whether there is room for one more."""
         with self._lock:
-            if self._open.total() >= MOST_CONNECTIONS or self._open[address] >= MOST_OF_ONE_ADDRESS:
+            if self._open.total() >= MAX_CONNECTIONS or self._open[address] >= MAX_OF_ONE_ADDRESS:
                 return False
             self._open[address] += 1
             return True

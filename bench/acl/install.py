@@ -121,7 +121,7 @@ def watch(limit: float) -> tuple[int, float, float]:
 
 
 def memory(process: subprocess.Popen[bytes]) -> float:
-    """In GB."""
+    """The resident memory of a process in GB."""
     text = Path(f"/proc/{process.pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", text)
     return int(found[1]) / 1e6 if found else 0.0

@@ -113,7 +113,7 @@ class Bench:
 
 
 def measure(rates, runs, seconds, timeout):
-    """By controller and rate: what `Bench.connections` gives."""
+    """Measures each controller at each rate. Returns what `Bench.connections` gives, by controller and rate."""
 
     def tell(kind, rate, result):
         failed = f", {result['failed']} of {result['connections']} failed" if result["failed"] else ""

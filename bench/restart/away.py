@@ -26,7 +26,7 @@ AFTER = 8.0
 
 
 class Ring(Row):
-    """The same with a link between the last switch and the first."""
+    """A row with a link between the last switch and the first."""
 
     def build(self):
         super().build()

@@ -412,7 +412,7 @@ def start_faucet(program, port, folder):
 
 
 def under_peer(name, of, program, protocols, rate, folder, tell):
-    """The same restart under another controller, without decisions about UDP: its rules are for hosts."""
+    """Measures the restart of another controller, without decisions about UDP: its rules are for hosts."""
     port = free_port()
     command, environment = of(program, port, folder)
 

@@ -56,7 +56,7 @@ class Suspicion:
     is_untracked: bool = True
 
     def text_key(self) -> tuple[str, int, str]:
-        """What tells it from others."""
+        """The key that distinguishes a finding from others."""
         return self.file, self.line, self.text
 
 

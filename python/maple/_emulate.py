@@ -212,17 +212,17 @@ class Host:
 
     @property
     def mac(self) -> _maple.Mac:
-        """Its hardware address."""
+        """The hardware address of the host."""
         return _maple.Mac(self._row()[1])
 
     @property
     def ip(self) -> _maple.Ip:
-        """Its IPv4 address."""
+        """The IPv4 address of the host."""
         return _maple.Ip(self._row()[2])
 
     @property
     def ipv6(self) -> _maple.Ip:
-        """Its IPv6 address."""
+        """The IPv6 address of the host."""
         return _maple.Ip(self._row()[3])
 
     @property
@@ -275,7 +275,7 @@ class Switch:
 
     @property
     def rules(self) -> list[str]:
-        """Its rules, a line each, by table and falling priority."""
+        """The rules of the switch, a line each, by table and falling priority."""
         told = self._network.command(f"show rules {self.name}")
         return [] if told == "none" else told.splitlines()
 

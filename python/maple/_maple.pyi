@@ -548,28 +548,28 @@ class Composition:
         file: str,
         line: int,
     ) -> Composition:
-        """That of the slice that a packet belongs to, or another one, as a line says.
+        """Decides a packet by the composition of the slice that it belongs to, or by ``otherwise``, as a line says.
 
         A slice has a name, conditions, ports, hosts and links.
         """
 
     def named(self, name: str) -> Composition:
-        """Under a name, which errors and the comments of rules carry."""
+        """The composition under a name, which errors and the comments of rules carry."""
 
     def observed_by(self, beside: Composition) -> Composition:
         """Adds copies to where another composition sends."""
 
     def only(self, conditions: Sequence[dict[str, Any]], file: str, line: int) -> Composition:
-        """Restricts it to packets that fit one of the conditions, as a line says."""
+        """Restricts the composition to packets that fit one of the conditions, as a line says."""
 
     def or_on_error(self, on_error: Composition) -> Composition:
         """Adds the composition that decides where this one fails."""
 
     def guarded(self, constraints: Sequence[Constraint]) -> Composition:
-        """Under constraints."""
+        """The composition under constraints."""
 
     def functions(self) -> list[Callable[[Packet, Net], Route]]:
-        """Its functions, in order."""
+        """The functions of the composition, in order."""
 
 @final
 class Constraint:
@@ -577,27 +577,27 @@ class Constraint:
 
     @staticmethod
     def waypoint(place: tuple[str, str, int], src: Any, dst: Any, via: Any) -> Constraint:
-        """What ``src`` sends to ``dst`` passes a switch."""
+        """Demands that what ``src`` sends to ``dst`` passes a switch."""
 
     @staticmethod
     def isolate(place: tuple[str, str, int], a: Any, b: Any) -> Constraint:
-        """Nothing between two groups."""
+        """Forbids packets between two groups."""
 
     @staticmethod
     def never(place: tuple[str, str, int], port: _Place, src: Any) -> Constraint:
-        """Nothing of ``src`` out of a port."""
+        """Forbids packets of ``src`` out of a port."""
 
     @staticmethod
     def max_hops(place: tuple[str, str, int], most: int, of: Any) -> Constraint:
-        """At most so many switches."""
+        """Forbids routes of more than ``most`` switches."""
 
     @staticmethod
     def avoid(place: tuple[str, str, int], taken: _Place, of: Any) -> Constraint:
-        """Nothing over a link."""
+        """Forbids packets over a link."""
 
     @staticmethod
     def only_within(place: tuple[str, str, int], within: Any, of: Any) -> Constraint:
-        """No other switches."""
+        """Forbids other switches."""
 
     @staticmethod
     def only_within_slice(
@@ -605,17 +605,17 @@ class Constraint:
         slice: tuple[str, list[dict[str, Any]], Any, Any, Any],
         of: Any,
     ) -> Constraint:
-        """Only the ports and links of a slice."""
+        """Forbids ports and links outside a slice."""
 
     @staticmethod
     def no_overload(
         place: tuple[str, str, int], reserved: Table[Any, Any], taken: Any, capacity: int | None, of: Any
     ) -> Constraint:
-        """No link of which too much is reserved."""
+        """Forbids links of which too much is reserved."""
 
     @staticmethod
     def own(place: tuple[str, str, int], function: Callable[[Packet, RouteView, Net], bool | str]) -> Constraint:
-        """A function of packet, route and network."""
+        """Judges routes by a function of packet, route and network."""
 
 @final
 class RouteView:
@@ -696,7 +696,7 @@ class Meter:
     def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Meter: ...
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the meter."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -714,7 +714,7 @@ class Net:
         """
 
     def reply(self, frame: bytes) -> None:
-        """The same to where the packet came from. :func:`answer` is the route that does nothing else."""
+        """Sends a frame to where the packet came from. :func:`answer` is the route that does nothing else."""
 
     def locate(self, mac: _MacLike) -> Location | None:
         """Where the host with this hardware address is; ``None`` if it was not seen yet."""
@@ -886,7 +886,7 @@ class Load:
 
     @property
     def capacity(self) -> float | None:
-        """The most that can be sent, in Mbit/s: as the policy gives it, else as the switch reports it; ``None`` if
+        """The capacity in Mbit/s: as the policy gives it, else as the switch reports it; ``None`` if
         neither does."""
 
 @final
@@ -1193,7 +1193,7 @@ class Switch:
 
     @property
     def dpid(self) -> int:
-        """Its datapath id."""
+        """The datapath id of the switch."""
 
     @property
     def version(self) -> str:
@@ -1201,11 +1201,11 @@ class Switch:
 
     @property
     def description(self) -> str:
-        """Its description of itself."""
+        """The switch's description of itself."""
 
     @property
     def ports(self) -> list[Port]:
-        """Its ports now, by number."""
+        """The ports of the switch now, by number."""
 
 @final
 class Port:
@@ -1213,15 +1213,15 @@ class Port:
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The number of the port."""
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the port."""
 
     @property
     def mac(self) -> Mac:
-        """Its hardware address."""
+        """The hardware address of the port."""
 
     @property
     def up(self) -> bool:
@@ -1246,7 +1246,7 @@ class Handler:
         """The switch; known in ``__init__`` already."""
 
     def wake_after(self, seconds: float) -> None:
-        """Asks for one call of :meth:`timer` after so many seconds. The last wish counts."""
+        """Asks for one call of :meth:`timer` after this time in seconds. A later request replaces an earlier one."""
 
     def switch_up(self) -> _Says:
         """The switch finished its handshake. The first call."""
@@ -1635,7 +1635,7 @@ class Bucket:
 
     @property
     def weight(self) -> int:
-        """Its share of the packets in a ``"select"`` group."""
+        """The bucket's share of the packets in a ``"select"`` group."""
 
     @property
     def watch_port(self) -> int | None:
@@ -1678,7 +1678,7 @@ class Band:
 
     @staticmethod
     def remark(rate: int, levels: int = 1, burst: int = 0) -> Band:
-        """Raises the drop precedence of what is above the rate by so many levels."""
+        """Raises the drop precedence of what is above the rate by ``levels``."""
 
     @property
     def rate(self) -> int:
@@ -1690,7 +1690,7 @@ class Band:
 
     @property
     def levels(self) -> int | None:
-        """By how many levels the drop precedence rises; ``None`` if packets are dropped."""
+        """The number of levels by which the drop precedence rises; ``None`` if packets are dropped."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -1799,23 +1799,23 @@ class FlowStats:
 
     @property
     def priority(self) -> int:
-        """Its priority."""
+        """The priority of the rule."""
 
     @property
     def table(self) -> int:
-        """Its table."""
+        """The table of the rule."""
 
     @property
     def cookie(self) -> int:
-        """Its cookie."""
+        """The cookie of the rule."""
 
     @property
     def idle_timeout(self) -> int:
-        """Its idle timeout in seconds; 0 is never."""
+        """The idle timeout in seconds; 0 is never."""
 
     @property
     def hard_timeout(self) -> int:
-        """Its hard timeout in seconds; 0 is never."""
+        """The hard timeout in seconds; 0 is never."""
 
     @property
     def actions(self) -> list[Action]:
@@ -1839,7 +1839,7 @@ class FlowStats:
 
     @property
     def bytes(self) -> int:
-        """Their bytes."""
+        """The bytes of these packets."""
 
 @final
 class AggregateStats:
@@ -1847,7 +1847,7 @@ class AggregateStats:
 
     @property
     def flows(self) -> int:
-        """How many rules they are."""
+        """The number of rules."""
 
     @property
     def packets(self) -> int:
@@ -1867,7 +1867,7 @@ class TableStats:
 
     @property
     def active(self) -> int:
-        """How many rules it has."""
+        """The number of rules in the table."""
 
     @property
     def lookups(self) -> int:
@@ -1879,7 +1879,7 @@ class TableStats:
 
     @property
     def max_entries(self) -> int | None:
-        """How many rules it can hold; ``None`` in OpenFlow 1.3."""
+        """The maximum number of rules; ``None`` in OpenFlow 1.3."""
 
 @final
 class PortStats:
@@ -1927,11 +1927,11 @@ class QueueStats:
 
     @property
     def port(self) -> int:
-        """Its port."""
+        """The port of the queue."""
 
     @property
     def queue(self) -> int:
-        """Its number there."""
+        """The number of the queue at its port."""
 
     @property
     def tx_packets(self) -> int:
@@ -1955,7 +1955,7 @@ class GroupStats:
 
     @property
     def users(self) -> int:
-        """How many rules and groups use it."""
+        """The number of rules and groups that use the group."""
 
     @property
     def packets(self) -> int:
@@ -1983,11 +1983,11 @@ class GroupDesc:
 
     @property
     def type(self) -> str:
-        """Its type, as in :class:`GroupMod`."""
+        """The type of the group, as in :class:`GroupMod`."""
 
     @property
     def buckets(self) -> list[Bucket]:
-        """Its buckets."""
+        """The buckets of the group."""
 
 @final
 class MeterStats:
@@ -1999,7 +1999,7 @@ class MeterStats:
 
     @property
     def users(self) -> int:
-        """How many rules use it."""
+        """The number of rules that use the meter."""
 
     @property
     def packets(self) -> int:
@@ -2027,11 +2027,11 @@ class MeterConfig:
 
     @property
     def packets(self) -> bool:
-        """Whether its rates are in packets per second."""
+        """Whether the meter's rates are in packets per second."""
 
     @property
     def bands(self) -> list[Band]:
-        """Its bands."""
+        """The bands of the meter."""
 
 @final
 class FlowRemoved:
@@ -2043,47 +2043,47 @@ class FlowRemoved:
 
     @property
     def priority(self) -> int:
-        """Its priority."""
+        """The priority of the rule."""
 
     @property
     def cookie(self) -> int:
-        """Its cookie."""
+        """The cookie of the rule."""
 
     @property
     def reason(self) -> str:
-        """Why it is gone: ``"idle"`` and ``"hard"`` timeouts, ``"delete"``, ``"group"``, ``"other"``."""
+        """Why the rule is gone: ``"idle"`` and ``"hard"`` timeouts, ``"delete"``, ``"group"``, ``"other"``."""
 
     @property
     def table(self) -> int:
-        """Its table; 0 in OpenFlow 1.0."""
+        """The table of the rule; 0 in OpenFlow 1.0."""
 
     @property
     def duration(self) -> float:
-        """How long it was there, in seconds."""
+        """How long the rule was there, in seconds."""
 
     @property
     def packets(self) -> int:
-        """How many packets it took."""
+        """The number of packets that the rule took."""
 
     @property
     def bytes(self) -> int:
-        """How many bytes these had."""
+        """The number of bytes of these packets."""
 
 @final
 class SwitchError:
-    """A message that a switch refused. Its text names the error and, if the switch told enough, the message."""
+    """A message that a switch refused. Its text names the error and, if the switch sent enough of it, the message."""
 
     @property
     def type(self) -> int:
-        """Its type, ``OFPET_*``."""
+        """The type of the error, ``OFPET_*``."""
 
     @property
     def code(self) -> int:
-        """Its code, by type."""
+        """The code of the error, by type."""
 
     @property
     def name(self) -> str:
-        """Both in words."""
+        """Type and code in words."""
 
     @property
     def data(self) -> bytes:
@@ -2108,7 +2108,7 @@ class HandlerBench:
         """The handler."""
 
     def errors(self) -> list[str]:
-        """What went wrong since this was asked."""
+        """What went wrong since the last call."""
 
     def packet_in(self, frame: bytes, port: int = 1, buffer_id: int | None = None) -> list[str]:
         """The switch sends a frame that came in by a port; with a ``buffer_id`` it keeps it."""
@@ -2144,7 +2144,7 @@ class ParallelPaths:
 
     def __new__(cls, threads: int = 0) -> ParallelPaths: ...
     def shortest_path(self, net: Net, src: _Place | None, dst: _Place | None) -> Route:
-        """The same as ``net.shortest_path(src, dst)``; depends on all links."""
+        """The path that ``net.shortest_path(src, dst)`` returns; depends on all links."""
 
 def network() -> tuple[list[int], list[tuple[Location, Location]], dict[Mac, Location]]:
     """Switches, links (both ends) and hosts that are known now, for threads outside of runs.
@@ -2360,7 +2360,7 @@ def traffic_counts() -> list[tuple[tuple[int, Mac | None, Mac | None], float, in
     :attr:`maple.Counts.traffic`."""
 
 def listener_failed(error: str) -> None:
-    """Tells people that a function failed. For the package itself."""
+    """Reports that a function failed. For the package itself."""
 
 @final
 class Bench:

@@ -34,7 +34,7 @@ class PortEvent(NamedTuple):
 
     at: _maple.Location
     name: str
-    """As its switch calls it."""
+    """The name that the switch gives the port."""
     up: bool
     """Whether packets can pass."""
     reason: str
@@ -92,7 +92,7 @@ class Function(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A function that is called every so many seconds; with what switches have counted, if it remembers that."""
+    """A function that is called periodically; with what switches have counted, if it has a memory."""
 
     period: float
     function: Function
@@ -115,8 +115,8 @@ def on(
     ``@on("port_status")`` with a :class:`PortEvent`, ``@on("violation")`` with a :class:`ViolationEvent`,
     ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
     for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is
-    every packet), ``@on(timer=10)`` with the network alone, every so many seconds, ``@on(stats=10)`` with
-    :class:`Counts`, every so many seconds from 2 on. One function may hear several of those that it can take.
+    every packet), ``@on(timer=10)`` with the network alone, every 10 seconds, ``@on(stats=10)`` with
+    :class:`Counts`, every 10 seconds; 2 is the minimum. One function may hear several of those that it can take.
 
     The functions of a file run one after the other in a thread of their own. They may use tables, ask the network
     and send frames; rules are the policy's. Packets that are heard of come to the controller each.
@@ -146,7 +146,7 @@ def on(
 
 
 def _check(function: Event, *counts: int) -> None:
-    """That it can be called with so many arguments."""
+    """Checks that the function can be called with this number of arguments."""
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise TypeError(f"@on needs a plain function, not {function!r}")
     signature = inspect.signature(function)
@@ -160,12 +160,12 @@ def _check(function: Event, *counts: int) -> None:
 
 
 def forget() -> None:
-    """Another file is about to be loaded."""
+    """Prepares for loading another file."""
     _functions.clear()
 
 
 def set_aside() -> list[Function]:
-    """Another file is about to be loaded; if it does not count, :func:`take_back` gets these functions."""
+    """Prepares for reloading: returns the functions, which :func:`take_back` gets if the new file is refused."""
     functions = list(_functions)
     _functions.clear()
     return functions
@@ -177,7 +177,7 @@ def take_back(functions: list[Function]) -> None:
 
 
 def check_same_packets(functions: list[Function]) -> None:
-    """That the functions hear the same packets as these did: switches copy no others."""
+    """Checks that the functions hear the same packets as these did: switches copy no others."""
 
     def heard(functions: list[Function]) -> list[dict[str, object]]:
         return [dict(function.packets) for function in functions if function.packets is not None]
@@ -194,7 +194,7 @@ def check_same_packets(functions: list[Function]) -> None:
 
 
 def replace_functions() -> None:
-    """What hears events calls the functions as they are now."""
+    """Makes the running listener call the functions as they are now."""
     if _run is not None:
         _run.functions_to_be = tuple(_functions)
 
@@ -225,7 +225,7 @@ class _Run:
         self.functions_to_be = functions
 
     def take(self, functions: tuple[Function, ...]) -> None:
-        """These are the functions from now on."""
+        """Replaces the functions that are called."""
         self.functions = functions
         self.packets = [function for function in functions if function.packets is not None]
         turns = [turn for function in functions for turn in _turns(function)]

@@ -214,12 +214,12 @@ _threads: list[threading.Thread] = []
 
 
 def has_threads() -> bool:
-    """Whether threads go on that files have started while they were loaded."""
+    """Whether threads still run that files started while they were loaded."""
     return any(thread.is_alive() for thread in _threads)
 
 
 def loaded(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
-    """The same as :func:`load` gives, of a file that was loaded before."""
+    """The policy or handler that :func:`load` returned for a file that was loaded before."""
     return _chosen(sys.modules[f"maple_policy_{Path(path).stem}"], path, name)
 
 
@@ -242,7 +242,7 @@ def _chosen(module: ModuleType, path: str, name: str | None) -> Policy | type[_m
 
 
 def _is_program(value: object) -> TypeGuard[Policy | type[_maple.Handler]]:
-    """Whether it can be run: a policy, or a class derived from ``maple.Handler``."""
+    """Whether the value can be run: a policy, or a class derived from ``maple.Handler``."""
     if isinstance(value, type):
         return issubclass(value, _maple.Handler) and value is not _maple.Handler
     return isinstance(value, Policy)

@@ -14,22 +14,22 @@ from maple._policy import Policy, has_threads, is_own, load
 
 
 class _Aside(NamedTuple):
-    """What the file that was loaded again replaces."""
+    """The modules and functions that a reloaded file replaces."""
 
     modules: dict[str, ModuleType]
     functions: list[_on.Function]
 
 
 _aside: _Aside | None = None
-"""While it is open whether the file that was loaded again counts."""
+"""Replaced by a reloaded file that was neither adopted nor refused yet."""
 _former: _Aside | None = None
-"""What the file that was loaded again last has replaced."""
+"""Replaced by the reloaded file that was adopted last."""
 
 
 def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
-    """The same as ``load``, while a policy runs. The files beside it are loaded again too.
+    """Loads a file, and the files beside it again, while a policy runs.
 
-    Until :func:`adopted` or :func:`refused` it is open which of the two counts.
+    The old and the new policy are both kept until :func:`adopted` or :func:`refused` is called.
     """
     global _aside
     if has_threads():
@@ -53,7 +53,7 @@ def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handl
 
 
 def load_for_replay(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
-    """The same as ``load``, for a replay: what it replays has other policies too, and each has neighbours of its own.
+    """Loads a file for a replay. If it has several policies, each gets its own copies of the files beside it.
 
     Threads that the file starts do not run: what they wrote is in the recording.
     """
@@ -81,7 +81,7 @@ def _is_beside(file: str) -> bool:
 
 
 def adopted() -> None:
-    """The file that was loaded again counts."""
+    """Makes the reloaded file the current one."""
     global _aside, _former
     if _aside is not None:
         _on.replace_functions()
@@ -89,7 +89,7 @@ def adopted() -> None:
 
 
 def rolled_back() -> None:
-    """What was before counts again."""
+    """Restores what the reloaded file that was adopted last has replaced."""
     global _former
     if _former is not None:
         sys.modules.update(_former.modules)
@@ -99,7 +99,7 @@ def rolled_back() -> None:
 
 
 def refused() -> None:
-    """It does not: all is as before."""
+    """Drops the reloaded file, and restores what it replaced."""
     global _aside
     if _aside is not None:
         sys.modules.update(_aside.modules)
@@ -108,7 +108,7 @@ def refused() -> None:
 
 
 def _is_part(name: str, module: ModuleType, folder: Path) -> bool:
-    """Whether it is a policy, or a file beside the one in this folder."""
+    """Whether the module is a policy, or a file beside the one in this folder."""
     file = getattr(module, "__file__", None)
     is_beside = file is not None and Path(file).resolve().parent == folder and not is_own(file)
     return name != "__main__" and (is_beside or name.startswith("maple_policy_"))

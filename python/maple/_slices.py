@@ -49,7 +49,7 @@ class Slice:
         self.links = None if links is None else list(links)
 
     def described(self, name: str, conditions: list[dict[str, Any]]) -> Described:
-        """What it is, under a name and with these conditions."""
+        """The slice as the extension module takes it, with this name and these conditions."""
         return name, conditions, self.ports, self.hosts, self.links
 
     @_repr.always
@@ -58,7 +58,7 @@ class Slice:
 
 
 def slices(tenants: Mapping[str, Slice | tuple[Where, Decides]], *, otherwise: Decides | None = None) -> Policy:
-    """For each packet the policy of the tenant that it belongs to. No packet may belong to two.
+    """Decides each packet by the policy of the tenant that it belongs to. No packet may belong to two.
 
     >>> from maple import flood, slices
     >>> slices({"red": ({"vlan_vid": 10}, flood()), "blue": ({"vlan_vid": 20}, flood())})

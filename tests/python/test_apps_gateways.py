@@ -348,7 +348,7 @@ def test_services_inside_can_be_called(inside: Bench) -> None:
         (lambda: load_balancer(VIP, {VIP: H1}), "has the address of the service"),
         (lambda: load_balancer(VIP, SERVERS, protocol="sctp"), '"tcp" or "udp"'),
         (lambda: load_balancer(VIP, SERVERS, port=0), "1 to 65535"),
-        (lambda: load_balancer("fe80::1", SERVERS), "no IPv4 address"),
+        (lambda: load_balancer("fe80::1", SERVERS), "not an IPv4 address"),
         (lambda: nat("10.0.0.254", OUTSIDE, uplink=(1, 1), next_hop=NEXT), "leaves no address for hosts"),
         (lambda: nat("10.0.0.0/24", OUTSIDE, uplink=(1, 1), next_hop=NEXT), "the subnet itself"),
         (lambda: nat("10.0.0.254/24", "10.0.0.1", uplink=(1, 1), next_hop=NEXT), "is to be outside"),

@@ -80,9 +80,9 @@ def test_waits_grow_to_a_limit_and_are_forgotten() -> None:
 
 def test_addresses_that_fail_are_remembered_up_to_a_number() -> None:
     tries = portal.Tries()
-    for number in range(2 * portal.MOST_REMEMBERED):
+    for number in range(2 * portal.MAX_REMEMBERED):
         tries.begin(str(number), 0.0)
-    assert len(tries._known) == portal.MOST_REMEMBERED
+    assert len(tries._known) == portal.MAX_REMEMBERED
 
 
 def test_few_passwords_are_checked_at_once(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_connections_are_bounded_in_all_and_of_each_address(server: Any) -> None
     def connect() -> socket.socket:
         return socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
 
-    held = [connect() for _ in range(portal.MOST_OF_ONE_ADDRESS)]
+    held = [connect() for _ in range(portal.MAX_OF_ONE_ADDRESS)]
     with connect() as refused:
         assert refused.recv(1) == b"", "it is closed at once"
     for one in held:
@@ -109,7 +109,7 @@ def test_connections_are_bounded_in_all_and_of_each_address(server: Any) -> None
     assert post(server, "secret") == 200
 
     connections = portal.Connections()
-    assert all(connections.begin(str(number)) for number in range(portal.MOST_CONNECTIONS))
+    assert all(connections.begin(str(number)) for number in range(portal.MAX_CONNECTIONS))
     assert not connections.begin("another")
     connections.end("0")
     assert connections.begin("another")

@@ -273,7 +273,7 @@ def test_lists_of_a_port_follow_each_other_and_ports_share_rules(tmp_path: Path)
 
 
 def test_a_port_that_gets_copies_takes_no_packets(tmp_path: Path) -> None:
-    """As in Faucet, which calls it output-only. Before, what came by it passed, which is looser."""
+    """Faucet calls such a port output-only. What came by it once passed, which is looser."""
     acls = "    - {dl_type: 0x800, actions: {allow: 1, mirror: tap}}\n    - {actions: {allow: 1}}"
     imported = convert(tmp_path, switch("1: {native_vlan: 10, acl_in: a}, 2: {name: tap, native_vlan: 10}", acls))
     assert [rule["at"] for rule in imported.documents[0]["rules"] if rule["name"] == "shut"] == ["7:2"]

@@ -30,7 +30,7 @@ def walled(pkt: Packet, net: Net) -> Route:
 
 
 def closed(pkt: Packet, net: Net) -> Route:
-    """The same without the hole."""
+    """h1 and h2 reach each other, h3 reaches nobody and nobody reaches it."""
     if pkt.eth_src == H3 or pkt.eth_dst == H3:
         return drop()
     return walled(pkt, net) if pkt.tcp_dst != 8080 else drop()

@@ -126,7 +126,7 @@ def sessions(lesson: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("lesson", [lesson for lesson in LESSONS if sessions(lesson)], ids=lambda lesson: lesson.stem)
 def test_the_sessions_of_a_lesson_are_scripts_that_end_with_status_0(lesson: Path, tmp_path: Path) -> None:
-    """With the program itself. That of lesson 6 ended with status 1: an answer to a probe of a host was called lost."""
+    """Runs the program itself. Lesson 6 ended with status 1: an answer to a probe of a host was called lost."""
     for language, title, text in blocks(lesson):
         if language == "python":
             (tmp_path / title).write_text(text)

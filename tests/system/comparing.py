@@ -6,7 +6,7 @@ import openflow as of
 from openflow import Session
 
 GROUP = 60
-"""So many cases are sent before answers are read."""
+"""The number of cases that are sent before answers are read."""
 
 RESET = {
     of.OF10: [of.flow_mod10(command=3)],

@@ -40,7 +40,7 @@ DROPS = (
 
 
 def check_pings(net, maple, a, b, count=8):
-    """That `count` pings are answered, each once."""
+    """Checks that `count` pings are answered, each once."""
 
     def counts():
         names = (*DROPS, "packet_ins", "sent_by_controller", "of_packet_outs", "labels_refused")

@@ -18,8 +18,8 @@ TAGS = (b"\x81\x00", b"\x88\xa8")
 """The EtherTypes of VLAN tags."""
 BROADCAST = Mac("ff:ff:ff:ff:ff:ff")
 TCP, UDP, ICMP = 6, 17, 1
-MOST_FRAMES = 64
-"""As many frames of its own may a policy send for one packet."""
+MAX_FRAMES = 64
+"""The maximum number of frames of its own that a policy may send for one packet."""
 
 
 def app(function: Function, name: str) -> Policy:

@@ -8,7 +8,7 @@ from maple import Net, Packet, Policy, Route, drop, pass_
 from maple.apps._common import UDP, Place, app, came_by, places_of
 
 FROM_SERVERS = ({"udp_src": 67}, {"udp_dst": 68}, {"udp_src": 547}, {"udp_dst": 546})
-"""To clients of DHCP and DHCPv6, and from the ports of servers and relays."""
+"""Conditions for packets to clients of DHCP and DHCPv6, and from the ports of servers and relays."""
 
 
 def dhcp_guard(servers: Iterable[Place], *, drop_fragments: bool = False) -> Policy:

@@ -27,7 +27,7 @@ def ecmp(*, by: Iterable[str] | None = None, ways: int = 8) -> Policy:
     :param by: the fields that make a flow. By default both ports of TCP and of UDP, and both addresses of other IPv4
         packets; the rest has one path. At most eight low bits choose, an equal number of each field, so a few rules
         serve all flows between two hosts.
-    :param ways: at most so many paths, 2 to 16. Where there are more, they are taken in turn from each next switch.
+    :param ways: the maximum number of paths, 2 to 16. If there are more, they are taken in turn from each next switch.
     :raises ValueError: for an unknown field, or another number of ways.
     """
     given = None if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -62,7 +62,7 @@ def _flow(pkt: Packet) -> tuple[str, ...]:
 
 @Query
 def shortest_paths(net: Net, src: int, dst: int, most: int) -> tuple[Hops, ...]:
-    """The hops from switch to switch of at most so many shortest paths, in an order that depends on the links alone."""
+    """The hops of at most ``most`` shortest paths between switches, in an order that depends on the links alone."""
     towards: dict[int, list[tuple[int, int]]] = {}
     for link in net.links():
         for a, b in ((link.a, link.b), (link.b, link.a)):

@@ -10,7 +10,7 @@ from maple import Ip, Location, Mac, Net, Packet, Policy, Route, Table, drop, pa
 from maple.apps._common import IpLike, MacLike, app, arp_answer, ipv4_of, mac_of, own_mac, ping_answer
 
 BITS = 6
-"""So many low bits of the client's address choose: one of 64 shares."""
+"""The number of low bits of the client's address that choose one of 64 shares."""
 
 
 def load_balancer(

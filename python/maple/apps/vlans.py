@@ -9,7 +9,7 @@ from typing import Any
 
 from maple import IN_PORT, Ip, Location, Mac, Net, Packet, Policy, Route, drop, multicast, to
 from maple.apps._common import (
-    MOST_FRAMES,
+    MAX_FRAMES,
     TAGS,
     IpLike,
     MacLike,
@@ -128,10 +128,10 @@ class Ports:
             for at, tag in members.items():
                 if at.switch == switch:
                     (routed if tag == most else copied)[at] = tag
-        if len(copied) > MOST_FRAMES:
+        if len(copied) > MAX_FRAMES:
             raise ValueError(
                 f"vlans(): VLAN {vlan} has {len(copied)} ports that need copies of broadcasts in another form, and "
-                f"{MOST_FRAMES} are possible: put access ports and trunks of a VLAN on different switches"
+                f"{MAX_FRAMES} are possible: put access ports and trunks of a VLAN on different switches"
             )
         return routed, copied
 
@@ -145,7 +145,7 @@ class Ports:
         return routed | copied
 
     def flood(self, pkt: Packet, net: Net, at: Location, vlan: int, tag: int | None) -> Route:
-        """To all other ports of a VLAN."""
+        """The route to all other ports of a VLAN."""
         if pkt.eth_dst.is_reserved:
             return drop()
         routed, copied = self._floods[vlan]
@@ -198,7 +198,7 @@ class Router:
         host = self.host(net, ip)
         own = None if host is None else self.ports.tags.get(host[1], {}).get(vlan)
         if host is None or own is None:
-            ask(net, ip, self.mac, self.own[vlan], dict(list(self.ports.members(vlan).items())[:MOST_FRAMES]))
+            ask(net, ip, self.mac, self.own[vlan], dict(list(self.ports.members(vlan).items())[:MAX_FRAMES]))
             return drop()
         mac, place = host
         # A trunk has several VLANs, so a routed packet may have to leave by the port where it came in.

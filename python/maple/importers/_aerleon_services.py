@@ -147,7 +147,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _merged(ranges: Any) -> Ports:
-    """The same ports in as few ranges as can be."""
+    """Merges ranges of ports into as few as possible."""
     found: Ports = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:

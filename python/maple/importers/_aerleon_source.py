@@ -17,7 +17,7 @@ from maple.importers._document import InputError, Place
 
 Ports = list[tuple[int, int]]
 
-MOST_ABOVE: Final = 4
+MAX_ABOVE: Final = 4
 """How far above a policy the folder may be that its includes begin at."""
 
 
@@ -113,7 +113,7 @@ def _base(path: Path) -> Path:
         names = [found[2] for found in _INCLUDE.finditer(path.read_text(errors="replace"))]
     except OSError:
         return path.parent
-    folders = path.absolute().parents[:MOST_ABOVE]
+    folders = path.absolute().parents[:MAX_ABOVE]
     return next((folder for folder in folders if all((folder / name).is_file() for name in names)), path.parent)
 
 

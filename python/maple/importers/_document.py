@@ -78,29 +78,29 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
     def converted(self, place: Place, text: str) -> None:
-        """This part of the source means the same in the result."""
+        """Reports that this part of the source means the same in the result."""
         self.findings.append(Finding("converted", place, text))
 
     def note(self, place: Place, text: str) -> None:
-        """Something to know. The answers for packets are those of the source."""
+        """Reports something to know. The answers for packets are those of the source."""
         self.findings.append(Finding("note", place, text))
 
     def looser(self, place: Place, text: str) -> None:
-        """More passes than the source lets pass, as an option of the conversion asks."""
+        """Reports that more passes than in the source, as an option of the conversion asks."""
         self.findings.append(Finding("looser", place, text))
 
     def not_cover(self, place: Place, text: str, effect: str = "") -> None:
-        """The result cannot express this."""
+        """Reports that the result cannot express this part of the source."""
         self.findings.append(Finding("not covered", place, text, effect))
 
     @property
     def not_covered(self) -> list[Finding]:
-        """What the result does not have."""
+        """The findings about parts of the source that the result lacks."""
         return [finding for finding in self.findings if finding.kind == "not covered"]
 
     @property
     def looser_without(self) -> list[Finding]:
-        """What the result does not have, so that more would pass than in the source."""
+        """The findings about parts without which more would pass than in the source."""
         return [finding for finding in self.not_covered if finding.effect == LOOSER]
 
     def refuse_unless(self, lenient: bool) -> None:

@@ -61,7 +61,7 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "ct": ("a mapping",),
 }
 KINDS: Final = {"cookie": ("a number",), "actions": ("a mapping",), "description": ("a text",)}
-MOST_COOKIE: Final = 65536
+MAX_COOKIE: Final = 65536
 PROTOCOLS: Final = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
 ETHERTYPES: Final = {0x800: "ipv4", 0x86DD: "ipv6", 0x806: "arp"}
 # OpenFlow sets this bit in the VLAN of a packet that has a tag.
@@ -127,7 +127,7 @@ def _check_kinds(keys: Keys, at: Place) -> None:
     for key, value in keys.items():
         of_kinds(value, KINDS.get(key, ("a text", "a number")), keys.place(f"{at.field}.{key}", key))
     if keys.get("cookie") is not None:
-        number(int(keys["cookie"]), 0, MOST_COOKIE, "a cookie", keys.place(f"{at.field}.cookie", "cookie"))
+        number(int(keys["cookie"]), 0, MAX_COOKIE, "a cookie", keys.place(f"{at.field}.cookie", "cookie"))
     if "actions" in keys and not keys["actions"]:
         raise InputError(keys.place(f"{at.field}.actions", "actions"), "the rule has no actions; Faucet refuses that")
     actions = mapping(keys, "actions", at.field)

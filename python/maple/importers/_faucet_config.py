@@ -17,7 +17,7 @@ from maple.importers._yaml import Items, Keys
 Interface = IPv4Interface | IPv6Interface
 
 FAUCET_MAC: Final = "0e:00:00:00:00:01"
-MOST_PORT: Final = 0xFFFFFF00
+MAX_PORT: Final = 0xFFFFFF00
 LOCAL: Final = 0xFFFFFFFE
 
 
@@ -82,7 +82,7 @@ class Switch:
 
 @dataclass
 class Config:
-    """All of it. Lists are as they stand in the files; a name that is a number is not text."""
+    """The whole configuration. Lists are as they stand in the files; a name that is a number is not text."""
 
     acls: dict[str | int, Any]
     meters: set[str]
@@ -259,7 +259,7 @@ def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
         place = interfaces.place(f"{field_}.interfaces.{key}", key)
         port = expect(value, Keys, place)
         at = port.get("number", key)
-        at = at if at == LOCAL else number(at, 1, MOST_PORT, "a port", place)
+        at = at if at == LOCAL else number(at, 1, MAX_PORT, "a port", place)
         if at in found:
             raise InputError(place, f"port {at} stands here twice")
         found[at] = (_own_name(port, key, at, place), port)
@@ -289,12 +289,12 @@ def _range(text: str, place: Place) -> list[int]:
     ports: set[int] = set()
     rest = text
     for part in re.findall(r"\d+-\d+", text):
-        first, last = (number(int(end[:11]), 1, MOST_PORT, "a port", place) for end in part.split("-"))
+        first, last = (number(int(end[:11]), 1, MAX_PORT, "a port", place) for end in part.split("-"))
         if not first < last <= first + 65535:
             raise InputError(place, f"{part} is not a range of ports")
         ports.update(range(first, last + 1))
         rest = rest.replace(part, "")
-    ports.update(number(int(at[:11]), 1, MOST_PORT, "a port", place) for at in re.findall(r"\d+", rest))
+    ports.update(number(int(at[:11]), 1, MAX_PORT, "a port", place) for at in re.findall(r"\d+", rest))
     if not ports:
         raise InputError(place, "ranges are such as 1-6,8")
     return sorted(ports)

@@ -57,7 +57,7 @@ def vlan_of(pkt: Packet, here: Location) -> int | None:
 
 
 def delivered(pkt: Packet, net: Net, here: Location, there: Location, vid: int, **headers: object) -> Route:
-    """To a port of a VLAN, with the VLAN's tag or without one."""
+    """The route to a port of a VLAN, with the VLAN's tag or without one."""
     route = to(IN_PORT) if there == here and headers else net.shortest_path(here, there)
     if there in TAGGED[vid]:
         return route.set(**headers) if pkt.vlan_vid == vid else route.set(vlan_vid=vid, **headers)
@@ -67,8 +67,8 @@ def delivered(pkt: Packet, net: Net, here: Location, there: Location, vid: int, 
 
 
 def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
-    """To all ports of a VLAN. A packet leaves a switch in one form, so if a VLAN has both kinds of ports, the policy
-    itself sends to those with tags. What bridges never forward goes nowhere."""
+    """The route to all ports of a VLAN. A packet leaves a switch in one form, so if a VLAN has both kinds of ports, the
+    policy itself sends to those with tags. What bridges never forward goes nowhere."""
     if pkt.eth_dst.is_reserved:
         return drop()
     skipped = {{here}} if pkt.eth_dst.is_multicast else {{here, *QUIET}}
@@ -84,7 +84,7 @@ def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
 
 
 def routed(pkt: Packet, net: Net, here: Location, vid: int, me: str) -> Route:
-    """To the host, or to the next router, that the routes of the packet's VLAN name. Gateways answer pings."""
+    """The route to the host, or to the next router, that the VLAN's routes name. Gateways answer pings."""
     for ip in (ip for out in dict.fromkeys(way[2] for way in ROUTES[vid]) for ip, _, _ in GATEWAYS[out]):
         if pkt.ipv4_dst == ip:
             if pkt.icmpv4_type != 8:
@@ -105,7 +105,7 @@ def routed(pkt: Packet, net: Net, here: Location, vid: int, me: str) -> Route:
 
 
 def send(net: Net, data: bytes, place: Location) -> None:
-    """Out of a port, if its switch is connected and the port is up."""
+    """Sends out of a port, if its switch is connected and the port is up."""
     if place.port in net.edge_ports(place.switch):
         net.send(data, place)
 
@@ -164,7 +164,7 @@ def text(source: str, network: dict[str, Any], lists: list[str]) -> str:
 
 
 def routes(network: dict[str, Any]) -> dict[int, list[tuple[str, str | None, int]]]:
-    """From each VLAN with a gateway: prefixes, next hops and VLANs, the longest prefix first."""
+    """The routes of each VLAN with a gateway: prefixes, next hops and VLANs, the longest prefix first."""
     found: dict[int, list[tuple[str, str | None, int]]] = {}
     ready = {gateway["vlan"] for gateway in network["gateways"]}
     for vid in sorted(ready):

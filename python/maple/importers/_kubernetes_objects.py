@@ -18,7 +18,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
-MOST_LISTS: Final = 8
+MAX_LISTS: Final = 8
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 TEMPLATE: Final = "this is a template of Helm: give what `helm template` makes of it"
 # Values of labels, and their keys with the prefix that they may have.
@@ -190,7 +190,7 @@ def _flat(document: object, place: Place, depth: int) -> Iterator[Keys]:
     if document is None:
         return
     keys = expect(document, Keys, place)
-    if depth > MOST_LISTS:
+    if depth > MAX_LISTS:
         raise InputError(place, "lists in lists, nested too deeply")
     kind = get(keys, "kind", str, "")
     if kind is None:

@@ -38,7 +38,7 @@ class Items(list[Any]):
         self.lines = list(lines)
 
 
-MOST_NESTED: Final = 100
+MAX_NESTED: Final = 100
 _BOOLEANS: Final = ("y", "yes", "on", "true", "n", "no", "off", "false")
 
 
@@ -157,7 +157,7 @@ def read(path: str | Path, version: Literal["1.1", "1.2", "kubernetes"] = "1.1")
 def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int, Any], depth: int = 0) -> Any:
     """The value of a node. An alias is the value that it names, made once: few lines can name very many."""
     line = node.start_mark.line + 1
-    if depth > MOST_NESTED:
+    if depth > MAX_NESTED:
         raise InputError(Place(file, line), "nested too deeply")
     if id(node) in known:
         if known[id(node)] is _UNFINISHED:
@@ -215,7 +215,7 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.-]*(?:/[\w.-]+)?|\d+\.\d+\.\d+\.\d+(?:/\d+)?"
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
-        """Each value is written where it stands."""
+        """Writes each value where it stands."""
         return True
 
 

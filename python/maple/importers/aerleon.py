@@ -38,7 +38,7 @@ INET_BY_DEFAULT: Final = {"juniper", "cisco", "ciscoxr", "arista", "iptables", "
 # Conditions that Aerleon leaves out of the lists that it writes for these targets.
 WITHOUT_ADDRESS: Final = {"cisco", "ciscoxr", "cisconx", "arista"}
 WITHOUT_EXCLUDED: Final = WITHOUT_ADDRESS | {"ciscoasa", "juniper", "nftables", "arista_tp", "nsxv"}
-MOST_ENTRIES: Final = 1_000_000
+MAX_ENTRIES: Final = 1_000_000
 FAMILIES: Final = {"inet": "ipv4", "inet6": "ipv6"}
 ETHERTYPES: Final = {"ipv4", "ipv6", "arp"}
 EVERYWHERE: Final = ["0.0.0.0/0", "::/0"]
@@ -91,7 +91,7 @@ ANYWHERE: Final = _Side(None, None)
 
 
 class _Conversion:
-    """Of one filter."""
+    """The conversion of one filter."""
 
     def __init__(self, part: source.Filter, naming: Any, report: Report, today: datetime.date) -> None:
         self._filter, self._naming, self._report, self._today = part, naming, report, today
@@ -164,7 +164,7 @@ class _Conversion:
             if term.has(keyword):
                 self._report.note(self._at(term, keyword), "not carried over; the verdict is the same")
         rules = list(self._rules(term, action))
-        if most := max(map(self._entries, rules), default=0) // MOST_ENTRIES:
+        if most := max(map(self._entries, rules), default=0) // MAX_ENTRIES:
             text = (
                 f"more than {most} million combinations of addresses and ports; a list has a million entries: split it"
             )

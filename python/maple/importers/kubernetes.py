@@ -192,7 +192,7 @@ class _Conversion:
         return peer.namespaces.matches(self._cluster.labels(pod.namespace, peer.namespaces, place))
 
     def _allow_both(self) -> None:
-        """From isolated pods to isolated pods: what a rule of each side allows."""
+        """Allows what a rule of each side allows, from isolated pods to isolated pods."""
         for egress in self._grants["Egress"]:
             for ingress in self._grants["Ingress"]:
                 sources = [address for address in egress.subjects if ingress.has_peer(address)]
@@ -203,7 +203,7 @@ class _Conversion:
                     self._allow([egress, ingress], self._listed(sources), self._listed(group), ports)
 
     def _allow_one(self, direction: str) -> None:
-        """Between isolated pods and those that are not isolated: what one rule allows."""
+        """Allows what one rule allows, between isolated pods and those that are not isolated."""
         closed = self._isolated["Ingress" if direction == "Egress" else "Egress"]
         for grant in self._grants[direction]:
             peers = sorted((a for a in self._pods if grant.has_peer(a) and a not in closed), key=_order)

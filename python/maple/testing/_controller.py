@@ -83,13 +83,13 @@ class Controller:
         return answer["ok"]
 
     def knows(self, switches: int, links: int, edges: int) -> bool:
-        """Whether it knows so many switches, links and edge ports."""
+        """Whether the controller knows exactly these numbers of switches, links and edge ports."""
         there = self.ask({"show": "switches"})
         ports = [port for switch in there for port in switch["ports"] if port["kind"] == "edge" and port["up"]]
         return len(there) == switches and self.links() == links and len(ports) == edges
 
     def links(self) -> int:
-        """How many links it knows."""
+        """The number of links that the controller knows."""
         return len(self.ask({"show": "links"}))
 
     def hosts(self) -> set[str]:

@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 @dataclass
 class FileCoverage:
-    """What is known of one file."""
+    """The coverage of one file."""
 
     file: str
     #: Tests by line and condition: how often they failed, and held.
@@ -140,7 +140,7 @@ def begin(loaded: Loaded) -> None:
 
 
 def end(laboratory: _maple.Laboratory) -> None:
-    """It ends."""
+    """The network ends: its decisions are added."""
     if _collector is not None:
         _collector.add(laboratory)
 

@@ -22,7 +22,7 @@ PACKETS = 5_000
 REPORTS: list[str] = []
 """What explorations found out, for the summary of a test session."""
 # The reports that are kept.
-MOST_REPORTS = 1_000
+MAX_REPORTS = 1_000
 
 
 class Explored:
@@ -206,7 +206,7 @@ class Exploring(_emulate.Network):
         __tracebackhide__ = True
         if proof and not explored.proved:
             raise AssertionError(str(explored))
-        if len(REPORTS) < MOST_REPORTS:
+        if len(REPORTS) < MAX_REPORTS:
             REPORTS.append(str(explored))
         return explored
 

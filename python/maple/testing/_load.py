@@ -89,7 +89,7 @@ def _from_file(
 
 @contextmanager
 def entered(place: _maple.Place) -> Iterator[None]:
-    """In it, the tables of this thread live in ``place``."""
+    """A context in which the tables of this thread live in ``place``."""
     place.enter()
     try:
         yield
@@ -99,7 +99,7 @@ def entered(place: _maple.Place) -> Iterator[None]:
 
 @contextmanager
 def _apart(folder: Path) -> Iterator[None]:
-    """In it, the files beside the policy are loaded again; afterwards, what others have loaded is as it was."""
+    """A context in which the files beside the policy are loaded again. Afterwards the modules are as they were."""
     before = {name: module for name, module in sys.modules.items() if _is_beside(module, folder)}
     path = list(sys.path)
     for name in before:

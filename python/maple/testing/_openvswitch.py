@@ -1,4 +1,4 @@
-"""The same tests on Open vSwitch: bridges in user space, hosts in network namespaces, a controller in a process.
+"""Tests of policies on Open vSwitch: bridges in user space, hosts in network namespaces, a controller in a process.
 
 An emulated network goes along: it says what the policy decides, and explores it. What arrives is judged by what the
 hosts' sockets get.

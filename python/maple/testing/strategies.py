@@ -26,7 +26,7 @@ except ImportError as error:  # pragma: no cover
 from maple.testing._network import Network
 
 SWITCHES, HOSTS = 8, 8
-"""The most switches, and hosts of a switch, that topologies have."""
+"""The maximum numbers of switches, and of hosts of a switch, in a topology."""
 
 # Addresses that no host of a topology has.
 STRANGERS = ("02:00:00:00:00:99", "06:12:34:56:78:9a")
