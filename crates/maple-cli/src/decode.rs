@@ -26,7 +26,7 @@ use skipped::Skipped;
 use stream::{Decoder, Streams, are_messages};
 
 /// The maximum number of characters that are quoted from a text.
-const MOST_QUOTED: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// What to decode.
 #[derive(Clone, Debug, clap::Args)]
@@ -172,7 +172,7 @@ fn detect(bytes: &[u8]) -> anyhow::Result<Format> {
     match std::str::from_utf8(bytes) {
         Ok(text) if text.chars().all(is_of_text) && !text.trim().is_empty() => {
             let why = hex::read(bytes).err().map(|error| format!(" ({error})")).unwrap_or_default();
-            let first: String = text.trim().lines().next().unwrap_or_default().chars().take(MOST_QUOTED).collect();
+            let first: String = text.trim().lines().next().unwrap_or_default().chars().take(MAX_QUOTED).collect();
             bail!("this is text, and no message, nor hex{why}: it begins with {first:?}")
         }
         _ => Ok(Format::Binary),

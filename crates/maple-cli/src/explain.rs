@@ -24,7 +24,7 @@ use crate::replay::Again;
 use crate::show::{hint, names};
 
 /// The maximum number of packets of a capture that are explained.
-const MOST_PACKETS: usize = 1000;
+const MAX_PACKETS: usize = 1000;
 
 /// `maple explain`.
 #[derive(Debug, Args)]
@@ -206,12 +206,12 @@ fn captured(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     } else {
         std::fs::read(file).with_context(|| name.to_string())?
     };
-    let Some(frames) = ethernet_frames(&bytes, MOST_PACKETS + 1) else {
+    let Some(frames) = ethernet_frames(&bytes, MAX_PACKETS + 1) else {
         bail!("{name} is not a capture (pcap or pcapng)")
     };
     let frames = frames.with_context(|| name.to_string())?;
-    if frames.len() > MOST_PACKETS {
-        bail!("{name} has more than {MOST_PACKETS} packets; take a part of it");
+    if frames.len() > MAX_PACKETS {
+        bail!("{name} has more than {MAX_PACKETS} packets; take a part of it");
     }
     if frames.is_empty() {
         bail!("{name} has no packet");

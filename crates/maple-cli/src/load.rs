@@ -19,7 +19,7 @@ const WINDOW: u32 = 512;
 /// The default window of `--mode rate`, so large that it rarely limits the rate.
 const RATE_WINDOW: u32 = 4096;
 /// The maximum number of packets of a trace.
-const MOST_PACKETS: usize = 1_000_000;
+const MAX_PACKETS: usize = 1_000_000;
 /// The first bytes of a file that gzip has compressed.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -110,7 +110,7 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
 /// Reads the frames of a capture, or builds them from the headers of a trace.
 fn frames(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let bytes = std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
-    let frames = match decode::ethernet_frames(&bytes, MOST_PACKETS) {
+    let frames = match decode::ethernet_frames(&bytes, MAX_PACKETS) {
         Some(frames) => frames.with_context(|| file.display().to_string())?,
         None => built_frames(&bytes, file)?,
     };
@@ -131,7 +131,7 @@ fn built_frames(bytes: &[u8], file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
         Ok((header, _)) => Ok(header.frame()),
         Err(wrong) => bail!("{}:{number}: {wrong}", file.display()),
     };
-    lines.take(MOST_PACKETS).map(frame).collect()
+    lines.take(MAX_PACKETS).map(frame).collect()
 }
 
 #[cfg(test)]

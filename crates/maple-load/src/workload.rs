@@ -71,7 +71,7 @@ impl From<&Topology> for Wiring {
 }
 
 /// Maximum number of hosts of a network, since the packets of all pairs are built in advance.
-const MOST_HOSTS: usize = 512;
+const MAX_HOSTS: usize = 512;
 /// The number of ports of a switch outside a [`Wiring`].
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
@@ -162,7 +162,7 @@ fn of_trace(version: Version, switches: u32, frames: &[Vec<u8>]) -> Result<Vec<P
 }
 
 fn of_network(version: Version, network: &Wiring) -> Result<Vec<Plan>, LoadError> {
-    if network.hosts.len() < 2 || network.hosts.len() > MOST_HOSTS {
+    if network.hosts.len() < 2 || network.hosts.len() > MAX_HOSTS {
         return Err(LoadError::Wrong("a network needs 2 to 512 hosts"));
     }
     let mut ports = BTreeMap::<usize, BTreeSet<u32>>::new();

@@ -12,7 +12,7 @@ use anyhow::bail;
 use super::hex::value;
 
 /// The maximum number of bytes that a line may stand for if lines are repeated (`*`).
-const MOST_REPEATED: usize = 16 * 1024 * 1024;
+const MAX_REPEATED: usize = 16 * 1024 * 1024;
 
 /// A line of a dump.
 #[derive(Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Dump {
     fn repeat(&mut self, number: usize, line: &Line<'_>) -> anyhow::Result<()> {
         let repeated = self.bytes[self.bytes.len() - self.last..].to_vec();
         while !line.is_at(self.bytes.len()) {
-            if self.bytes.len() > MOST_REPEATED {
+            if self.bytes.len() > MAX_REPEATED {
                 bail!("line {number}: no repeated line ends at offset {}", line.offset);
             }
             self.bytes.extend(&repeated);

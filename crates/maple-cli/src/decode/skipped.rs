@@ -7,7 +7,7 @@ use super::segment::Segment;
 use super::stream::starts_message;
 
 /// The maximum number of ports that are named.
-const MOST_PORTS: usize = 8;
+const MAX_PORTS: usize = 8;
 
 /// The streams, by their two ends in ascending order.
 #[derive(Debug, Default)]
@@ -49,9 +49,9 @@ impl Skipped {
             let like = if *is_openflow { ", like OpenFlow" } else { "" };
             format!("{port} ({count}{like})")
         };
-        let mut named: Vec<String> = by_port.iter().take(MOST_PORTS).map(one).collect();
-        if by_port.len() > MOST_PORTS {
-            named.push(format!("and {} more", by_port.len() - MOST_PORTS));
+        let mut named: Vec<String> = by_port.iter().take(MAX_PORTS).map(one).collect();
+        if by_port.len() > MAX_PORTS {
+            named.push(format!("and {} more", by_port.len() - MAX_PORTS));
         }
         let total = self.0.len();
         let (streams, were) = if total == 1 { ("stream", "was") } else { ("streams", "were") };

@@ -133,7 +133,7 @@ pub struct RunOptions {
     /// reconnects. Its tables and variables are taken over too; rules stay as they are with the same --state file
     #[arg(long)]
     pub takeover: bool,
-    /// Send each switch at most so many changes of rules a second, for hardware that writes them slowly [default: all at
+    /// Send each switch at most NUMBER changes of rules a second, for hardware that writes them slowly [default: all at
     /// once]
     #[arg(long, value_name = "NUMBER")]
     pub flow_mod_rate: Option<NonZeroU32>,
@@ -159,7 +159,7 @@ pub struct RunOptions {
     /// Record all that reaches the controller into a folder of its own in this folder, for `maple replay`
     #[arg(long, value_name = "FOLDER")]
     pub record: Option<PathBuf>,
-    /// The most bytes of all recordings in that folder: 500MiB, 2GiB. At the limit the oldest runs go, and this run's
+    /// The maximum size of all recordings in that folder: 500MiB, 2GiB. At the limit the oldest runs go, and this run's
     /// recording ends if it is the only one [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "record")]
     pub record_limit: Option<u64>,

@@ -29,7 +29,8 @@ impl Identity {
     /// # Errors
     /// A text if it is not a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Identity, String> {
-        let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| format!("not a certificate: {error}"))?;
+        let (_, parsed) =
+            X509Certificate::from_der(certificate).map_err(|error| format!("not a certificate: {error}"))?;
         let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
         let mut names: Vec<String> = common.map(str::to_owned).collect();
         if let Ok(Some(alternatives)) = parsed.subject_alternative_name() {

@@ -7,7 +7,7 @@ use maple_switch::{Outgoing, Switch, SwitchOptions};
 use maple_wire::{Dpid, Instruction, Message, PortNo, Version};
 
 /// Maximum number of frames, with copies, that one frame becomes on its way.
-const MOST_HOPS: usize = 4096;
+const MAX_HOPS: usize = 4096;
 /// The number of tables of a switch that speaks 1.3.
 pub(crate) const TABLES: u8 = 254;
 
@@ -103,7 +103,7 @@ impl Fabric {
         let mut hops = 0;
         while let Some(((switch, port), frame)) = self.arriving.pop() {
             hops += 1;
-            if hops > MOST_HOPS {
+            if hops > MAX_HOPS {
                 seen.push(Seen::Lost);
                 continue;
             }
