@@ -179,7 +179,7 @@ pub struct RunOptions {
     /// Compare every delivery on the emulated network with the policy's answer [default: on]
     #[arg(long, value_name = "on|off")]
     pub check: Option<OnOff>,
-    /// The policy drops packets on purpose: flows that do not end because of it are no failure
+    /// The policy drops packets on purpose: flows that do not end because of it are not a failure
     #[arg(long)]
     pub allow_drops: bool,
     /// Count the heap's bytes, for `maple show stats`; the program becomes a little slower
