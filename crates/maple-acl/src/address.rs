@@ -10,7 +10,7 @@ use crate::cube::blocks;
 use crate::error::{Fault, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
-/// The maximum nesting depth of groups.
+/// The maximum nesting depth of groups. Resolving them recurses, so this bounds the stack.
 const MAX_DEPTH: usize = 64;
 
 /// The kind of an address.

@@ -24,7 +24,8 @@ use maple_wire::{Constraint, Field};
 /// Stands for the switch where a packet enters. Entering packets have no metadata, so no list tests that field.
 pub const SWITCH: Field = Field::Metadata;
 
-/// The maximum number of parts that a search visits before it gives up.
+/// The maximum number of parts that a search visits. Ranges of many rules can overlap in very many parts, so a search
+/// gives up here, and its caller says so.
 pub const BUDGET: usize = 200_000;
 
 /// The maximum number of blocks that an entry is installed as in advance: two ranges of ports may take 900.

@@ -31,7 +31,7 @@ pub struct AclError {
     pub more: usize,
 }
 
-/// The maximum number of faults of a list that are reported.
+/// The maximum number of faults of a list that are reported. A file that is not a list may have one in each line.
 const MAX_FAULTS: usize = 50;
 
 impl fmt::Display for AclError {

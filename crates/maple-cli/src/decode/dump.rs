@@ -11,7 +11,7 @@ use anyhow::bail;
 
 use super::hex::value;
 
-/// The maximum number of bytes that a line may stand for if lines are repeated (`*`).
+/// The maximum number of bytes of a dump with repeated lines (`*`): a wrong offset after `*` must not take all memory.
 const MAX_REPEATED: usize = 16 * 1024 * 1024;
 
 /// A line of a dump.

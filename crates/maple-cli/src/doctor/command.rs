@@ -5,11 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// The maximum time that a program may take.
+/// The maximum time that a program may take, so that one that hangs does not keep the report from people.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The interval of checks whether it has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// The maximum number of bytes that are read of its output.
+/// The maximum number of bytes that are read of its output, which bounds memory.
 const MAX_OUTPUT: u64 = 64 << 20;
 
 /// Returns the output of a program.

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(5);
 /// The interval of checking whether the controller knows the network.
 const KNOWN: Duration = Duration::from_millis(10);
-/// The number of frames that the log holds between two reads.
+/// The number of frames that the log holds between two reads, which bounds memory.
 const LOG: usize = 200_000;
 
 /// A policy, and the network to run it on.

@@ -20,8 +20,8 @@ use maple_core::state::Snapshot;
 const PAUSE: Duration = Duration::from_millis(2);
 /// The maximum time for a switch to follow; a slower switch is faulty.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Maximum number of states that are kept. Older ones are forgotten.
-const MOST: usize = 100_000;
+/// Maximum number of states that are kept, which bounds memory. Older ones are forgotten.
+const MAX_STATES: usize = 100_000;
 
 /// The recent states of a controller.
 pub struct History {
@@ -126,7 +126,7 @@ impl States {
     }
 
     fn push(&mut self, snapshot: &Arc<Snapshot>) {
-        if self.all.len() >= MOST
+        if self.all.len() >= MAX_STATES
             && let Some(oldest) = self.all.pop_front()
         {
             self.known_since = Some(oldest.until.unwrap_or_else(Instant::now));
@@ -206,7 +206,7 @@ mod tests {
         let store = Store::new();
         let mut states = States::new();
         let before = Instant::now();
-        (0..MOST).for_each(|_| states.push(&store.snapshot()));
+        (0..MAX_STATES).for_each(|_| states.push(&store.snapshot()));
         assert_eq!(versions(&states, before, before), Some(vec![]));
         states.push(&store.snapshot());
         assert_eq!(versions(&states, before, before), None);

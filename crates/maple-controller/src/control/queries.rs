@@ -14,13 +14,14 @@ use crate::session::TableSize;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
 
-/// Counters younger than this are not requested again. It is a little more than a watching client's polling interval.
+/// Counters younger than this are not requested again. It is a little more than the interval at which a
+/// watching `maple show` asks, a second, so that watching does not query switches more often.
 const FRESH: Duration = Duration::from_millis(1200);
-/// How long a query waits for the switches' counters of single rules.
+/// How long a query waits for the switches' counters of single rules. A rule of a slower switch is shown without them.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a query waits for each group of switches to report their table sizes.
 const TABLES_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a query waits for the table sizes of all switches together.
+/// How long a query waits for the table sizes of all switches together, as long as `maple doctor` waits for them.
 const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
 /// The number of switches asked for table sizes at once: an answer may have hundreds of kilobytes.
 const ASKED_AT_ONCE: usize = 16;

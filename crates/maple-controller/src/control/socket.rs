@@ -31,9 +31,9 @@ use super::{Handle, access, live, state};
 use crate::kept_files::KeptFile;
 use crate::memory::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
-/// Maximum number of clients at a time.
+/// Maximum number of clients at a time: each has a thread.
 const MAX_CLIENTS: usize = 16;
-/// How long a client may be silent or leave its answer unread.
+/// How long a client may be silent or leave its answer unread. It holds one of [`MAX_CLIENTS`] places meanwhile.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The name of the control socket.
 const SOCKET: &str = "control.sock";
@@ -41,7 +41,7 @@ const SOCKET: &str = "control.sock";
 const LOG_CHECK: Duration = Duration::from_millis(500);
 /// The interval at which the thread checks that the socket is still at its path.
 const LOOK: Duration = Duration::from_secs(1);
-/// Maximum length of a request in bytes.
+/// Maximum length of a request in bytes. `maple state load` sends its rows in parts that fit.
 const MAX_REQUEST: u64 = 64 * 1024;
 
 /// Why a request to the control socket has no answer.

@@ -41,11 +41,12 @@ const MAX_REQUEST: usize = 8 * 1024;
 const MAX_DRAINED: usize = 64 * 1024;
 /// The time that a client may take, from its connection to the end of its answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of connections that are accepted before clients are looked after.
+/// The number of connections that are accepted before clients are looked after, so that new ones cannot starve them.
 const ACCEPT_SHARE: usize = 64;
 /// The time for which accepting pauses when the system is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The text of a scrape answers further requests for this many times as long as the scrape took.
+/// The text of a scrape answers further requests for this many times as long as the scrape took. So scrapes take at most
+/// a twentieth of the time of this thread.
 const REST: u32 = 20;
 /// The maximum time for which it does: a busy shard answers late.
 const LONGEST_REST: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use crate::time::after;
 const WHOLE_PACKETS: u16 = 0xffff;
 /// `OFPC_FRAG_NORMAL`: fragments are handled like other packets.
 const FRAGMENTS_NORMAL: u16 = 0;
-/// Maximum number of ports of a switch.
+/// Maximum number of ports of a switch. OpenFlow 1.0 has port numbers of 16 bits; a 1.3 switch could claim 2^32.
 pub(super) const MAX_PORTS: usize = 1 << 16;
 /// The number of the bundle that is opened to see whether the switch has bundles.
 const PROBE: u32 = u32::MAX;

@@ -17,7 +17,8 @@ use super::pieces::{Next, Pieces, Turn};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
-/// Maximum memory for a switch's rules while they are read, in bytes.
+/// Maximum memory for a switch's rules while they are read, in bytes. A connection that sends more is
+/// closed.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
 /// `OFPTT_ALL`: a deletion from all tables.
 const ALL_TABLES: u8 = 0xff;

@@ -24,11 +24,11 @@ pub const LIFETIME: Duration = Duration::from_secs(260);
 /// The time that other hosts have to report when one leaves: two group-specific queries (RFC 2236 §8.8, RFC 3810 §9.8).
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of groups with members.
+/// The maximum number of groups with members: hosts can report any number of groups.
 pub const MAX_GROUPS: usize = 4096;
 /// The maximum number of ports of a group.
 pub const MAX_MEMBERS: usize = 4096;
-/// The maximum number of groups of a port.
+/// The maximum number of groups of a port, so that one port cannot take the places of all others.
 pub const MAX_PER_PORT: usize = 256;
 
 /// The maximum number of senders of a group that are distinguished at a port. A port that wants more counts as one that

@@ -19,7 +19,7 @@ use crate::time::after;
 
 /// The maximum number of leases.
 pub const MAX_LEASES: usize = 65_536;
-/// The maximum number of leases of a port.
+/// The maximum number of leases of a port, so that one port cannot take the places of all others.
 pub const MAX_PER_PORT: usize = 1024;
 /// The maximum number of open requests of a port. Beyond that the oldest is forgotten.
 pub const MAX_REQUESTS: usize = 256;

@@ -22,12 +22,13 @@ pub const INTERVAL: Duration = Duration::from_secs(125);
 pub const OTHER_QUERIER_TIMEOUT: Duration = Duration::from_secs(255);
 /// The response time of a group-specific query, and the time until it is repeated (RFC 2236 §8.8).
 pub const LAST_MEMBER: Duration = Duration::from_secs(1);
-/// The maximum number of queries that wait to be repeated. Further ones are sent once.
+/// The maximum number of queries that wait to be repeated, as hosts can leave any number of groups. Further ones are
+/// sent once.
 const MAX_RETRIES: usize = 4096;
-/// The response time of a general query, in tenths of a second.
+/// The response time of a general query, in tenths of a second (RFC 2236 §8.3).
 const RESPONSE: u8 = 100;
 /// The response time at a port that came up, whose members are unknown, and of a group-specific query, in tenths of a
-/// second.
+/// second (RFC 2236 §8.8).
 const FAST_RESPONSE: u8 = 10;
 
 /// The source MAC address of queries, which is locally administered.

@@ -33,9 +33,9 @@ pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 pub const RETRY_AFTER: Time = SECOND;
 /// The number of attempts before it gives up.
 pub const ATTEMPTS: u32 = 3;
-/// The first port of a host's own flows.
+/// The first port of a host's own flows, as Linux has it (`net.ipv4.ip_local_port_range`).
 const FIRST_CLIENT_PORT: u16 = 32_768;
-/// The number of such ports.
+/// The number of such ports, some fewer than in Linux.
 const CLIENT_PORTS: usize = 28_000;
 
 /// The kind of a flow.

@@ -9,7 +9,7 @@ use super::Host;
 use super::reply::toward;
 use super::segment::{Datagram, array};
 
-/// The destination port of streams.
+/// The destination port of streams, which is iperf's.
 pub const STREAM_PORT: u16 = 5001;
 /// The beginning of datagrams of streams.
 const MARK: &[u8; 12] = b"maple stream";

@@ -14,7 +14,7 @@ use crate::quantity::{rate_text, time_text};
 
 /// The maximum number of hosts for `pingall`, which then sends a million pings.
 const MAX_PING_ALL: usize = 1000;
-/// The length of a stream's frames in bytes.
+/// The length of a stream's frames in bytes: 10,000 bits, so that a rate is a round number of frames.
 const FRAME: usize = 1250;
 /// The maximum rate of a stream in bits a second: 100,000 frames.
 const MAX_RATE: u64 = 1_000_000_000;

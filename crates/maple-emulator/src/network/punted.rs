@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::frames::InFlight;
 
-/// Maximum number of remembered frames.
+/// Maximum number of remembered frames, which bounds memory. A packet-out of an older one counts as a new frame.
 const LIMIT: usize = 8_192;
 
 /// The frames of the last packet-ins, by the bytes that the controller got.

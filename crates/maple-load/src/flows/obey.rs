@@ -10,7 +10,7 @@ use super::lab::Lab;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
-/// The number of bytes of a request that an error carries.
+/// The number of bytes of a request that an error carries. The specification requires at least 64.
 const ERROR_DATA: usize = 64;
 /// `OFPET_BAD_REQUEST`.
 const BAD_REQUEST: u16 = 1;

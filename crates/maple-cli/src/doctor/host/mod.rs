@@ -24,7 +24,7 @@ use super::ovs::Listening;
 const OTHER_FILES: u64 = 64;
 /// The minimum number of files that a controller should be able to open if switches can't be counted.
 const FEW_FILES: u64 = 1024;
-/// The number of connections that a controller lets wait.
+/// The number of connections that a controller lets wait: the backlog with which it listens.
 const BACKLOG: u64 = 4096;
 
 /// Checks the limit of open files of the controller's process, or of one that would start here.

@@ -20,7 +20,8 @@ use crate::time::timestamp;
 
 /// The lowest limit of all recordings, in bytes.
 const LEAST: u64 = 1 << 20;
-/// The size from which on another segment begins, in bytes.
+/// The size from which on another segment begins, in bytes. When one begins, older runs are
+/// removed until there is room for all of it.
 const SEGMENT: u64 = 64 << 20;
 /// The bytes that are kept free for the end of a recording.
 const RESERVE: u64 = 16 << 10;

@@ -64,7 +64,7 @@ pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};
 
-/// The time between two writes of the buffers.
+/// The time between two writes of the buffers. A crash loses the events of at most this time.
 const PERIOD: Duration = Duration::from_millis(200);
 /// The maximum pause before a write that the disk has refused is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);

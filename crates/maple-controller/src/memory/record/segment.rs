@@ -18,7 +18,7 @@ pub(crate) const FORMAT: u32 = 3;
 const START: usize = 12;
 /// The number of bytes before a block's contents: kind, lengths in the file and uncompressed, checksum.
 const HEADER: usize = 14;
-/// The maximum size of a block, uncompressed, in bytes.
+/// The maximum size of a block, uncompressed, in bytes. A larger length in a file means damage, and is not allocated.
 pub(crate) const MAX_BLOCK: usize = 64 << 20;
 
 /// The kinds of blocks that do not belong to a shard.
