@@ -73,7 +73,7 @@ fn prefix(text: &str) -> Result<Prefix<Ipv4Addr>, String> {
 /// `22` or `1024-2047`.
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no port"));
+    let port = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is not a port"));
     Ok(port(low)?..=port(high)?)
 }
 
