@@ -1,5 +1,5 @@
-//! Replay: a run of a policy is recorded along its tree, and questions that the tree already has are not recorded
-//! again.
+//! Replay: a run of a policy, or a trace that was recorded, goes along its tree, and questions that the tree already has
+//! are not written again.
 //!
 //! # What
 //!

@@ -1,4 +1,4 @@
-//! Connects the label tables of this shard's switches with routes, with other shards and with the store.
+//! News of labels: what they mean for the routes that asked for them, and so for leaves.
 
 use maple_wire::Dpid;
 

@@ -14,8 +14,8 @@ use crate::engine::switches::Switches;
 use crate::labels::Acquire;
 use routes::Routes;
 
-/// What the decisions and the topology of a shard work on. The labels that routes use at a switch are in
-/// [`Switch::labels`](crate::engine::switch::Switch::labels).
+/// What the decisions and the topology of a shard work on. The labels that routes use at a switch are in its
+/// [`Paths`](crate::engine::switch::paths::Paths).
 pub(super) struct Fabric {
     pub ctx: Context,
     pub switches: Switches,

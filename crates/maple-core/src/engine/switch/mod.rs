@@ -1,5 +1,4 @@
-//! The state of one switch in its shard, and the handling of its barrier replies, of rules read back, and of rules
-//! removed.
+//! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
 pub(super) mod access_hits;
 pub(super) mod audits;
