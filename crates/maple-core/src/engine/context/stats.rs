@@ -98,7 +98,7 @@ stats! {
     /// Times that a route was refused a label, so that its packets go through the controller. Not because a switch or
     /// link on its way was gone.
     labels_refused,
-    /// The times among `labels_refused` that a switch had no label left.
+    /// Times that a route got no label because a switch had none left.
     labels_used_up,
     /// Times that a route got no label, or lost one, because a switch or link on its way was gone.
     labels_gone,
