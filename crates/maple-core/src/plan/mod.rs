@@ -5,6 +5,7 @@ mod error;
 mod limit;
 mod resolved;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -64,7 +65,7 @@ pub(crate) struct Branch {
 }
 
 /// Whether a branch goes to all edge ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Flood {
     /// The branch does not flood.
     #[default]
@@ -72,6 +73,8 @@ pub(crate) enum Flood {
     /// Packets go to all edge ports unless they are for a reserved address, so a run asks its packet
     /// ([`crate::run::Run::with_floods`]). A plan has [`Flood::All`] instead, because its packets were asked.
     UnlessReserved,
+    /// As [`Flood::UnlessReserved`], for a packet that was asked: it is not for a reserved address.
+    Unreserved,
     /// All packets go to all edge ports.
     All,
 }
@@ -80,6 +83,35 @@ impl Flood {
     /// Reports whether any packet goes to all edge ports.
     pub fn is_on(self) -> bool {
         self != Flood::No
+    }
+
+    /// The place in the order. Whether the packet was asked makes no other route.
+    fn rank(self) -> u8 {
+        match self {
+            Flood::No => 0,
+            Flood::UnlessReserved | Flood::Unreserved => 1,
+            Flood::All => 2,
+        }
+    }
+}
+
+impl PartialEq for Flood {
+    fn eq(&self, other: &Flood) -> bool {
+        self.rank() == other.rank()
+    }
+}
+
+impl Eq for Flood {}
+
+impl PartialOrd for Flood {
+    fn partial_cmp(&self, other: &Flood) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Flood {
+    fn cmp(&self, other: &Flood) -> Ordering {
+        self.rank().cmp(&other.rank())
     }
 }
 

@@ -28,15 +28,15 @@ impl Route {
 
     /// Reports whether the packet's destination decides whether it is flooded.
     pub(crate) fn floods_unless_reserved(&self) -> bool {
-        self.branches.iter().any(|branch| branch.flood == Flood::UnlessReserved)
+        self.branches.iter().any(|branch| matches!(branch.flood, Flood::UnlessReserved))
     }
 
     /// Decides the floods that the packet's destination decides: packets to reserved addresses do not take them. Later
     /// policies may change that address, so it does not decide again.
     #[must_use]
     pub(crate) fn decide_floods(mut self, is_reserved: bool) -> Route {
-        for branch in self.branches.iter_mut().filter(|branch| branch.flood == Flood::UnlessReserved) {
-            branch.flood = if is_reserved { Flood::No } else { Flood::All };
+        for branch in self.branches.iter_mut().filter(|branch| matches!(branch.flood, Flood::UnlessReserved)) {
+            branch.flood = if is_reserved { Flood::No } else { Flood::Unreserved };
         }
         self
     }
