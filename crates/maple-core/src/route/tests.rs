@@ -7,10 +7,11 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::{Resolved, Route};
+use crate::compose::Composition;
 use crate::ids::ShardId;
 use crate::network::{Hop, Location, PortInfo, PortKind};
 use crate::policy_error::PolicyError;
-use crate::run::Run;
+use crate::run::{Net, PacketHandle, Run};
 use crate::state::{Cell, Snapshot, Store, SwitchInfo, Txn, Write};
 
 fn at(switch: u64, port: u32) -> Location {
@@ -297,6 +298,23 @@ fn what_bridges_never_forward_is_not_flooded() {
     for dst in [reserved(0x10), reserved(0xff), cisco(0xcb), cisco(0xce), [0, 0x80, 0xc2, 0, 0, 0], [0xff; 6]] {
         assert!(flooded(dst, |_| Route::flood()).1, "{dst:02x?}");
     }
+}
+
+#[test]
+fn a_flood_asks_the_packet_as_earlier_parts_have_changed_it() {
+    let through = |dst: u128| {
+        move |run: &Run| {
+            let parts = [Route::pass().set(Field::EthDst, dst), Route::flood()].map(Composition::of);
+            let mut answer = |part: &Route, _: &PacketHandle, _: &Net| Ok(part.clone());
+            let route = Composition::tiers(parts).decide_by(&run.packet(), &run.net(), &mut answer).expect("a route");
+            assert!(dst != 2 || route.floods(), "whoever compares it sees a flood");
+            route
+        }
+    };
+    let (reserved, other) = ([1, 0x80, 0xc2, 0, 0, 2], [0, 0, 0, 0, 0, 9]);
+    assert!(flooded(reserved, through(2)).1, "it has another destination when it is flooded");
+    assert!(flooded(other, through(2)).1);
+    assert!(!flooded(other, through(0x0180_c200_0002)).1, "it is for a reserved address when it is flooded");
 }
 
 #[test]
