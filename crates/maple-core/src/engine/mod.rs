@@ -32,12 +32,12 @@
 //! | folder | its concerns, in reading order |
 //! | --- | --- |
 //! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram` |
-//! | `switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `classifier`, `host_rules/`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_growth`, `drops/`, `audits`; `view` |
-//! | `switches` | those of the shard: `send`, `tables` read again, `capacity`, `audit`, `measure`, `traffic`, `rule_counts`, `dropped` |
+//! | `switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `classifier`, `host_rules/`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_growth`, `drops/`, `audit_state`; `sample_pass`, `restoring`; `view` |
+//! | `switches` | those of the shard: `send`, `tables` read again, `room_for_leaves`, `audit`, `measure`, `traffic`, `count_rule`, `count_drops` |
 //! | `fabric` | `routes/` and their use, `labels`, `meters`, switches that are `unreachable` |
 //! | `topology` | `packet_in`, `new_port`, `link_port`, `hosts/`, `host_actions`, `flaps`, `segments`, `declare`, `presume` |
-//! | `decisions` | `hit` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_use`, `route_changes`, `labels`; switches: `flush`, `confirm`, `await_barriers`, `refusals`, `eviction`, `count_reports` |
-//! | `reruns` | `proactive` samples, `reload` with `comparison` and `differences`, `restore` |
+//! | `decisions` | `hit` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_ready`, `route_changes`, `label_news`; switches: `flush`, `confirm`, `await_barriers`, `refusals`, `eviction`; counts: `count_reports`, `leaf_drops` |
+//! | `reruns` | `samples` beforehand, `reload` with `comparison` and `differences`, `restore` |
 //! | `live` | people watch packets |
 //! | `dispatch` | the engine, and copies of it |
 //! | `explain`, `rehearsal` | what is built on whole engines |

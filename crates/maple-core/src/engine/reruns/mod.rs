@@ -3,6 +3,6 @@
 
 pub(super) mod comparison;
 pub(super) mod differences;
-pub(super) mod proactive;
 pub(super) mod reload;
 pub(super) mod restore;
+pub(super) mod samples;

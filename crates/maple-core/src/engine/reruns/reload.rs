@@ -35,7 +35,7 @@ use std::time::Duration;
 use maple_wire::{Constraint, Dpid};
 use rustc_hash::FxHashSet;
 
-use super::proactive::Samples;
+use super::samples::Samples;
 use crate::compile::Table;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
@@ -50,7 +50,7 @@ use crate::engine::decisions::leaf::source_lines;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::access_hits::AccessHits;
 use crate::engine::switch::ingress::table;
-use crate::engine::switch::proactive::Proactive;
+use crate::engine::switch::sample_pass::Proactive;
 use crate::engine::switch::{Stale, Switch};
 use crate::ids::LeafId;
 use crate::run::{Finished, Run};

@@ -51,7 +51,7 @@ use std::time::Duration;
 use maple_wire::msg::NO_BUFFER;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 
-use super::proactive::Samples;
+use super::samples::Samples;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::{Effect, InstalledFlow};
 use crate::engine::context::received_packet::ReceivedPacket;

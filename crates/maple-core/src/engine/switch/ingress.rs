@@ -7,7 +7,7 @@ use maple_wire::Constraint;
 
 use super::cache::VersionedCache;
 use super::cookies::cookie;
-use super::proactive::Proactive;
+use super::sample_pass::Proactive;
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
 use crate::engine::context::options::Options;

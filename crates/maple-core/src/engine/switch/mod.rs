@@ -1,7 +1,7 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
 pub(super) mod access_hits;
-pub(super) mod audits;
+pub(super) mod audit_state;
 pub(super) mod backoff;
 pub(super) mod cache;
 pub(super) mod capacity;
@@ -17,7 +17,6 @@ pub(super) mod pacing;
 pub(super) mod paths;
 pub(super) mod polls;
 pub(super) mod ports;
-pub(super) mod proactive;
 pub(super) mod protocols;
 pub(super) mod questions;
 pub(super) mod restoring;
@@ -25,6 +24,7 @@ pub(super) mod room;
 pub(super) mod route_rules;
 pub(super) mod rule_counts;
 pub(super) mod rule_growth;
+pub(super) mod sample_pass;
 pub(super) mod tables;
 pub(super) mod update;
 pub(super) mod view;

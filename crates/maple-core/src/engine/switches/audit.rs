@@ -22,7 +22,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
-use crate::engine::switch::audits::Repair;
+use crate::engine::switch::audit_state::Repair;
 use crate::engine::switch::backoff::Backoff;
 use crate::engine::switch::cookies::{is_live, is_ours};
 use crate::engine::switch::polls::REST_FACTOR;

@@ -1,11 +1,11 @@
 //! The switches of this shard.
 
 pub(super) mod audit;
-pub(super) mod capacity;
-pub(super) mod dropped;
+pub(super) mod count_drops;
+pub(super) mod count_rule;
 pub(super) mod measure;
 pub(super) mod pacing;
-pub(super) mod rule_counts;
+pub(super) mod room_for_leaves;
 pub(super) mod send;
 pub(super) mod tables;
 pub(super) mod traffic;

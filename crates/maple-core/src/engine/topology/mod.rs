@@ -1,8 +1,8 @@
 //! Switches, ports and links: events become writes of tracked state. Everything else follows from those writes through
 //! dependencies.
 
+pub(super) mod admission;
 pub(super) mod declare;
-pub(super) mod explain;
 pub(super) mod flaps;
 pub(super) mod host_actions;
 pub(super) mod hosts;

@@ -36,7 +36,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::decide::{Outcome, outcome};
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::proactive::Proactive;
+use crate::engine::switch::sample_pass::Proactive;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
