@@ -80,7 +80,7 @@ pub use kind::{DeclareError, Kind, Mismatch, Types};
 pub use query::{Answer, Function, Question};
 pub use rows::Rows;
 pub(crate) use seen::Seen;
-pub use seen::{KeptLabel, Witness};
+pub use seen::{KeptLabel, StoreRecorder};
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub(crate) use store::Restoring;

@@ -55,7 +55,7 @@ pub struct KeptLabel {
 }
 
 /// A recorder of what happens to a store besides what engines do, in the order in which it happens.
-pub trait Witness: Send + Sync {
+pub trait StoreRecorder: Send + Sync {
     /// Receives writes that are about to be published. `at`: the number of moves before. The store is locked meanwhile.
     fn wrote(&self, at: u64, writes: &[Write]);
 
@@ -69,17 +69,17 @@ pub trait Witness: Send + Sync {
 }
 
 impl Store {
-    /// Starts to report to `witness` what happens besides what engines do. Returns the state in which that begins, and
+    /// Starts to report to `recorder` what happens besides what engines do. Returns the state in which that begins, and
     /// the number of moves before it.
-    pub fn attend(&self, witness: Arc<dyn Witness>) -> (Arc<Snapshot>, u64) {
+    pub fn attend(&self, recorder: Arc<dyn StoreRecorder>) -> (Arc<Snapshot>, u64) {
         let mut inner = self.lock();
-        inner.witness = Some(witness);
+        inner.recorder = Some(recorder);
         (self.snapshot(), self.moves.load(SeqCst) / 2)
     }
 
-    /// Stops reporting to a witness.
+    /// Stops reporting to a recorder.
     pub fn dismiss(&self) {
-        self.lock().witness = None;
+        self.lock().recorder = None;
     }
 
     /// Does something under the lock of the state. Returns also its place among the moves.
@@ -166,7 +166,7 @@ impl Store {
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst) / 2;
         self.show(&mut inner, |_| self.labels().rehearse(&by_switch));
-        inner.witness.iter().for_each(|witness| witness.rehearsed(at, labels));
+        inner.recorder.iter().for_each(|recorder| recorder.rehearsed(at, labels));
     }
 
     /// Reads the lists of switches that are restored.

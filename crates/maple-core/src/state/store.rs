@@ -14,7 +14,7 @@ use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
-use super::seen::{Seen, Witness};
+use super::seen::{Seen, StoreRecorder};
 use super::sync::{Held, Rank};
 use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
@@ -83,7 +83,7 @@ pub(crate) struct StoreState {
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
-    pub(super) witness: Option<Arc<dyn Witness>>,
+    pub(super) recorder: Option<Arc<dyn StoreRecorder>>,
     counts: StoreCounts,
     /// The snapshot that the next one may be made of, instead of a copy.
     spare: DoubleBuffer,
@@ -248,7 +248,7 @@ impl Store {
         self.update_by(&Author::Known(Box::new(written), Vec::new()), true, decide).0
     }
 
-    /// Updates for this author. The witness receives the writes if `is_told`.
+    /// Updates for this author. The recorder receives the writes if `is_told`.
     pub(crate) fn update_by(
         &self,
         author: &Author,
@@ -266,10 +266,10 @@ impl Store {
         (commit, seen)
     }
 
-    /// Gives the witness writes that are about to be published, if `is_told`.
+    /// Gives the recorder writes that are about to be published, if `is_told`.
     pub(super) fn tell(&self, inner: &StoreState, is_told: bool, writes: &[Write]) {
-        if let Some(witness) = inner.witness.as_ref().filter(|_| is_told && !writes.is_empty()) {
-            witness.wrote(self.moves.load(Ordering::SeqCst) / 2, writes);
+        if let Some(recorder) = inner.recorder.as_ref().filter(|_| is_told && !writes.is_empty()) {
+            recorder.wrote(self.moves.load(Ordering::SeqCst) / 2, writes);
         }
     }
 
@@ -302,7 +302,7 @@ impl Store {
         mismatch.map_or(Ok(commit.0), Err)
     }
 
-    /// Commits in a turn, or past the turnstile. The witness receives the writes if `is_told`.
+    /// Commits in a turn, or past the turnstile. The recorder receives the writes if `is_told`.
     pub(crate) fn commit_past_turnstile(
         &self,
         mut txn: Txn,
@@ -350,7 +350,7 @@ impl Store {
         let at = self.moves.load(Ordering::SeqCst);
         self.note_dependents(&mut inner);
         if self.moves.load(Ordering::SeqCst) != at {
-            inner.witness.iter().for_each(|witness| witness.watched(at / 2));
+            inner.recorder.iter().for_each(|recorder| recorder.watched(at / 2));
         }
         id
     }

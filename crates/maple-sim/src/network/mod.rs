@@ -9,7 +9,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use maple_core::engine::{
-    Candidate, Engine, Event, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount, ShardId, Time, Trial,
+    Candidate, Engine, Event, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount, ShardId, Stats, Time,
+    Trial,
 };
 use maple_core::network::{Facts, Location, Mac};
 use maple_core::policy::Policy;
@@ -254,6 +255,13 @@ impl Sim {
     /// Returns the engines, by shard.
     pub fn engines(&self) -> &[Engine] {
         &self.engines
+    }
+
+    /// Returns the counts of all engines together.
+    pub fn stats(&self) -> Stats {
+        let mut all = Stats::default();
+        self.engines.iter().for_each(|engine| all += engine.stats());
+        all
     }
 
     /// Reloads the policy: each shard tries the new one first.

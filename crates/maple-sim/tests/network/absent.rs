@@ -14,7 +14,7 @@ use maple_sim::seeds::seeds;
 use maple_sim::{Delivery, Random, Sim};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, ring_with, send, stats, udp};
+use crate::scripts::{A, B, at, ring, ring_with, send, udp};
 
 /// The number of switches of the ring. Ports 1 and 2 lead to the neighbours.
 const SWITCHES: u64 = 3;
@@ -213,9 +213,9 @@ impl World {
         }
         for (number, wish) in self.wishes.clone().iter().enumerate() {
             let from = *random.pick(&edges);
-            let before = stats(&self.sim).policy_errors;
+            let before = self.sim.stats().policy_errors;
             let got = send(&mut self.sim, from, udp(A, B, number as u16));
-            let failed = stats(&self.sim).policy_errors > before;
+            let failed = self.sim.stats().policy_errors > before;
             let places = |own: bool| -> Vec<Location> {
                 let mut all: Vec<_> = got.iter().filter(|one| (one.frame == OWN) == own).map(|one| one.at).collect();
                 all.sort_unstable();
@@ -284,20 +284,20 @@ fn a_multicast_leaves_out_a_place_that_is_not_there_and_one_that_goes_while_it_r
     assert_eq!(first.len(), 1, "{first:?}");
     assert!(first[0].contains("absent.rs:") && first[0].contains("leaves out 0000000000000001:9"), "{first:?}");
     assert!(first[0].ends_with("its switch has the ports 1, 2, 3, 4"), "{first:?}");
-    let runs = stats(&sim).runs;
+    let runs = sim.stats().runs;
     sim.remove_port(at(1, 4));
     sim.run();
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(2, 3)]);
     add_port(&mut sim, at(1, 9));
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(1, 9), at(2, 3)]);
-    assert_eq!(stats(&sim).runs, runs, "the leaf follows its plan");
-    assert_eq!((stats(&sim).policy_errors, told(&sim).len()), (0, 2), "{:?}", told(&sim));
+    assert_eq!(sim.stats().runs, runs, "the leaf follows its plan");
+    assert_eq!((sim.stats().policy_errors, told(&sim).len()), (0, 2), "{:?}", told(&sim));
     assert!(told(&sim)[1].contains("absent.rs:"), "the line stands there also if f has not run: {:?}", told(&sim));
     sim.remove_port(at(1, 9));
     sim.disconnect(Dpid(2));
     sim.run();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "nobody is left");
-    assert_eq!(stats(&sim).policy_errors, 0);
+    assert_eq!(sim.stats().policy_errors, 0);
     let last = told(&sim).pop().unwrap_or_default();
     assert!(last.ends_with("the route leaves out the ports of switch 0000000000000002, which is not there"), "{last}");
 }
@@ -309,5 +309,5 @@ fn a_multicast_leaves_out_a_port_that_becomes_a_link() {
     sim.add_link(at(1, 4), at(2, 4));
     sim.run();
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(2, 3)]);
-    assert_eq!(stats(&sim).policy_errors, 0);
+    assert_eq!(sim.stats().policy_errors, 0);
 }

@@ -14,7 +14,7 @@ use maple_sim::{Delivery, Random, Sim};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring_with, send, shortest, udp};
 
 pub const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
 pub const D: Mac = Mac([0, 0, 0, 0, 0, 0xd]);
@@ -73,7 +73,7 @@ fn a_host_with_a_fixed_place_is_nowhere_else_even_before_it_is_known_and_when_it
             sim.run_for(Duration::from_millis(500));
         }
         assert_ne!(place(&sim, A), Some(at(2, 4)));
-        assert_eq!(stats(&sim).spoofed_drops, 41);
+        assert_eq!(sim.stats().spoofed_drops, 41);
         let told = |report: &&Report| matches!(report, Report::HostMisplaced { mac: A, seen, .. } if *seen == at(2, 4));
         assert_eq!(sim.reports.iter().filter(told).count(), 1, "{:?}", sim.reports);
         // The host comes back.
@@ -96,7 +96,7 @@ fn misplaced_senders_of_a_port_are_reported_a_bounded_number_of_times() {
         send(&mut sim, at(2, 3), udp(*mac, B, 80));
     }
     let told = sim.reports.iter().filter(|report| matches!(report, Report::HostMisplaced { .. })).count();
-    assert_eq!((told, size(&sim) - before, stats(&sim).spoofed_drops), (8, 8, 100));
+    assert_eq!((told, size(&sim) - before, sim.stats().spoofed_drops), (8, 8, 100));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_host_with_a_fixed_place_comes_in_also_where_others_flood() {
             sim.inject(at(1, 3), udp(Mac([6, 0, 0, 0, 0, n]), B, 80));
             sim.run_for(Duration::from_millis(5));
         }
-        let flood = stats(&sim);
+        let flood = sim.stats();
         assert!(flood.port_guards <= 2 && flood.packet_ins < 20, "the switch drops them by itself: {flood:?}");
         sim.delivered.clear();
         assert_eq!(send(&mut sim, at(1, 3), udp(C, B, 80)).len(), 1, "{version:?}");
@@ -221,9 +221,9 @@ fn nothing_enters_or_leaves_by_a_closed_port() {
     for version in VERSIONS {
         let mut sim = ring_with(&options([(1, used.clone())], BTreeMap::new()), Arc::new(shortest), 2, 1, version);
         assert_eq!(kind(&sim, at(1, 4)), Some(PortKind::New), "{version:?}");
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         assert_eq!(send(&mut sim, at(1, 4), udp(A, B, 80)), []);
-        assert_eq!((stats(&sim).packet_ins, place(&sim, A)), (before, None), "the switch drops it");
+        assert_eq!((sim.stats().packet_ins, place(&sim, A)), (before, None), "the switch drops it");
         let flood = send(&mut sim, at(1, 3), udp(B, A, 80));
         assert!(!flood.is_empty() && flood.iter().all(|delivery| delivery.at != at(1, 4)), "{flood:?}");
     }
@@ -239,7 +239,7 @@ fn a_port_has_a_maximum_of_hosts_of_its_own_and_hosts_with_a_fixed_place_come_on
     send(&mut sim, at(1, 3), udp(A, B, 80));
     send(&mut sim, at(1, 3), udp(C, B, 80));
     assert_eq!((place(&sim, A), place(&sim, C)), (Some(at(1, 3)), None));
-    assert_eq!(stats(&sim).spoofed_drops, 0);
+    assert_eq!(sim.stats().spoofed_drops, 0);
 }
 
 #[test]

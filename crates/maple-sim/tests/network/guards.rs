@@ -16,7 +16,7 @@ use maple_sim::Sim;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring_with, send, shortest, udp};
 
 const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
 
@@ -51,11 +51,11 @@ fn the_controller_sends_nothing_past_a_waypoint_while_rules_are_on_their_way() {
         let mut sim = line_of_three(&none_held, guarded(shortest, [waypoint(via)]));
         introduce(&mut sim);
         let drops = |sim: &Sim| sim.engines().iter().map(|engine| engine.stats().way_drops).sum::<u64>();
-        let before = (drops(&sim), stats(&sim).sent_by_controller);
+        let before = (drops(&sim), sim.stats().sent_by_controller);
         let first = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(first.is_empty(), is_between, "via {via}: {first:?}");
         assert_eq!(drops(&sim) - before.0, u64::from(is_between), "via {via}");
-        assert_eq!(stats(&sim).sent_by_controller - before.1, u64::from(!is_between), "via {via}");
+        assert_eq!(sim.stats().sent_by_controller - before.1, u64::from(!is_between), "via {via}");
         let told = |report: &&Report| matches!(report, Report::NoRuleForWay { .. });
         assert_eq!(sim.reports.iter().filter(told).count() > 0, is_between, "via {via}");
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1, "the rule leads it by the waypoint");
@@ -71,7 +71,7 @@ fn packets_that_wait_for_the_rules_of_their_way_are_not_lost() {
     }
     sim.run();
     assert_eq!(sim.delivered.len(), 20);
-    assert_eq!(stats(&sim).sent_by_controller, 0);
+    assert_eq!(sim.stats().sent_by_controller, 0);
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn a_loop_of_hops_is_a_violation_of_every_guard() {
     let told: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::ConstraintViolated { .. })).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].to_string().contains("violates no_loops: "), "{}", told[0]);
-    assert_eq!(stats(&sim).policy_errors, 0);
-    assert_eq!(stats(&sim).misses, 1, "the drop is a rule");
+    assert_eq!(sim.stats().policy_errors, 0);
+    assert_eq!(sim.stats().misses, 1, "the drop is a rule");
 }
 
 /// Returns the frame by which a host announces its IP address.
@@ -107,16 +107,16 @@ fn a_host_that_becomes_a_member_elsewhere_re_decides_no_unicast_of_others() {
         send(&mut sim, place, announce(mac, ip));
     }
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
-    let before = stats(&sim);
+    let before = sim.stats();
     // C is a guest at its own port.
     send(&mut sim, at(3, 3), announce(C, [10, 0, 9, 3]));
-    let after = stats(&sim);
+    let after = sim.stats();
     // Announcements are floods, which lead to C too. Those of three hosts are decided again, and this one for the first
     // time.
     assert!(after.runs - before.runs <= 4, "{before:?} {after:?}");
-    let before = stats(&sim);
+    let before = sim.stats();
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
-    assert_eq!(stats(&sim).packet_ins, before.packet_ins, "the rule from A to B has stayed");
+    assert_eq!(sim.stats().packet_ins, before.packet_ins, "the rule from A to B has stayed");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, C, 80)), [], "C is a guest now");
     // The next host is a guest beside B: packets from A to B are delivered to the guest, too.
     send(&mut sim, at(2, 3), announce(Mac([0, 0, 0, 0, 0, 0xd]), [10, 0, 9, 4]));

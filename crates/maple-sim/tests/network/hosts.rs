@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Event, Options, Stats};
+use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::{MoveReason, Report};
@@ -25,12 +25,6 @@ fn v4(last: u8) -> Ipv4Addr {
 /// Returns a gratuitous ARP request.
 fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp_request(ip, ip)
-}
-
-fn stats(sim: &Sim) -> Stats {
-    let mut all = Stats::default();
-    sim.engines().iter().for_each(|engine| all += engine.stats());
-    all
 }
 
 fn place(sim: &Sim, mac: Mac) -> Option<Location> {
@@ -70,12 +64,12 @@ fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
         send(&mut sim, at(2, 3), udp(B, A, 1));
         send(&mut sim, at(1, 3), udp(A, B, 80));
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         for _ in 0..40 {
             sim.inject(at(1, 3), udp(A, B, 80));
             sim.run_for(Duration::from_millis(100));
         }
-        assert_eq!(stats(&sim).packet_ins, before, "{version:?}: rules carry what it sends");
+        assert_eq!(sim.stats().packet_ins, before, "{version:?}: rules carry what it sends");
         for _ in 0..40 {
             sim.inject(at(2, 4), udp(A, B, 80));
             for _ in 0..4 {
@@ -159,7 +153,7 @@ fn nothing_is_copied_where_nobody_depends_on_addresses() {
     for _ in 0..3 {
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
     }
-    assert_eq!(stats(&sim).announcements, 0);
+    assert_eq!(sim.stats().announcements, 0);
     let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
     let before = rules(&mut sim);
     send(&mut sim, at(1, 3), announce(A, v4(0xa)));
@@ -187,7 +181,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
             sizes.push((sim.engines()[0].size_of_hosts(), rules(&mut sim)));
         }
         assert!(sizes[100..].iter().all(|now| now.0 <= sizes[100].0 && now.1 <= sizes[100].1), "{sizes:?}");
-        let flood = stats(&sim);
+        let flood = sim.stats();
         assert!(flood.port_guards <= 2 && flood.packet_ins < 100, "the switch drops them by itself: {flood:?}");
         let told = sim.reports.iter().filter(|report| matches!(report, Report::TooManyHosts { .. }));
         assert_eq!(told.count(), 1);
@@ -215,16 +209,16 @@ fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_st
     for n in 0..30 {
         assert_eq!(send(&mut sim, at(1, 3), udp(flooder(n), A, 80)).len(), 1, "{n}");
     }
-    assert!(stats(&sim).refused_rules > 0 && stats(&sim).refused_rules < 4, "{:?}", stats(&sim));
+    assert!(sim.stats().refused_rules > 0 && sim.stats().refused_rules < 4, "{:?}", sim.stats());
     // New leaves are still installed.
-    let before = stats(&sim);
+    let before = sim.stats();
     assert_eq!(send(&mut sim, at(1, 1), udp(A, B, 80)).len(), 1);
     assert_eq!(send(&mut sim, at(1, 1), udp(A, B, 80)).len(), 1);
-    let after = stats(&sim);
+    let after = sim.stats();
     assert_eq!(after.leaves_withdrawn, before.leaves_withdrawn);
     let packet_ins = after.packet_ins;
     assert_eq!(send(&mut sim, at(1, 1), udp(A, B, 80)).len(), 1);
-    assert_eq!(stats(&sim).packet_ins, packet_ins, "by rules");
+    assert_eq!(sim.stats().packet_ins, packet_ins, "by rules");
     assert_eq!(send(&mut sim, at(1, 3), udp(flooder(29), A, 80)).len(), 1, "without a rule in the classifier");
 }
 
@@ -236,14 +230,14 @@ fn silent_hosts_are_forgotten_and_talking_ones_stay_without_coming_to_the_contro
         send(&mut sim, at(2, 3), udp(B, A, 80));
         send(&mut sim, at(1, 3), udp(A, B, 80));
         send(&mut sim, at(1, 4), udp(C, B, 80));
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         for _ in 0..50 {
             sim.inject(at(1, 3), udp(A, B, 80));
             sim.inject(at(2, 3), udp(B, A, 80));
             sim.run_for(Duration::from_secs(20));
         }
         assert_eq!((place(&sim, A), place(&sim, B), place(&sim, C)), (Some(at(1, 3)), Some(at(2, 3)), None));
-        assert!(stats(&sim).packet_ins <= before + 2, "{version:?}");
+        assert!(sim.stats().packet_ins <= before + 2, "{version:?}");
         assert!(sim.reports.contains(&Report::HostLost { mac: C, at: at(1, 4) }));
     }
 }

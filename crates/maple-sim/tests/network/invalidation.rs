@@ -46,18 +46,14 @@ fn network(pairs: u64) -> Sim {
     sim
 }
 
-fn stats(sim: &Sim) -> Stats {
-    sim.engines()[0].stats()
-}
-
 /// Returns the number of leaves that a selection withdraws, and the number that are examined.
 fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
     let mut sim = network(pairs);
-    let before = stats(&sim);
+    let before = sim.stats();
     assert_eq!(before.leaves, pairs + 9);
     sim.tell(Event::Invalidate(selection.clone()));
     sim.run();
-    let after = stats(&sim);
+    let after = sim.stats();
     assert_eq!(before.leaves - after.leaves, after.leaves_withdrawn - before.leaves_withdrawn);
     (after.leaves_withdrawn - before.leaves_withdrawn, after.leaves_examined - before.leaves_examined)
 }
@@ -93,7 +89,7 @@ fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     let dpid = Dpid(2);
     sim.tell(Event::LinkDown { a: at(1, 1), b: at(2, 1) });
     sim.run();
-    let Stats { leaves, routes_rerouted, .. } = stats(&sim);
+    let Stats { leaves, routes_rerouted, .. } = sim.stats();
     assert_eq!((leaves, routes_rerouted), (29, 1), "9 went over the link by one route, and go nowhere now");
     sim.restart(Dpid(1));
     sim.run();

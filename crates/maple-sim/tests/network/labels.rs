@@ -14,7 +14,7 @@ use maple_sim::{Delivery, Random, Sim, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, ring_with, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring, ring_with, send, shortest, udp};
 
 /// Creates switches in a line, of these versions: port 1 to the one before, 2 to the next, 3 to 8 for hosts.
 fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Version]) -> Sim {
@@ -68,12 +68,12 @@ fn packets_with_equal_headers_that_enter_elsewhere_go_elsewhere() {
         let rewritten = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 10], [10, 0, 0, 9]).udp(1000, 80).payload(b"hello");
         let twice = [at(2, 3), at(3, 4)].map(|at| Delivery { at, frame: rewritten.clone() });
         for round in 0..2 {
-            let before = stats(&sim).packet_ins;
+            let before = sim.stats().packet_ins;
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [Delivery { at: at(3, 3), frame: udp(A, B, 80) }]);
             let mut out = send(&mut sim, at(2, 4), udp(A, B, 80));
             out.sort();
             assert_eq!(out, twice);
-            assert_eq!(stats(&sim).packet_ins - before, if round == 0 { 2 } else { 0 }, "both have rules then");
+            assert_eq!(sim.stats().packet_ins - before, if round == 0 { 2 } else { 0 }, "both have rules then");
         }
     }
 }
@@ -108,7 +108,7 @@ fn hosts_keep_all_their_vlan_ids_whatever_labels_have() {
                     }
                 }
             }
-            assert_eq!(stats(&sim).link_drops, 0);
+            assert_eq!(sim.stats().link_drops, 0);
         }
     }
 }
@@ -139,7 +139,7 @@ fn a_translation_with_a_new_port_for_every_connection_costs_no_label_each() {
         want.sort();
         sim.delivered.sort();
         assert!(sim.delivered == want, "each is translated");
-        assert_eq!((stats(&sim).leaves, stats(&sim).labels), (u64::from(connections), 2));
+        assert_eq!((sim.stats().leaves, sim.stats().labels), (u64::from(connections), 2));
     }
 }
 
@@ -222,8 +222,8 @@ fn routes_that_find_no_label_go_through_the_controller_until_there_is_one() {
                 assert_eq!(out, [Delivery { at: at(2, u32::from(port)), frame: udp(A, B, port) }]);
             }
         }
-        assert_eq!(stats(&sim).labels, 3);
-        assert!(stats(&sim).labels_refused > 0);
+        assert_eq!(sim.stats().labels, 3);
+        assert!(sim.stats().labels_refused > 0);
         let said = |r: &Report| matches!(r, Report::NotLabelled { why, .. } if why.contains("has no label left"));
         assert_eq!(sim.reports.iter().filter(|report| said(report)).count(), 1, "{:?}", sim.reports);
         // Three of the routes end. The others get their labels.
@@ -233,11 +233,11 @@ fn routes_that_find_no_label_go_through_the_controller_until_there_is_one() {
         }
         sim.run();
         sim.run_for(Duration::from_secs(30));
-        let before = stats(&sim).sent_by_controller;
+        let before = sim.stats().sent_by_controller;
         for port in 6..=8 {
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port)).len(), 1);
         }
-        assert_eq!((stats(&sim).sent_by_controller, stats(&sim).labels), (before, 3), "{version:?}");
+        assert_eq!((sim.stats().sent_by_controller, sim.stats().labels), (before, 3), "{version:?}");
     }
 }
 
@@ -259,7 +259,7 @@ fn floods_from_everywhere_share_the_labels_of_the_spanning_tree() {
         }
     }
     // There are five links with two directions each.
-    assert_eq!((stats(&sim).leaves, stats(&sim).labels), (30, 10));
+    assert_eq!((sim.stats().leaves, sim.stats().labels), (30, 10));
     (1..=6).for_each(|dpid| assert!(label_rules(&mut sim, dpid) <= 2));
 }
 
@@ -278,7 +278,7 @@ fn a_flow_whose_labels_exist_costs_nothing_behind_its_ingress() {
     }
     assert_eq!(sim.flow_mods - before, 10);
     (2..=16).for_each(|dpid| assert_eq!(label_rules(&mut sim, dpid), 1));
-    assert_eq!(stats(&sim).link_packet_ins, 0);
+    assert_eq!(sim.stats().link_packet_ins, 0);
 }
 
 #[test]
@@ -294,10 +294,10 @@ fn labels_of_a_route_that_is_gone_go_too() {
         for _ in 0..3 {
             send(&mut sim, at(1, 3), udp(A, B, 1));
             send(&mut sim, at(3, 3), udp(B, A, 1));
-            assert!(stats(&sim).labels > 0 && rules(&mut sim) > before);
+            assert!(sim.stats().labels > 0 && rules(&mut sim) > before);
             sim.tell(Event::Invalidate(Selection::All));
             sim.run();
-            assert_eq!((rules(&mut sim), stats(&sim).labels), (before, 0), "{version:?}");
+            assert_eq!((rules(&mut sim), sim.stats().labels), (before, 0), "{version:?}");
         }
     }
 }
@@ -312,5 +312,5 @@ fn a_frame_that_comes_by_a_link_without_a_label_goes_nowhere() {
         sim.inject(at(2, 1), frame);
         sim.run();
     }
-    assert_eq!((sim.delivered.len(), stats(&sim).link_drops), (0, 2));
+    assert_eq!((sim.delivered.len(), sim.stats().link_drops), (0, 2));
 }

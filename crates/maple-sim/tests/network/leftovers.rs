@@ -12,7 +12,7 @@ use maple_sim::{Sim, SimSwitch};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Action, Dpid, Field, Instruction, Match, Port, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring, send, shortest, udp};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ONE: Dpid = Dpid(1);
@@ -275,7 +275,7 @@ fn a_wait_ends_although_what_it_waits_for_is_gone() {
             });
             sim.run_for(Duration::from_millis(100));
             sim.check_settled().unwrap_or_else(|error| panic!("{version:?}, after {microseconds} µs: {error}"));
-            assert_eq!(stats(&sim).inconsistent_runs, 0);
+            assert_eq!(sim.stats().inconsistent_runs, 0);
         }
     }
 }

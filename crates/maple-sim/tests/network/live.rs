@@ -83,12 +83,11 @@ fn packets(sim: &Sim, token: u64) -> Vec<Option<bool>> {
 #[test]
 fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     let mut sim = network(Version::Of13);
-    let stats = |sim: &Sim| sim.engines()[0].stats();
     sim.tell(Event::LiveBegin { token: 5, filter: filter(Some(80)) });
     watch_for(&mut sim, 5, 1);
     assert_eq!(sim.live, [(5, LiveNews::Watching)]);
     assert_eq!(temporary(&mut sim), 1);
-    let before = stats(&sim);
+    let before = sim.stats();
     for port in [80, 9, 80, 81] {
         sim.inject(at(1, 1), udp(A, B, port));
     }
@@ -96,13 +95,13 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     let delivered: Vec<_> = sim.delivered.drain(..).filter(|one| one.at == at(2, 1)).collect();
     assert_eq!(delivered.len(), 3, "as without a watch");
     assert_eq!(packets(&sim, 5), [Some(false), Some(false)], "those to port 80");
-    let after = stats(&sim);
+    let after = sim.stats();
     assert_eq!(after.misses - before.misses, 1, "port 81 is new, the copies are nothing new");
     assert_eq!(after.spoofed_drops, before.spoofed_drops);
     // Audits find nothing wrong, and the rule comes again and again.
     watch_for(&mut sim, 5, 10);
-    assert_eq!((stats(&sim).rules_repaired, stats(&sim).foreign_rules, temporary(&mut sim)), (0, 0, 1));
-    assert!(stats(&sim).audits > 5);
+    assert_eq!((sim.stats().rules_repaired, sim.stats().foreign_rules, temporary(&mut sim)), (0, 0, 1));
+    assert!(sim.stats().audits > 5);
     sim.tell(Event::LiveEnd(5));
     sim.run_for(REST);
     assert_eq!((temporary(&mut sim), sim.engines()[0].watches()), (0, 0));

@@ -71,10 +71,6 @@ fn send(sim: &mut Sim, polls: usize, frames_a_second: usize) {
     }
 }
 
-fn stats(sim: &Sim) -> Stats {
-    sim.engines()[0].stats()
-}
-
 /// Returns the port of the link that A's packets take.
 fn link(sim: &mut Sim) -> u32 {
     let sent = |sim: &mut Sim| [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.ports[&PortNo(port)].tx_packets));
@@ -90,7 +86,7 @@ fn link(sim: &mut Sim) -> u32 {
 fn nobody_is_polled_before_f_asks() {
     let (mut sim, _) = network(Version::Of13, |_| false);
     send(&mut sim, 3, 2);
-    assert_eq!((stats(&sim).polls, link(&mut sim)), (0, 2));
+    assert_eq!((sim.stats().polls, link(&mut sim)), (0, 2));
 }
 
 #[test]
@@ -110,7 +106,7 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
                 send(&mut sim, 2, frames);
                 assert_eq!((link(&mut sim), runs.load(Ordering::Relaxed)), (taken, decided), "{version} {frames}");
             }
-            let Stats { polls, leaves_rerouted, .. } = stats(&sim);
+            let Stats { polls, leaves_rerouted, .. } = sim.stats();
             assert_eq!(leaves_rerouted, 2);
             assert!((12..=14).contains(&polls), "one each 10 s: {polls}");
         }
@@ -214,9 +210,9 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 3, 0);
     assert_eq!(rate(&sim), None);
-    let polls = stats(&sim).polls;
+    let polls = sim.stats().polls;
     send(&mut sim, 5, 0);
-    assert_eq!(stats(&sim).polls, polls);
+    assert_eq!(sim.stats().polls, polls);
 }
 
 /// Creates a network where the packets of A take the other link while the variable `moved` is set.
@@ -238,14 +234,14 @@ fn rate(sim: &Sim) -> u64 {
 
 /// Sends from a poll until the next one. Half a second to a second before the next one, calls `late`.
 fn from_poll_to_poll(sim: &mut Sim, frames_a_second: usize, late: impl Fn(&mut Sim)) {
-    let polls = stats(sim).polls;
+    let polls = sim.stats().polls;
     for half in 1.. {
         (0..frames_a_second * (half % 2)).for_each(|_| sim.inject(at(1, 1), frame(A, B, FRAME)));
         sim.run_for(Duration::from_millis(500));
         if half + 2 == 2 * POLL.as_secs() as usize {
             late(sim);
         }
-        if stats(sim).polls > polls {
+        if sim.stats().polls > polls {
             return;
         }
     }
@@ -339,9 +335,9 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     assert!(engine.rules(Dpid(1)).iter().any(|rule| counted(rule) >= Some(30)));
     assert_eq!(link(&mut sim), 2, "the average over a whole period is what counts");
     send(&mut sim, 1, 0);
-    let polls = stats(&sim).polls;
+    let polls = sim.stats().polls;
     send(&mut sim, 2, 0);
-    assert!(stats(&sim).polls <= polls + 3, "nobody watches any more");
+    assert!(sim.stats().polls <= polls + 3, "nobody watches any more");
 }
 
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Event, Options, Stats};
+use maple_core::engine::{Event, Options};
 use maple_core::network::{Hop, LinkName, Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
@@ -44,12 +44,6 @@ fn udp(number: u32) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 80).payload(&number.to_be_bytes())
 }
 
-fn stats(sim: &Sim) -> Stats {
-    let mut all = Stats::default();
-    sim.engines().iter().for_each(|engine| all += engine.stats());
-    all
-}
-
 /// Returns the cheapest path from where the packet enters to the host of switch 3.
 fn cheapest(pkt: &PacketHandle, net: &Net) -> Route {
     pkt.eth_dst();
@@ -67,7 +61,7 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
         let mut sim = mesh(Arc::new(cheapest), 4, shards, version);
         sim.inject(host_at(1), udp(0));
         sim.run();
-        let before = stats(&sim);
+        let before = sim.stats();
         sim.set_port(at(1, 3), false);
         sim.run();
         for number in 1..20 {
@@ -76,7 +70,7 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
         }
         let want: Vec<Delivery> = (0..20).map(|n| Delivery { at: host_at(3), frame: udp(n) }).collect();
         assert_eq!(sim.delivered, want);
-        let after = stats(&sim);
+        let after = sim.stats();
         assert_eq!((after.packet_ins, after.misses), (before.packet_ins, before.misses), "{version}");
         assert_eq!((after.routes_rerouted, after.leaves_withdrawn), (1, 0));
         // The route changes to the other path, back, and back again: no rule is left over.
@@ -89,8 +83,8 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
             sim.set_port(down, false);
             sim.run();
         }
-        assert_eq!(stats(&sim).rules, rules, "{version}");
-        assert_eq!(stats(&sim).leaves, 1);
+        assert_eq!(sim.stats().rules, rules, "{version}");
+        assert_eq!(sim.stats().leaves, 1);
     }
 }
 
@@ -113,7 +107,7 @@ fn a_switch_that_takes_no_rules_of_routes_has_rules_that_do_all_themselves() {
         }
         let want: Vec<Delivery> = (0..20).map(|n| Delivery { at: host_at(3), frame: udp(n) }).collect();
         assert_eq!(sim.delivered, want, "{refuses_table:?}");
-        let after = stats(&sim);
+        let after = sim.stats();
         assert!(after.packet_ins < 6, "rules carry the rest: {after:?}");
         assert!((1..9).contains(&after.refused_rules) && after.sent_by_controller < 6, "{after:?}");
         let in_use = sim.switch(Dpid(1)).map(|switch| switch.flows().iter().filter(|flow| flow.table_id == 3).count());
@@ -123,7 +117,7 @@ fn a_switch_that_takes_no_rules_of_routes_has_rules_that_do_all_themselves() {
         sim.inject(host_at(1), udp(20));
         sim.run();
         assert_eq!(sim.delivered.last(), Some(&Delivery { at: host_at(3), frame: udp(20) }));
-        assert_eq!(stats(&sim).packet_ins, after.packet_ins, "each leaf's rule has turned");
+        assert_eq!(sim.stats().packet_ins, after.packet_ins, "each leaf's rule has turned");
     }
 }
 
@@ -145,10 +139,10 @@ fn a_policy_is_asked_again_only_where_it_looked_at_what_changed() {
             );
         }
         sim.run();
-        let before = stats(&sim);
+        let before = sim.stats();
         sim.set_port(at(1, 3), false);
         sim.run();
-        let after = stats(&sim);
+        let after = sim.stats();
         assert_eq!((before.leaves, after.leaves), (5, 5));
         sim.inject(host_at(1), udp(7));
         sim.run();
@@ -165,7 +159,7 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
     let mut sim = mesh(Arc::new(cheapest), 4, 2, Version::Of13);
     sim.inject(host_at(1), udp(0));
     sim.run();
-    let (flow_mods, before) = (sim.flow_mods, stats(&sim));
+    let (flow_mods, before) = (sim.flow_mods, sim.stats());
     // Costs of this name exist from here on. The path is the same, but f asked for the name.
     let reads = |pkt: &PacketHandle, net: &Net| {
         net.var("noise");
@@ -174,14 +168,14 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
     assert_eq!((before.leaves_confirmed, before.leaves_rerouted), (0, 0));
     sim.tell(cost(2, 4, 9));
     sim.run();
-    assert_eq!((sim.flow_mods, stats(&sim).runs), (flow_mods, before.runs), "no path in use has changed");
+    assert_eq!((sim.flow_mods, sim.stats().runs), (flow_mods, before.runs), "no path in use has changed");
     let mut sim = mesh(Arc::new(reads), 4, 2, Version::Of13);
     sim.inject(host_at(1), udp(0));
     sim.run();
     let flow_mods = sim.flow_mods;
     sim.tell(Event::Write(vec![Write::Var { name: "noise".into(), value: Some(Value::Int(1)) }]));
     sim.run();
-    assert_eq!((sim.flow_mods, stats(&sim).leaves_confirmed, stats(&sim).leaves_withdrawn), (flow_mods, 1, 0));
+    assert_eq!((sim.flow_mods, sim.stats().leaves_confirmed, sim.stats().leaves_withdrawn), (flow_mods, 1, 0));
 }
 
 /// Sends packets with a gap between them, and calls `happen` before each.
@@ -218,7 +212,7 @@ fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
             }
         });
         check(&mut sim, 150, &format!("seed {seed}"));
-        assert_eq!(stats(&sim).link_drops, 0);
+        assert_eq!(sim.stats().link_drops, 0);
     }
 }
 
@@ -255,8 +249,8 @@ fn no_packet_is_lost_or_goes_in_circles_when_a_route_passes_the_same_links_in_an
             }
         });
         check(&mut sim, 150, &format!("seed {seed}: {paths:?}"));
-        assert_eq!(stats(&sim).link_drops, 0);
-        moved += stats(&sim).leaves_rerouted;
+        assert_eq!(sim.stats().link_drops, 0);
+        moved += sim.stats().leaves_rerouted;
     }
     assert!(moved > 60, "{moved}");
 }

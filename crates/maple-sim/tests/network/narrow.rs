@@ -11,7 +11,7 @@ use maple_sim::oracles::Strategy;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, stats};
+use crate::scripts::{A, B, at, ring_with, send};
 
 /// Returns options with which leaves are specialised even if few barrier rules are required.
 fn for_small_tables() -> Options {
@@ -49,12 +49,12 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
         for network in [0, 7] {
             let there = [Delivery { at: at(2, 3), frame: udp(network, 80) }];
             assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), there);
-            let before = stats(&sim);
+            let before = sim.stats();
             assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), there);
-            let after = stats(&sim);
+            let after = sim.stats();
             assert_eq!((after.packet_ins, after.link_packet_ins), (before.packet_ins, before.link_packet_ins));
         }
-        assert_eq!(stats(&sim).runs, 3, "network 7 is not among the packets of the first leaf");
+        assert_eq!(sim.stats().runs, 3, "network 7 is not among the packets of the first leaf");
         let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
         assert!(flows.iter().any(is_narrowed), "{flows:?}");
@@ -95,9 +95,9 @@ fn leaves_that_are_narrowed_in_several_fields_stand_beside_others() {
     for (src, dst) in [(0, 0), (7, 0), (7, 7), (0, 7)] {
         let there = [Delivery { at: at(2, 3), frame: between(src, dst) }];
         assert_eq!(send(&mut sim, at(1, 3), between(src, dst)), there);
-        let before = stats(&sim);
+        let before = sim.stats();
         assert_eq!(send(&mut sim, at(1, 3), between(src, dst)), there);
-        let after = stats(&sim);
+        let after = sim.stats();
         assert_eq!(after.packet_ins, before.packet_ins, "from {src} to {dst}");
         assert_eq!(after.link_packet_ins, before.link_packet_ins, "from {src} to {dst}");
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Engine, Event, Options, Stats};
+use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -49,10 +49,6 @@ fn delivered(sim: &mut Sim) -> usize {
     std::mem::take(&mut sim.delivered).len()
 }
 
-fn stats(sim: &Sim) -> Stats {
-    sim.engines().first().map(Engine::stats).unwrap_or_default()
-}
-
 #[test]
 fn packets_from_a_new_port_wait_until_it_is_an_edge_port() {
     for version in VERSIONS {
@@ -64,7 +60,7 @@ fn packets_from_a_new_port_wait_until_it_is_an_edge_port() {
         sim.run();
         assert_eq!(delivered(&mut sim), 2, "both go on to port 9");
         assert_eq!(sim.store.snapshot().host(A).map(|host| host.location), Some(at(PortNo(1))));
-        assert_eq!(stats(&sim).new_port_drops, 0);
+        assert_eq!(sim.stats().new_port_drops, 0);
     }
 }
 
@@ -74,7 +70,7 @@ fn packets_from_a_new_port_are_dropped_when_a_switch_is_behind_it() {
     send_from(&mut sim, 1, A);
     sim.tell(Event::LinkUp { a: at(PortNo(1)), b: at(PortNo(2)) });
     sim.run();
-    assert_eq!((delivered(&mut sim), stats(&sim).new_port_drops), (0, 1));
+    assert_eq!((delivered(&mut sim), sim.stats().new_port_drops), (0, 1));
     assert_eq!(sim.store.snapshot().host(A), None);
 }
 
@@ -85,10 +81,10 @@ fn packets_from_a_new_port_are_dropped_when_it_changes_or_takes_too_long() {
     sim.set_port(at(PortNo(1)), false);
     sim.set_port(at(PortNo(1)), true);
     sim.run_for(Duration::from_millis(20));
-    assert_eq!(stats(&sim).new_port_drops, 1, "another host may be there now");
+    assert_eq!(sim.stats().new_port_drops, 1, "another host may be there now");
     send_from(&mut sim, 2, B);
     sim.run_for(Duration::from_secs(2));
-    assert_eq!(stats(&sim).new_port_drops, 2, "it had its time");
+    assert_eq!(sim.stats().new_port_drops, 2, "it had its time");
     for port in [1, 2] {
         sim.tell(Event::PortIsEdge { port: at(PortNo(port)) });
     }
@@ -104,12 +100,12 @@ fn no_more_packets_wait_for_new_ports_than_there_is_room_for() {
     for options in [few, small] {
         let mut sim = new_ports(Version::Of13, &options);
         (0..5).for_each(|_| send_from(&mut sim, 1, A));
-        assert_eq!(stats(&sim).new_port_drops, 2);
+        assert_eq!(sim.stats().new_port_drops, 2);
         sim.tell(Event::PortIsEdge { port: at(PortNo(1)) });
         sim.run();
         assert_eq!(delivered(&mut sim), 3);
         send_from(&mut sim, 2, B);
-        assert_eq!(stats(&sim).new_port_drops, 2, "there is capacity again");
+        assert_eq!(sim.stats().new_port_drops, 2, "there is capacity again");
     }
 }
 

@@ -17,7 +17,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use crate::declared::{
     C, D, VERSIONS, addresses, announce, check_facts, event, kind, options, pinned, place, ports, v4,
 };
-use crate::scripts::{A, B, at, ring_with, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring_with, send, shortest, udp};
 
 fn facts(switches: impl IntoIterator<Item = (u64, SwitchFacts)>, hosts: BTreeMap<Mac, HostFacts>) -> Arc<Facts> {
     options(switches, hosts).facts
@@ -73,9 +73,9 @@ fn traffic_of_a_port_that_is_closed_stops_and_comes_back_when_it_is_opened() {
         assert_eq!((kind(&sim, at(1, 4)), place(&sim, A)), (Some(PortKind::New), None), "{version:?}");
         let told = |report: &&Report| **report == Report::HostLost { mac: A, at: at(1, 4) };
         assert_eq!(sim.reports.iter().filter(told).count(), 1);
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         assert_eq!(send(&mut sim, at(1, 4), udp(A, B, 80)), []);
-        assert_eq!(stats(&sim).packet_ins, before, "{version:?}: the switch drops it");
+        assert_eq!(sim.stats().packet_ins, before, "{version:?}: the switch drops it");
         assert!(send(&mut sim, at(2, 3), udp(B, A, 80)).iter().all(|delivery| delivery.at != at(1, 4)));
         declare(&mut sim, &nothing());
         assert_eq!(send(&mut sim, at(1, 4), udp(A, B, 80)).len(), 1);

@@ -12,7 +12,7 @@ use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, stats};
+use crate::scripts::{A, B, at, ring_with, send};
 
 /// The number of TCP ports that the policies ask for.
 const PORTS: u16 = 200;
@@ -80,9 +80,9 @@ fn a_policy_that_says_the_same_changes_no_rule() {
         assert_eq!(rules(&mut sim), before);
         let trial = sim.trials.iter().find(|trial| trial.leaves > 0).expect("there were leaves");
         assert!(trial.leaves > usize::from(PORTS) && trial.same == trial.leaves && trial.failed == 0, "{trial:?}");
-        let runs = stats(&sim).packet_ins;
+        let runs = sim.stats().packet_ins;
         assert_eq!(send(&mut sim, at(1, 3), tcp(80)), there(80));
-        assert_eq!(stats(&sim).packet_ins, runs, "rules still carry packets");
+        assert_eq!(sim.stats().packet_ins, runs, "rules still carry packets");
     }
 }
 

@@ -13,7 +13,7 @@ use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
 
-use crate::scripts::{A, B, at, ring_with, send, stats};
+use crate::scripts::{A, B, at, ring_with, send};
 
 /// The number of TCP ports that the policy asks for.
 const PORTS: u16 = 200;
@@ -102,7 +102,7 @@ fn a_restart_changes_no_rule_and_loses_no_packet() {
             assert_eq!(all(|stats| stats.leaves_installed), u64::from(PORTS) + 1);
             assert_eq!(all(|stats| stats.packet_ins), 0);
             assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);
-            assert_eq!(stats(&sim).packet_ins, 0, "rules still carry packets");
+            assert_eq!(sim.stats().packet_ins, 0, "rules still carry packets");
         }
     }
 }

@@ -10,7 +10,7 @@ use maple_sim::{Delivery, Sim};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
-use crate::scripts::{A, B, at, ring, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring, send, shortest, udp};
 
 #[test]
 fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
@@ -37,14 +37,14 @@ fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing
     send(&mut sim, at(1, 3), udp(A, B, 80));
     send(&mut sim, at(2, 3), udp(B, A, 80));
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    let before = stats(&sim);
+    let before = sim.stats();
     sim.set_port(at(3, 2), false);
     sim.run();
-    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
+    assert_eq!(sim.stats().leaves_withdrawn, before.leaves_withdrawn, "the path from 1 to 2 is the same without 3-4");
     sim.set_port(at(1, 2), false);
     sim.run();
-    assert_eq!(stats(&sim).routes_rerouted - before.routes_rerouted, 2);
-    assert_eq!(stats(&sim).leaves_withdrawn, before.leaves_withdrawn);
+    assert_eq!(sim.stats().routes_rerouted - before.routes_rerouted, 2);
+    assert_eq!(sim.stats().leaves_withdrawn, before.leaves_withdrawn);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "the ring is cut in two");
     sim.set_port(at(3, 2), true);
     sim.run();
@@ -132,7 +132,7 @@ fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_told(
             assert_eq!(send(&mut sim, at(1, 3), sent.clone()), [Delivery { at: at(1, 3), frame: sent }]);
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 8)), []);
         }
-        assert_eq!(stats(&sim).misses, 2, "rules do it");
+        assert_eq!(sim.stats().misses, 2, "rules do it");
         let told: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RouteGoesBack { .. })).collect();
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].to_string().contains("network/routes.rs:"), "{}", told[0]);
@@ -158,11 +158,11 @@ fn what_bridges_never_forward_is_not_flooded_for_two_rules_a_decision() {
             assert_eq!(send(&mut sim, at(1, 3), frame(dst)), [], "{version:?}");
             assert_eq!(send(&mut all, at(1, 3), frame(dst)).len(), everywhere.len(), "{version:?}");
         }
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         for dst in [LACP, PVST] {
             assert_eq!(send(&mut sim, at(1, 3), frame(dst)), [], "{version:?}");
         }
         assert_eq!(send(&mut sim, at(1, 3), frame([0xff; 6])).len(), everywhere.len());
-        assert_eq!(stats(&sim).packet_ins, before, "rules drop and flood, the controller sees none: {version:?}");
+        assert_eq!(sim.stats().packet_ins, before, "rules drop and flood, the controller sees none: {version:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use maple_core::engine::{Engine, Event, Options, Stats};
+use maple_core::engine::{Engine, Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::report::Report;
@@ -53,32 +53,6 @@ pub fn send(sim: &mut Sim, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
     std::mem::take(&mut sim.delivered)
 }
 
-pub fn stats(sim: &Sim) -> Stats {
-    let mut all = Stats::default();
-    for engine in sim.engines() {
-        let s = engine.stats();
-        all.packet_ins += s.packet_ins;
-        all.misses += s.misses;
-        all.runs += s.runs;
-        all.hits += s.hits;
-        all.link_packet_ins += s.link_packet_ins;
-        all.link_drops += s.link_drops;
-        all.leaves += s.leaves;
-        all.leaves_withdrawn += s.leaves_withdrawn;
-        all.leaves_rerouted += s.leaves_rerouted;
-        all.routes_rerouted += s.routes_rerouted;
-        all.spoofed_drops += s.spoofed_drops;
-        all.refused_rules += s.refused_rules;
-        all.writing_runs += s.writing_runs;
-        all.policy_errors += s.policy_errors;
-        all.sent_by_controller += s.sent_by_controller;
-        all.inconsistent_runs += s.inconsistent_runs;
-        all.labels += s.labels;
-        all.labels_refused += s.labels_refused;
-    }
-    all
-}
-
 /// Routes by the location of source and destination, and floods if one is unknown.
 pub fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
@@ -92,7 +66,7 @@ pub fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
 fn packets_that_come_while_their_rule_is_on_its_way_are_answered_where_they_lie() {
     for version in [Version::Of10, Version::Of13] {
         let mut sim = ring(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()), 1, 1, version);
-        let before = (stats(&sim), sim.hits);
+        let before = (sim.stats(), sim.hits);
         for port in 1..=20 {
             sim.inject(at(1, 3), udp(A, B, port));
         }
@@ -101,7 +75,7 @@ fn packets_that_come_while_their_rule_is_on_its_way_are_answered_where_they_lie(
             sim.delivered.drain(..).map(|delivery| (delivery.at, Packet::new(&delivery.frame, 0).get(Field::UdpDst)));
         let got: BTreeSet<_> = ports.collect();
         assert_eq!(got.len(), 20 * 3, "each at the three other ports");
-        let (after, hits) = (stats(&sim), sim.hits - before.1);
+        let (after, hits) = (sim.stats(), sim.hits - before.1);
         assert!(hits > 0, "{after:?}");
         assert_eq!(after.packet_ins - before.0.packet_ins, after.hits + after.misses - before.0.hits - before.0.misses);
     }
@@ -117,12 +91,12 @@ fn packets_are_flooded_until_the_destination_is_known_and_then_take_the_shortest
         assert_eq!(out, [Delivery { at: at(1, 3), frame: udp(B, A, 80) }]);
         let out = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(out, [Delivery { at: at(3, 3), frame: udp(A, B, 80) }], "the flood rule was withdrawn");
-        let before = stats(&sim);
+        let before = sim.stats();
         for _ in 0..3 {
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
             assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)).len(), 1);
         }
-        assert_eq!(stats(&sim), before, "no packet came to the controller");
+        assert_eq!(sim.stats(), before, "no packet came to the controller");
         assert_eq!(before.link_drops, 0);
     }
 }
@@ -141,16 +115,16 @@ fn a_write_from_outside_re_decides_exactly_what_depended_on_it() {
     send(&mut sim, at(1, 3), udp(A, B, 80));
     send(&mut sim, at(2, 3), udp(B, A, 80));
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    let before = stats(&sim);
+    let before = sim.stats();
     let block =
         |value: Option<Value>| Event::Write(vec![Write::Table { table: "blocked".into(), key: Value::Mac(A), value }]);
     sim.tell(block(Some(Value::from(true))));
     sim.run();
-    assert_eq!(stats(&sim).leaves_withdrawn - before.leaves_withdrawn, 1, "only the leaf of packets from A");
+    assert_eq!(sim.stats().leaves_withdrawn - before.leaves_withdrawn, 1, "only the leaf of packets from A");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
     assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)).len(), 1);
     assert_eq!(
-        stats(&sim).runs - before.runs,
+        sim.stats().runs - before.runs,
         2,
         "asked again at once, which was another question, and for the packet"
     );
@@ -177,7 +151,7 @@ fn a_policy_that_writes_for_every_packet_sees_each_of_them_once() {
     sim.run();
     assert_eq!(sim.store.snapshot().var("n"), Some(&Value::Int(10)));
     assert_eq!(sim.delivered.len(), 50);
-    assert_eq!(stats(&sim).leaves, 0);
+    assert_eq!(sim.stats().leaves, 0);
     assert!(sim.reports.iter().any(|r| matches!(r, Report::PolicyWrites { what } if what.contains("scripts.rs"))));
 }
 
@@ -198,20 +172,20 @@ fn a_write_of_what_is_there_is_a_dependency_on_it() {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
         assert_eq!(seen(&sim), both);
     }
-    assert_eq!((stats(&sim).packet_ins, stats(&sim).writing_runs, stats(&sim).leaves), (1, 0, 1));
+    assert_eq!((sim.stats().packet_ins, sim.stats().writing_runs, sim.stats().leaves), (1, 0, 1));
     // A value that others change is written again with the next packet, and the packets have a rule again.
     for write in [
         Write::Table { table: "seen".into(), key: Value::Mac(A), value: None },
         Write::Var { name: "any".into(), value: Some(Value::from(false)) },
     ] {
-        let before = stats(&sim).packet_ins;
+        let before = sim.stats().packet_ins;
         sim.tell(Event::Write(vec![write]));
         sim.run();
         for _ in 0..2 {
             assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
             assert_eq!(seen(&sim), both);
         }
-        assert_eq!((stats(&sim).packet_ins - before, stats(&sim).leaves), (1, 1));
+        assert_eq!((sim.stats().packet_ins - before, sim.stats().leaves), (1, 1));
     }
 }
 
@@ -228,7 +202,7 @@ fn a_policy_that_writes_once_is_cached_after_that() {
     for _ in 0..3 {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
     }
-    assert_eq!((stats(&sim).packet_ins, stats(&sim).runs), (1, 2));
+    assert_eq!((sim.stats().packet_ins, sim.stats().runs), (1, 2));
 }
 
 #[test]
@@ -253,7 +227,7 @@ fn a_policy_that_fails_drops_the_packet_and_is_reported_once() {
         sim.reports.iter().filter(|r| matches!(r, Report::PolicyFailed { .. })).map(ToString::to_string).collect();
     assert_eq!(errors.len(), 2, "{errors:?}");
     assert!(errors[0].contains("no web") && errors[1].contains("can't set tcp_dst"), "{errors:?}");
-    assert_eq!(stats(&sim).policy_errors, 6);
+    assert_eq!(sim.stats().policy_errors, 6);
 }
 
 #[test]
@@ -361,7 +335,7 @@ fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
     for port in 1..30 {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port))[0].at, at(2, 3), "port {port}");
     }
-    assert!(stats(&sim).refused_rules > 0);
+    assert!(sim.stats().refused_rules > 0);
     let refused: Vec<_> = sim.reports.iter().filter(|r| matches!(r, Report::RuleRefused { .. })).collect();
     let [report] = refused[..] else { panic!("said once for a switch: {refused:?}") };
     let text = report.to_string();
@@ -442,9 +416,9 @@ fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_t
         send(&mut sim, at(1, 3), udp(A, B, 80));
         send(&mut sim, at(2, 3), udp(B, A, 80));
     }
-    let before = stats(&sim).misses;
+    let before = sim.stats().misses;
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    assert_eq!(stats(&sim).misses, before);
+    assert_eq!(sim.stats().misses, before);
     let key = |priority: u16, matching: &maple_wire::Match| (priority, format!("{matching:?}"));
     let on_switch = |sim: &mut Sim| {
         let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
@@ -546,7 +520,7 @@ fn a_packet_that_came_in_part_makes_rules_for_its_kind() {
         (switch.send_len, switch.buffers) = (32, true);
     }
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
-    let before = stats(&sim).packet_ins;
+    let before = sim.stats().packet_ins;
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
-    assert_eq!(stats(&sim).packet_ins, before);
+    assert_eq!(sim.stats().packet_ins, before);
 }

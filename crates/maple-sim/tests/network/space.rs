@@ -53,12 +53,6 @@ fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Ve
     sim
 }
 
-fn stats(sim: &Sim) -> Stats {
-    let mut all = Stats::default();
-    sim.engines().iter().for_each(|engine| all += engine.stats());
-    all
-}
-
 fn rules(sim: &mut Sim, dpid: u64) -> usize {
     sim.switch(Dpid(dpid)).map_or(0, |switch| switch.flows().len())
 }
@@ -92,7 +86,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
         let most = play(&mut sim, to, Duration::from_millis(5));
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
         assert!(most[0] > bound * 3 / 4, "the capacity is used: {most:?}");
-        let Stats { leaves_evicted, flow_mods, capacity_refusals, refused_rules, stats_requests, .. } = stats(&sim);
+        let Stats { leaves_evicted, flow_mods, capacity_refusals, refused_rules, stats_requests, .. } = sim.stats();
         // At most an eighth of the bound may be evicted each second at each of two switches, for ten seconds.
         assert!((1..=11 * 2 * bound as u64 / 8).contains(&leaves_evicted), "{leaves_evicted}");
         assert!(stats_requests <= 2 * 11, "{stats_requests}");
@@ -114,7 +108,7 @@ fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
             let to = (0..2000).map(|_| random.below(160) as u64);
             let most = play(&mut sim, to, Duration::from_millis(5));
             assert!(most[full as usize - 1] <= capacity);
-            let Stats { leaves_evicted, labels_evicted, refused_rules, link_drops, .. } = stats(&sim);
+            let Stats { leaves_evicted, labels_evicted, refused_rules, link_drops, .. } = sim.stats();
             assert!((1..40).contains(&refused_rules), "{refused_rules} at switch {full}");
             let evicted = if full == 1 { leaves_evicted } else { labels_evicted };
             assert!(evicted > 0 && link_drops == 0, "{evicted}, {link_drops}");
@@ -128,10 +122,10 @@ fn leaves_that_are_in_use_stay_and_the_others_go() {
     // Ten destinations are always in use, among others that occur once each.
     let to = (0..1500).map(|n| if n % 2 == 0 { n / 2 % 10 } else { 1000 + n });
     play(&mut sim, to, Duration::from_millis(5));
-    let before = stats(&sim);
+    let before = sim.stats();
     play(&mut sim, (0..200).map(|n| n % 10), Duration::from_millis(5));
     assert!(before.leaves_evicted > 20, "{before:?}");
-    assert!(stats(&sim).packet_ins - before.packet_ins < 20, "the ten have their rules");
+    assert!(sim.stats().packet_ins - before.packet_ins < 20, "the ten have their rules");
 }
 
 #[test]
@@ -142,9 +136,9 @@ fn a_tree_has_no_more_leaves_than_it_may_have() {
         for _ in 0..10 {
             let to: Vec<u64> = (0..150).map(|_| random.below(60) as u64).collect();
             play(&mut sim, to.into_iter(), Duration::from_millis(5));
-            assert!(stats(&sim).leaves <= 20);
+            assert!(sim.stats().leaves <= 20);
         }
-        let Stats { leaves_evicted, capacity_refusals, .. } = stats(&sim);
+        let Stats { leaves_evicted, capacity_refusals, .. } = sim.stats();
         assert!(leaves_evicted > 0 && capacity_refusals > 0);
     }
 }
@@ -153,7 +147,7 @@ fn a_tree_has_no_more_leaves_than_it_may_have() {
 fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
     let mut sim = network(Options { max_rules: Some(500), ..Options::default() }, 1, Version::Of13);
     play(&mut sim, (0..400).map(|n| n % 100), Duration::from_millis(5));
-    let Stats { leaves_evicted, capacity_refusals, stats_requests, .. } = stats(&sim);
+    let Stats { leaves_evicted, capacity_refusals, stats_requests, .. } = sim.stats();
     assert_eq!((leaves_evicted, capacity_refusals, stats_requests), (0, 0, 0));
 }
 
@@ -166,12 +160,12 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
         if let Some(switch) = sim.switch(Dpid(2)) {
             switch.capacity = capacity;
         }
-        let before = stats(&sim).refused_rules;
+        let before = sim.stats().refused_rules;
         sim.restart(Dpid(2));
         sim.run_for(Duration::from_millis(5));
         sim.ports_of(Dpid(2)).into_iter().for_each(|at| sim.rediscover(at));
         sim.run_for(Duration::from_secs(60));
-        let refused = stats(&sim).refused_rules - before;
+        let refused = sim.stats().refused_rules - before;
         assert!(refused < 200, "capacity for {capacity} rules: {refused} refused in a minute");
     }
     if let Some(switch) = sim.switch(Dpid(2)) {
@@ -194,7 +188,7 @@ fn a_leaf_that_was_crowded_out_comes_back_with_labels_that_are_its_own() {
             let to: Vec<u64> = (0..200).map(|_| random.below(90) as u64).collect();
             play(&mut sim, to.into_iter(), Duration::from_millis(5));
         }
-        let Stats { leaves_evicted, labels_refused, link_drops, .. } = stats(&sim);
+        let Stats { leaves_evicted, labels_refused, link_drops, .. } = sim.stats();
         assert!(leaves_evicted > 0 && labels_refused > 0, "{leaves_evicted}, {labels_refused}");
         assert_eq!(link_drops, 0);
     }

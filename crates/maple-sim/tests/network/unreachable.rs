@@ -14,7 +14,7 @@ use maple_sim::{Delivery, Sim};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring, send, shortest, stats, udp};
+use crate::scripts::{A, B, at, ring, send, shortest, udp};
 
 const THREE: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
 
@@ -55,7 +55,7 @@ fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
 /// Sends packets in both directions while this much time passes, and checks that all arrive, and none comes to the
 /// controller.
 fn keep_talking(sim: &mut Sim, span: Duration) {
-    let before = stats(sim).packet_ins;
+    let before = sim.stats().packet_ins;
     for _ in 0..20 {
         sim.inject(at(1, 3), udp(A, B, 1));
         sim.inject(at(3, 3), udp(B, A, 1));
@@ -65,7 +65,7 @@ fn keep_talking(sim: &mut Sim, span: Duration) {
     let delivered = std::mem::take(&mut sim.delivered);
     assert_eq!(delivered.iter().filter(|one| **one == to_b()).count(), 20, "{delivered:?}");
     assert_eq!(delivered.len(), 40, "{delivered:?}");
-    assert_eq!(stats(sim).packet_ins, before);
+    assert_eq!(sim.stats().packet_ins, before);
 }
 
 #[test]
@@ -190,14 +190,14 @@ fn a_new_flow_across_it_is_forwarded_by_the_controller_and_gets_its_rules_when_i
     let frame = udp(A, host, 1);
     let there = Delivery { at: at(3, 4), frame: frame.clone() };
     assert_eq!(send(&mut sim, at(1, 3), frame.clone()), std::slice::from_ref(&there));
-    assert!(stats(&sim).sent_by_controller > 0 && stats(&sim).labels_refused > 0);
+    assert!(sim.stats().sent_by_controller > 0 && sim.stats().labels_refused > 0);
     sim.regain_connection(Dpid(2), false);
     sim.run_for(Duration::from_secs(40));
     send(&mut sim, at(1, 3), frame.clone());
     sim.run_for(Duration::from_secs(1));
-    let before = stats(&sim).packet_ins;
+    let before = sim.stats().packet_ins;
     assert_eq!(send(&mut sim, at(1, 3), frame), [there]);
-    assert_eq!(stats(&sim).packet_ins, before, "rules carry it");
+    assert_eq!(sim.stats().packet_ins, before, "rules carry it");
 }
 
 #[test]

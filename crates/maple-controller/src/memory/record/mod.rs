@@ -59,7 +59,7 @@ use crate::time::Clock;
 use files::{Files, Full};
 pub(crate) use files::{Header, Start, hash_of, runs};
 pub(crate) use outside::Outside;
-use outside::OutsideWitness;
+use outside::OutsideRecorder;
 pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};
@@ -394,7 +394,7 @@ impl Recording {
             kept: kept.clone(),
         });
         kept.keep(KeptFile::Recording, &shared.folder);
-        let (state, from) = store.attend(Arc::new(OutsideWitness(Arc::clone(&shared))));
+        let (state, from) = store.attend(Arc::new(OutsideRecorder(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
         let values = Start { options: engine.clone(), from, writes: state.of_users() };

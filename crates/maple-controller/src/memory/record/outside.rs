@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::state::{KeptLabel, Store, Witness, Write};
+use maple_core::state::{KeptLabel, Store, StoreRecorder, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,15 +28,15 @@ impl Outside {
 }
 
 /// Records these changes, each with the number of times that the store had moved before.
-pub(crate) struct OutsideWitness(pub Arc<Shared>);
+pub(crate) struct OutsideRecorder(pub Arc<Shared>);
 
-impl OutsideWitness {
+impl OutsideRecorder {
     fn note(&self, at: u64, what: &Outside) {
         self.0.append_outside(&(at, what));
     }
 }
 
-impl Witness for OutsideWitness {
+impl StoreRecorder for OutsideRecorder {
     fn wrote(&self, at: u64, writes: &[Write]) {
         if self.0.is_on() {
             self.note(at, &Outside::Wrote { writes: writes.to_vec() });

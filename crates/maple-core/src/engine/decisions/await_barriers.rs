@@ -29,7 +29,7 @@ const LEAST_TIDIED: usize = 64;
 
 /// A change of path: the packets of a leaf, or of a route that follows a plan, move to another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::engine) struct Moving {
+pub(in crate::engine) struct PathChange {
     /// The switch where the packets enter.
     pub ingress: Dpid,
     /// The leaf, or the route's subscription.
@@ -45,7 +45,7 @@ pub(in crate::engine) struct Moving {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct BarrierWaits {
     /// Changes that began. Some may be over.
-    moving: BTreeSet<Moving>,
+    change: BTreeSet<PathChange>,
     /// The number of changes at which those that are over are removed.
     tidy_at: usize,
     waiting: Vec<BarrierWait>,
@@ -59,7 +59,7 @@ struct BarrierWait {
     /// The switches with barriers that are not answered yet, and the number of these barriers.
     switches: BTreeMap<Dpid, usize>,
     /// The changes of paths that are not over yet.
-    moving: BTreeSet<Moving>,
+    change: BTreeSet<PathChange>,
 }
 
 /// Something that a wait is waiting for.
@@ -75,31 +75,31 @@ pub struct Unsettled {
 
 impl BarrierWaits {
     /// Records a change of path. `goes_on` reports whether a change is not over yet.
-    pub fn begin_move(&mut self, moving: Moving, goes_on: impl Fn(&Moving) -> bool) {
-        if self.moving.len() >= self.tidy_at {
-            self.moving.retain(goes_on);
-            self.tidy_at = 2 * self.moving.len().max(LEAST_TIDIED);
+    pub fn begin_path_change(&mut self, change: PathChange, goes_on: impl Fn(&PathChange) -> bool) {
+        if self.change.len() >= self.tidy_at {
+            self.change.retain(goes_on);
+            self.tidy_at = 2 * self.change.len().max(LEAST_TIDIED);
         }
-        self.moving.insert(moving);
+        self.change.insert(change);
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
-    pub fn is_moving(&mut self, dpid: Dpid, goes_on: impl Fn(&Moving) -> bool) -> bool {
-        let first = Moving { ingress: dpid, name: LeafId(0), until: Time(0) };
-        let at_switch = |moving: &&Moving| moving.ingress == dpid;
-        let over: Vec<Moving> =
-            self.moving.range(first..).take_while(at_switch).take_while(|moving| !goes_on(moving)).copied().collect();
-        for moving in &over {
-            self.moving.remove(moving);
+    pub fn has_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
+        let first = PathChange { ingress: dpid, name: LeafId(0), until: Time(0) };
+        let at_switch = |change: &&PathChange| change.ingress == dpid;
+        let over: Vec<PathChange> =
+            self.change.range(first..).take_while(at_switch).take_while(|change| !goes_on(change)).copied().collect();
+        for change in &over {
+            self.change.remove(change);
         }
-        self.moving.range(first..).next().is_some_and(|moving| moving.ingress == dpid)
+        self.change.range(first..).next().is_some_and(|change| change.ingress == dpid)
     }
 
     /// Begins a wait for all removals that go on, including those of rules at these switches.
-    pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&Moving) -> bool) {
-        self.moving.retain(goes_on);
+    pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&PathChange) -> bool) {
+        self.change.retain(goes_on);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
-        self.waiting.push(BarrierWait { token, since, switches, moving: self.moving.clone() });
+        self.waiting.push(BarrierWait { token, since, switches, change: self.change.clone() });
     }
 
     /// Reports whether there are no waits.
@@ -109,13 +109,13 @@ impl BarrierWaits {
 
     /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
     /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
-    pub fn end_moves(&mut self, goes_on: impl Fn(&Moving) -> bool) -> Vec<(Dpid, u64)> {
+    pub fn end_path_changes(&mut self, goes_on: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
         for wait in &mut self.waiting {
-            let all = std::mem::take(&mut wait.moving);
-            let (on, over): (BTreeSet<Moving>, BTreeSet<Moving>) = all.into_iter().partition(&goes_on);
-            wait.moving = on;
-            let switches: BTreeSet<Dpid> = over.iter().map(|moving| moving.ingress).collect();
+            let all = std::mem::take(&mut wait.change);
+            let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&goes_on);
+            wait.change = on;
+            let switches: BTreeSet<Dpid> = over.iter().map(|change| change.ingress).collect();
             for dpid in switches {
                 *wait.switches.entry(dpid).or_default() += 1;
                 ended.push((dpid, wait.token));
@@ -140,7 +140,7 @@ impl BarrierWaits {
     pub fn forget_switch(&mut self, dpid: Dpid) {
         for wait in &mut self.waiting {
             wait.switches.remove(&dpid);
-            wait.moving.retain(|moving| moving.ingress != dpid);
+            wait.change.retain(|change| change.ingress != dpid);
         }
     }
 
@@ -148,7 +148,7 @@ impl BarrierWaits {
     pub fn take_finished(&mut self) -> Vec<u64> {
         let mut settled = Vec::new();
         self.waiting.retain(|wait| {
-            let waits = !wait.switches.is_empty() || !wait.moving.is_empty();
+            let waits = !wait.switches.is_empty() || !wait.change.is_empty();
             settled.extend((!waits).then_some(wait.token));
             waits
         });
@@ -158,13 +158,13 @@ impl BarrierWaits {
 
 impl Decisions {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
-    pub(in crate::engine) fn begin_move(&mut self, fabric: &mut Fabric, moving: Moving) {
-        self.barrier_waits.begin_move(moving, |moving| goes_on(&self.leaves, &fabric.routes, moving));
+    pub(in crate::engine) fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
+        self.barrier_waits.begin_path_change(change, |change| goes_on(&self.leaves, &fabric.routes, change));
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
-    pub(in crate::engine) fn is_moving(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        self.barrier_waits.is_moving(dpid, |moving| goes_on(&self.leaves, &fabric.routes, moving))
+    pub(in crate::engine) fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        self.barrier_waits.has_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
@@ -175,11 +175,12 @@ impl Decisions {
 
     /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
     /// this before switches are updated.
-    pub(in crate::engine) fn end_moves(&mut self, fabric: &mut Fabric) {
+    pub(in crate::engine) fn end_path_changes(&mut self, fabric: &mut Fabric) {
         if self.barrier_waits.is_idle() {
             return;
         }
-        for (dpid, token) in self.barrier_waits.end_moves(|moving| goes_on(&self.leaves, &fabric.routes, moving)) {
+        for (dpid, token) in self.barrier_waits.end_path_changes(|change| goes_on(&self.leaves, &fabric.routes, change))
+        {
             match fabric.switches.contains_key(&dpid) {
                 true => self.await_barrier(fabric, dpid, token),
                 false => self.barrier_waits.forget_switch(dpid),
@@ -223,9 +224,9 @@ impl Decisions {
         let waits = self.barrier_waits.waiting.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
-            let moving = wait.moving.iter().map(|moving| (moving.ingress, self.move_in_words(fabric, moving)));
+            let change = wait.change.iter().map(|change| (change.ingress, self.path_change_in_words(fabric, change)));
             let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(fabric, *dpid)));
-            for what in moving.chain(switches) {
+            for what in change.chain(switches) {
                 let first = all.entry(what).or_insert(wait.since);
                 *first = wait.since.min(*first);
             }
@@ -233,9 +234,9 @@ impl Decisions {
         all.into_iter().map(|((switch, what), since)| Unsettled { switch, since, what }).collect()
     }
 
-    fn move_in_words(&self, fabric: &Fabric, moving: &Moving) -> String {
-        let leaf = fabric.routes.of_subscription(moving.name).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(moving.name)) {
+    fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
+        let leaf = fabric.routes.of_subscription(change.name).and_then(|id| fabric.routes.get(id)?.leaves().min());
+        match self.leaves.get(&leaf.unwrap_or(change.name)) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
                 format!("packets like {packet} wait for the rules of their new path")
@@ -284,7 +285,7 @@ impl Decisions {
             |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
-        let goes_on = |moving: &Moving| goes_on(&self.leaves, &fabric.routes, moving);
+        let goes_on = |change: &PathChange| goes_on(&self.leaves, &fabric.routes, change);
         self.barrier_waits.begin(token, fabric.ctx.now, awaited.clone(), goes_on);
         awaited.into_iter().for_each(|dpid| self.await_barrier(fabric, dpid, token));
         self.report_finished_waits(fabric);
@@ -292,10 +293,10 @@ impl Decisions {
 }
 
 /// Reports whether a change of path is not over yet.
-fn goes_on(leaves: &Leaves, routes: &Routes, moving: &Moving) -> bool {
-    let of_leaf = leaves.get(&moving.name).and_then(|leaf| leaf.reroute_until());
-    let of_route = || routes.of_subscription(moving.name).and_then(|id| routes.get(id)?.next_until());
-    of_leaf.or_else(of_route) == Some(moving.until)
+fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
+    let of_leaf = leaves.get(&change.name).and_then(|leaf| leaf.reroute_until());
+    let of_route = || routes.of_subscription(change.name).and_then(|id| routes.get(id)?.next_until());
+    of_leaf.or_else(of_route) == Some(change.until)
 }
 
 impl Decisions {
@@ -315,7 +316,7 @@ mod tests {
     const ONE: Dpid = Dpid(1);
     const TWO: Dpid = Dpid(2);
 
-    const FIVE: Moving = Moving { ingress: ONE, name: LeafId(5), until: Time(7) };
+    const FIVE: PathChange = PathChange { ingress: ONE, name: LeafId(5), until: Time(7) };
 
     /// Begins a wait for these switches, and for all changes of paths.
     fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {
@@ -336,7 +337,7 @@ mod tests {
         begin(&mut barrier_waits, 1, [ONE, TWO]);
         barrier_waits.on_confirmed(ONE, 1);
         begin(&mut barrier_waits, 2, [ONE]);
-        barrier_waits.begin_move(FIVE, |_| true);
+        barrier_waits.begin_path_change(FIVE, |_| true);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);
         barrier_waits.on_confirmed(TWO, 1);
         assert_eq!(barrier_waits.take_finished(), [1]);
@@ -347,24 +348,24 @@ mod tests {
     #[test]
     fn a_wait_covers_a_reroute_and_then_its_switch() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin_move(FIVE, |_| true);
+        barrier_waits.begin_path_change(FIVE, |_| true);
         begin(&mut barrier_waits, 3, []);
-        assert_eq!(barrier_waits.end_moves(|_| true), []);
+        assert_eq!(barrier_waits.end_path_changes(|_| true), []);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);
-        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
+        assert_eq!(barrier_waits.end_path_changes(|change| *change != FIVE), [(ONE, 3)]);
         assert_eq!(barrier_waits.take_finished(), [0; 0], "its rule is still there");
         barrier_waits.on_confirmed(ONE, 3);
         assert_eq!(barrier_waits.take_finished(), [3]);
-        barrier_waits.begin(4, Time(2), BTreeSet::new(), |moving| *moving != FIVE);
+        barrier_waits.begin(4, Time(2), BTreeSet::new(), |change| *change != FIVE);
         assert_eq!(barrier_waits.take_finished(), [4], "the reroute is over");
     }
 
     #[test]
     fn a_switch_that_is_awaited_twice_confirms_twice() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin_move(FIVE, |_| true);
+        barrier_waits.begin_path_change(FIVE, |_| true);
         begin(&mut barrier_waits, 3, [ONE]);
-        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
+        assert_eq!(barrier_waits.end_path_changes(|change| *change != FIVE), [(ONE, 3)]);
         barrier_waits.on_confirmed(ONE, 3);
         assert_eq!(barrier_waits.take_finished(), [0; 0], "that was sent before the reroute was over");
         barrier_waits.on_confirmed(ONE, 3);
@@ -375,16 +376,16 @@ mod tests {
     fn changes_that_are_over_are_not_kept() {
         let mut barrier_waits = BarrierWaits::default();
         for n in 0..10_000 {
-            let moving = Moving { until: Time(n), ..FIVE };
-            barrier_waits.begin_move(moving, |moving| moving.until.0 + 100 > n);
+            let change = PathChange { until: Time(n), ..FIVE };
+            barrier_waits.begin_path_change(change, |change| change.until.0 + 100 > n);
         }
-        assert!(barrier_waits.moving.len() <= 300, "{}", barrier_waits.moving.len());
+        assert!(barrier_waits.change.len() <= 300, "{}", barrier_waits.change.len());
     }
 
     #[test]
     fn a_wait_leaves_out_a_switch_that_is_gone() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin_move(FIVE, |_| true);
+        barrier_waits.begin_path_change(FIVE, |_| true);
         begin(&mut barrier_waits, 3, [ONE, TWO]);
         barrier_waits.forget_switch(ONE);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);

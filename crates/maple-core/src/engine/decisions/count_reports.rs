@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use maple_wire::msg::FlowRemoved;
-use maple_wire::msg::stats::FlowStats;
+use maple_wire::msg::stats::{FlowStats, ReplyBody, StatsReply};
 use maple_wire::{Dpid, Field, Instruction, Match, PortNo, Version};
 
 use super::Decisions;
@@ -58,6 +58,19 @@ impl Decisions {
             && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
         {
             switch.counters.growth.withdraw(id, counted);
+        }
+    }
+
+    /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the cookies
+    /// that they are to have.
+    pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
+        let ReplyBody::Flow(flows) = &mut reply.body else { return };
+        if let Some(switch) = fabric.switches.get(&dpid) {
+            switch.arrange(flows);
+        }
+        self.read_counts(fabric, dpid, flows);
+        if let Some(switch) = fabric.switches.get(&dpid) {
+            flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
         }
     }
 

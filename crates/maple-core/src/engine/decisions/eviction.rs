@@ -59,19 +59,6 @@ impl Decisions {
         self.uninstall(fabric, id, LeafState::NoCapacity { from });
     }
 
-    /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the cookies
-    /// that they are to have.
-    pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
-        let ReplyBody::Flow(flows) = &mut reply.body else { return };
-        if let Some(switch) = fabric.switches.get(&dpid) {
-            switch.arrange(flows);
-        }
-        self.read_counts(fabric, dpid, flows);
-        if let Some(switch) = fabric.switches.get(&dpid) {
-            flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
-        }
-    }
-
     /// Reads which rules are in use, for evictions.
     pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;

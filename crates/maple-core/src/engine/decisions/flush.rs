@@ -61,7 +61,7 @@ impl Decisions {
     /// Reports whether rules that let further hosts into the ingress table have to wait, because its rules are about to
     /// change.
     fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
-        let is_moving = self.is_moving(fabric, dpid);
+        let is_moving = self.has_path_changes(fabric, dpid);
         let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
         let Some(switch) = fabric.switches.get_mut(&dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };

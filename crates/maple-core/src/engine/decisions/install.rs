@@ -159,9 +159,8 @@ impl Decisions {
     pub(in crate::engine) fn request_rule(&mut self, fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id, since));
-            switch.ingress.changed_actions.insert(id);
         }
-        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        fabric.switches.change_action(&mut fabric.ctx, ingress, id);
     }
 
     /// Lets the controller forward the leaf's packets, because the leaf cannot have a rule. Withdraws a leaf that is
@@ -181,10 +180,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         leaf.state = state;
         let ingress = leaf.ingress();
-        if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.ingress.changed_actions.insert(id);
-        }
-        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        fabric.switches.change_action(&mut fabric.ctx, ingress, id);
         self.send_held(fabric, id);
     }
 

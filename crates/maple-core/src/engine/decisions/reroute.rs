@@ -7,7 +7,7 @@
 //! the leaf is withdrawn.
 
 use super::Decisions;
-use super::await_barriers::Moving;
+use super::await_barriers::PathChange;
 use super::leaf::{LeafState, Reroute};
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -22,8 +22,8 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
         leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now, until }));
-        let moving = Moving { ingress: leaf.ingress(), name: id, until };
-        self.begin_move(fabric, moving);
+        let change = PathChange { ingress: leaf.ingress(), name: id, until };
+        self.begin_path_change(fabric, change);
         match fabric.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(fabric, id),
             Some((false, false)) => {

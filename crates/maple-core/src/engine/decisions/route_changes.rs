@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Decisions;
-use super::await_barriers::Moving;
+use super::await_barriers::PathChange;
 use super::leaf::{Leaf, LeafState};
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -39,7 +39,7 @@ impl Decisions {
         if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
-            self.begin_move(fabric, Moving { ingress, name, until });
+            self.begin_path_change(fabric, PathChange { ingress, name, until });
             fabric.ctx.timers.insert((until, Timer::NextPath(id)));
         }
         if changed != PlanChange::Nothing {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::Decisions;
 use super::leaf::LeafState;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::Stale;
 use crate::engine::switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId};
 use crate::labels::Refusal;
@@ -81,8 +80,7 @@ impl Decisions {
         match fabric.switches.get_mut(&ingress) {
             Some(switch) => {
                 switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
-                switch.ingress.changed_actions.insert(id);
-                fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+                fabric.switches.change_action(&mut fabric.ctx, ingress, id);
             }
             None => fabric.finish_route_use(route_id, stays, false),
         }

@@ -336,7 +336,7 @@ impl Engine {
             self.decisions.decide_misses(&mut self.fabric);
             self.read_inbox();
             self.topology.update_copied_announcements(&mut self.fabric);
-            self.decisions.end_moves(&mut self.fabric);
+            self.decisions.end_path_changes(&mut self.fabric);
             if self.decisions.waiting.has_no_misses() && self.fabric.ctx.stale.is_empty() {
                 if self.fabric.ctx.dirty.is_empty() {
                     return;

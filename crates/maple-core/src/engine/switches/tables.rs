@@ -10,6 +10,7 @@ use crate::engine::context::event::{Effect, Event, InstalledFlow};
 use crate::engine::switch::cookies::{is_ours, live_number};
 use crate::engine::switch::tables::Requests;
 use crate::engine::switch::{Stale, Switch};
+use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key};
 
@@ -54,6 +55,14 @@ impl Switches {
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { room, tables, .. } = &mut *switch;
         room.capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
+    }
+
+    /// Lets the rule of a leaf be computed again with the next update of its switch.
+    pub(in crate::engine) fn change_action(&mut self, ctx: &mut Context, ingress: Dpid, leaf: LeafId) {
+        if let Some(switch) = self.get_mut(&ingress) {
+            switch.ingress.changed_actions.insert(leaf);
+        }
+        self.mark_dirty(ctx, ingress, Stale::default());
     }
 
     /// Marks a switch whose tables have to be updated.
