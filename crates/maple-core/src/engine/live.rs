@@ -40,6 +40,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand, Message, PacketIn};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo};
 
 use crate::engine::context::event::Effect;
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::context::timers::Timer;
 use crate::engine::context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
@@ -108,32 +109,32 @@ impl Watch {
 
 impl LiveWatches {
     /// Begins a watch.
-    pub(super) fn begin_live(&mut self, fabric: &mut Fabric, token: u64, filter: LiveFilter) {
+    pub(super) fn begin(&mut self, fabric: &mut Fabric, token: u64, filter: LiveFilter) {
         let free = (0..MAX_WATCHES as u8).find(|number| !self.0.contains_key(number));
         let Some(number) = free else {
-            return self.live_news(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
+            return self.report(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
         let now = fabric.ctx.now;
         let watch =
             Watch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
         self.0.insert(number, watch);
-        self.look_after_live(fabric, number);
+        self.look_after(fabric, number);
     }
 
     /// Prolongs a watch, because somebody still watches.
-    pub(super) fn go_on_live(&mut self, fabric: &mut Fabric, token: u64) {
+    pub(super) fn go_on(&mut self, fabric: &mut Fabric, token: u64) {
         let until = fabric.ctx.now + ALIVE;
         match self.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
-            None => self.live_news(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
+            None => self.report(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
         }
     }
 
     /// Ends a watch that nobody watches any more.
-    pub(super) fn end_live(&mut self, fabric: &mut Fabric, token: u64) {
+    pub(super) fn end(&mut self, fabric: &mut Fabric, token: u64) {
         let number = self.0.iter().find(|(_, watch)| watch.token == token).map(|(number, _)| *number);
         if let Some(number) = number {
-            self.delete_live_rule(fabric, number);
+            self.delete_rule(fabric, number);
             self.0.remove(&number);
         }
     }
@@ -145,13 +146,13 @@ impl LiveWatches {
 
     /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
     /// for the next check.
-    pub(super) fn look_after_live(&mut self, fabric: &mut Fabric, number: u8) {
+    pub(super) fn look_after(&mut self, fabric: &mut Fabric, number: u8) {
         let now = fabric.ctx.now;
         let Some(watch) = self.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
         watch.due = now + PERIOD;
         if watch.until <= now {
             let token = watch.token;
-            return self.end_live(fabric, token);
+            return self.end(fabric, token);
         }
         let next_second = watch.second + PERIOD;
         if next_second <= now {
@@ -160,15 +161,15 @@ impl LiveWatches {
         let renewal = Duration::from_secs(u64::from(TIMEOUT) / 2);
         let is_fresh = watch.sent.is_some_and(|sent| now < sent.at + renewal);
         if watch.copies < COPIES_A_SECOND && !is_fresh {
-            match self.live_rule(fabric, number) {
-                Ok(matching) => self.send_live_rule(fabric, number, matching),
+            match self.rule(fabric, number) {
+                Ok(matching) => self.send_rule(fabric, number, matching),
                 Err(obstacle) => {
-                    self.delete_live_rule(fabric, number);
-                    self.tell_live(fabric, number, LiveNews::NotNow(obstacle));
+                    self.delete_rule(fabric, number);
+                    self.tell(fabric, number, LiveNews::NotNow(obstacle));
                     if obstacle == LiveObstacle::OneTable {
                         let token = self.0.remove(&number).map(|watch| watch.token);
                         let news = LiveNews::Refused(obstacle);
-                        return token.into_iter().for_each(|token| self.live_news(fabric, token, news.clone()));
+                        return token.into_iter().for_each(|token| self.report(fabric, token, news.clone()));
                     }
                 }
             }
@@ -177,7 +178,7 @@ impl LiveWatches {
     }
 
     /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
-    fn live_rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
+    fn rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
         if !switch.three_tables {
@@ -195,9 +196,9 @@ impl LiveWatches {
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
     }
 
-    fn send_live_rule(&mut self, fabric: &mut Fabric, number: u8, matching: Match) {
+    fn send_rule(&mut self, fabric: &mut Fabric, number: u8, matching: Match) {
         let now = fabric.ctx.now;
-        let Some(watch) = self.0.get(&number) else { return };
+        let Some(watch) = self.0.get(&number).present() else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
         let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
@@ -207,20 +208,21 @@ impl LiveWatches {
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
         };
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
         fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
         if let Some(watch) = self.0.get_mut(&number) {
             watch.sent = Some(Sent { at: now, xid });
         }
-        self.tell_live(fabric, number, LiveNews::Watching);
+        self.tell(fabric, number, LiveNews::Watching);
     }
 
     /// Deletes the rule of a watch, if the switch may have it.
-    fn delete_live_rule(&mut self, fabric: &mut Fabric, number: u8) {
+    fn delete_rule(&mut self, fabric: &mut Fabric, number: u8) {
         let (epoch, track_hosts) = (fabric.ctx.options.epoch, fabric.ctx.options.track_hosts);
-        let Some(watch) = self.0.get_mut(&number) else { return };
+        let Some(watch) = self.0.get_mut(&number).present() else { return };
+        // The rule has gone with its switch.
         let Some(switch) = fabric.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
         let effects = watch.deletion(number, epoch, track_hosts, switch);
         // Before everything that is sent later.
@@ -228,8 +230,8 @@ impl LiveWatches {
     }
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
-    pub(super) fn suspend_live(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+    pub(super) fn suspend(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         if self.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
@@ -241,32 +243,26 @@ impl LiveWatches {
     }
 
     /// Forgets the temporary rules of a switch that has gone. They end by themselves.
-    pub(super) fn forget_live_rules(&mut self, dpid: Dpid) {
+    pub(super) fn forget_rules(&mut self, dpid: Dpid) {
         let here = self.0.values_mut().filter(|watch| watch.filter.at.switch == dpid);
         here.for_each(|watch| watch.sent = None);
     }
 
     /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
-    pub(super) fn live_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
+    pub(super) fn refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
         let is_it = |watch: &Watch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
         let Some(number) = self.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
             return false;
         };
         if let Some(watch) = self.0.remove(&number) {
-            self.live_news(fabric, watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
+            self.report(fabric, watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
         }
         true
     }
 
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
-    pub(super) fn live_packet_in(
-        &mut self,
-        decisions: &Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        packet_in: PacketIn,
-    ) {
+    pub(super) fn packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
         let rule = live_number(fabric.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
@@ -288,32 +284,32 @@ impl LiveWatches {
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
     fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
         let now = fabric.ctx.now;
-        let Some(watch) = self.0.get_mut(&number) else { return };
+        let Some(watch) = self.0.get_mut(&number).present() else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
         }
         watch.copies += 1;
         let (copies, token) = (watch.copies, watch.token);
         if copies <= COPIES_A_SECOND {
-            self.live_news(fabric, token, packet);
+            self.report(fabric, token, packet);
         }
         if copies == COPIES_A_SECOND {
-            self.delete_live_rule(fabric, number);
-            self.live_news(fabric, token, LiveNews::TooMany);
+            self.delete_rule(fabric, number);
+            self.report(fabric, token, LiveNews::TooMany);
         }
     }
 
     /// Sends a report on a watch, unless it equals the last one.
-    fn tell_live(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
-        let Some(watch) = self.0.get_mut(&number) else { return };
+    fn tell(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
+        let Some(watch) = self.0.get_mut(&number).present() else { return };
         if watch.told.as_ref() != Some(&news) {
             watch.told = Some(news.clone());
             let token = watch.token;
-            self.live_news(fabric, token, news);
+            self.report(fabric, token, news);
         }
     }
 
-    fn live_news(&mut self, fabric: &mut Fabric, token: u64, news: LiveNews) {
+    fn report(&mut self, fabric: &mut Fabric, token: u64, news: LiveNews) {
         fabric.ctx.after.push(Effect::Live { token, news });
     }
 }

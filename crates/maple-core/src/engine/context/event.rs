@@ -241,6 +241,23 @@ pub enum Event {
     Tick,
 }
 
+impl Event {
+    /// The switch of this shard without which the event means nothing. The switch may go before the event comes.
+    pub(in crate::engine) fn needs_switch(&self) -> Option<Dpid> {
+        match self {
+            Event::PortStatus { dpid, .. }
+            | Event::FlowRemoved { dpid, .. }
+            | Event::SwitchError { dpid, .. }
+            | Event::BarrierReply { dpid, .. }
+            | Event::FlowsRead { dpid, .. }
+            | Event::FlowStats { dpid, .. }
+            | Event::Unsent { dpid, .. }
+            | Event::Watch { dpid, .. } => Some(*dpid),
+            _ => None,
+        }
+    }
+}
+
 /// A rule that a switch reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledFlow {

@@ -10,6 +10,7 @@ pub(super) mod event;
 pub(super) mod histogram;
 pub(super) mod messages;
 pub(super) mod options;
+pub(super) mod present;
 pub(super) mod received_packet;
 pub(super) mod reports;
 pub(super) mod stats;
@@ -87,6 +88,11 @@ impl Context {
     /// Reports something.
     pub fn report(&mut self, report: Report) {
         self.out.push(Effect::Report(report));
+    }
+
+    /// Counts a message about a switch that has gone.
+    pub fn note_late(&mut self) {
+        self.stats.late_messages += 1;
     }
 
     /// Reports something, unless something of this kind was reported under this key before, or too much about this

@@ -102,6 +102,8 @@ stats! {
     labels_used_up,
     /// Times that a route got no label, or lost one, because a switch or link on its way was gone.
     labels_gone,
+    /// Messages about a switch that came after the switch had gone.
+    late_messages,
     /// Packets that the controller sent straight out of the egress ports.
     sent_by_controller,
     /// Packet-ins from link ports.

@@ -5,6 +5,7 @@ use maple_wire::msg::stats::{ReplyBody, StatsReply};
 
 use super::Decisions;
 use super::leaf::LeafState;
+use crate::engine::context::present::Present;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::cookies::{Subject, subject_of};
 use crate::engine::switch::tables::Waiter;
@@ -14,7 +15,7 @@ use crate::labels::Refusal;
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
     pub(in crate::engine) fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
@@ -52,17 +53,19 @@ impl Decisions {
     /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
     /// rerouted.
     pub(in crate::engine) fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
-        if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
-            return self.withdraw(fabric, id);
-        }
         let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
-        self.uninstall(fabric, id, LeafState::NoCapacity { from });
+        match self.leaves.get(&id) {
+            // It was withdrawn while its rule waited.
+            None => {}
+            Some(leaf) if leaf.is_rerouting() => self.withdraw(fabric, id),
+            Some(_) => self.uninstall(fabric, id, LeafState::NoCapacity { from }),
+        }
     }
 
     /// Reads which rules are in use, for evictions.
     pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
@@ -75,7 +78,7 @@ impl Decisions {
 
     /// Evicts leaves and labels by the known use of their rules.
     pub(in crate::engine) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let round = switch.room.capacity.end_round(fabric.ctx.now);
         let tree = switch.ingress.table.tree();
         tree.begin_period();
@@ -95,6 +98,8 @@ impl Decisions {
                 fabric.ctx.stats.labels_evicted += 1;
                 fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
+            // The eviction of a label has withdrawn it.
+            Subject::Leaf(leaf) if !self.leaves.contains_key(&leaf) => {}
             Subject::Leaf(leaf) => {
                 fabric.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.

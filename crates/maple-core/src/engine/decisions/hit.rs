@@ -44,6 +44,7 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
 use crate::engine::context::cause::DropCause;
+use crate::engine::context::present::Present;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::switch::classifier::is_the_controllers;
@@ -127,13 +128,13 @@ impl<'a> Hits<'a> {
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             candidates.extend(self.candidate(number, packet_in));
         }
-        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
+        let Some(switch) = self.fabric.switches.get(&self.dpid).present() else { return Answered::default() };
         if self.fabric.ctx.options.track_hosts {
             candidates.iter().for_each(|candidate| switch.ingress.verified_hosts.prefetch(candidate.key()));
             candidates.retain(|candidate| self.is_accepted(candidate));
         }
         let leaves = &self.decisions.leaves;
-        let Some(switch) = self.fabric.switches.get(&self.dpid) else { return Answered::default() };
+        let Some(switch) = self.fabric.switches.get(&self.dpid).present() else { return Answered::default() };
         let found = switch.ingress.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
         for (candidate, leaf) in candidates.iter_mut().zip(found) {
             candidate.leaf = leaf;
@@ -188,7 +189,7 @@ impl<'a> Hits<'a> {
         if self.hosts.awaits(candidate.host) {
             return false;
         }
-        let Some(switch) = self.fabric.switches.get_mut(&self.dpid) else { return false };
+        let Some(switch) = self.fabric.switches.get_mut(&self.dpid).present() else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {

@@ -150,6 +150,9 @@ impl Engine {
 
     /// Handles an event.
     fn on(&mut self, event: Event) {
+        if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
+            return self.fabric.ctx.note_late();
+        }
         let Engine { fabric, topology, decisions, samples, reload, restore, live } = self;
         match event {
             Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
@@ -176,7 +179,7 @@ impl Engine {
             Event::SegmentLeft { port } => topology.segment_left(fabric, port),
             Event::PortIsEdge { port } => {
                 topology.port_is_edge(fabric, port);
-                samples.install_samples(decisions, fabric, port.switch);
+                samples.begin_pass(decisions, fabric, port.switch);
             }
             Event::PortIsNew { port } => topology.port_is_new(fabric, port),
             Event::Declare { number, facts } => self.declare(number, &facts),
@@ -200,7 +203,7 @@ impl Engine {
             }
             Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
             Event::Restore { dpid, flows, witnesses, earlier } => {
-                restore.restore(decisions, fabric, dpid, flows, witnesses, &earlier);
+                restore.begin(decisions, fabric, dpid, flows, witnesses, &earlier);
             }
 
             Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
@@ -212,12 +215,12 @@ impl Engine {
             }
             Event::Committed(commit) => fabric.ctx.apply_commit(commit),
 
-            Event::Try(candidate) => reload.try_policy(decisions, fabric, candidate),
+            Event::Try(candidate) => reload.begin(decisions, fabric, candidate),
             Event::Adopt(candidate) => reload.adopt(samples, decisions, fabric, candidate),
             Event::Abandon(number) => reload.abandon(number),
-            Event::LiveBegin { token, filter } => live.begin_live(fabric, token, filter),
-            Event::LiveGoOn(token) => live.go_on_live(fabric, token),
-            Event::LiveEnd(token) => live.end_live(fabric, token),
+            Event::LiveBegin { token, filter } => live.begin(fabric, token, filter),
+            Event::LiveGoOn(token) => live.go_on(fabric, token),
+            Event::LiveEnd(token) => live.end(fabric, token),
             Event::Tick => {}
         }
     }
@@ -226,7 +229,7 @@ impl Engine {
     fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
         if is_live(packet_in.cookie) {
-            return self.live.live_packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
+            return self.live.packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
         if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
             self.admit_waiting(dpid);
@@ -317,12 +320,12 @@ impl Engine {
                 Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
-                Timer::Samples(dpid) => samples.samples_due(decisions, fabric, dpid),
-                Timer::SampleTurn => samples.decide_samples(decisions, fabric),
-                Timer::Trial => reload.go_on_trying(decisions, fabric),
+                Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
+                Timer::SampleTurn => samples.go_on(decisions, fabric),
+                Timer::Trial => reload.go_on(decisions, fabric),
                 Timer::EarlyRequests => restore.ask_again(fabric),
-                Timer::Restore(dpid) => restore.go_on_restoring(decisions, fabric, dpid),
-                Timer::Live(number) => live.look_after_live(fabric, number),
+                Timer::Restore(dpid) => restore.go_on(decisions, fabric, dpid),
+                Timer::Live(number) => live.look_after(fabric, number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }
@@ -352,12 +355,12 @@ impl Engine {
     fn flush(&mut self, dpid: Dpid) {
         let Engine { fabric, decisions, samples, restore, live, .. } = self;
         if fabric.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
-            return restore.flush_restoring(samples, decisions, fabric, dpid);
+            return restore.flush(samples, decisions, fabric, dpid);
         }
         if !decisions.prepare_update(fabric, dpid) {
             return;
         }
-        live.suspend_live(fabric, dpid);
+        live.suspend(fabric, dpid);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.send_update(&mut fabric.ctx);
         }
@@ -371,8 +374,8 @@ impl Engine {
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
         fabric.ctx.forget_switch(dpid);
         fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
-        live.forget_live_rules(dpid);
-        restore.give_up_restore(fabric, dpid);
+        live.forget_rules(dpid);
+        restore.give_up(fabric, dpid);
         decisions.switch_gone(fabric, switch, departed);
         topology.switch_gone(fabric, dpid);
     }
@@ -385,7 +388,7 @@ impl Engine {
             return self.switch_down(dpid);
         }
         fabric.suspend_switch(dpid);
-        live.forget_live_rules(dpid);
+        live.forget_rules(dpid);
         decisions.drop_waiting(fabric, dpid);
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
@@ -407,7 +410,7 @@ impl Engine {
     /// Handles a switch's refusal of a request: of a rule for a watch, of other rules or meters, or of statistics.
     fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Engine { fabric, topology, decisions, live, .. } = self;
-        if live.live_refused(fabric, dpid, xid) || decisions.switch_error(fabric, dpid, xid, error) {
+        if live.refused(fabric, dpid, xid) || decisions.switch_error(fabric, dpid, xid, error) {
             return;
         }
         match fabric.question(dpid, xid) {

@@ -121,7 +121,8 @@ impl Fabric {
         dpid: Dpid,
         work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>),
     ) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        // Holders in other shards learn later than we that the switch has gone.
+        let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.note_late() };
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
         if switch.paths.labels.is_touched() {

@@ -47,6 +47,7 @@ impl Fabric {
     /// Updates the rules in the tables of routes.
     pub(in crate::engine) fn sync_route_rules(&mut self) {
         for (ingress, id) in self.routes.take_dirty() {
+            // A route ends after its switch.
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
             let epoch = self.ctx.options.epoch;
             let rule = self.routes.get(id).and_then(|route| route.rule(|name| cookie(epoch, Some(name))));

@@ -39,6 +39,7 @@ use super::samples::Samples;
 use crate::compile::Table;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
@@ -88,21 +89,16 @@ pub(in crate::engine) struct Reload {
 
 impl Reload {
     /// Begins the trial of a candidate, in place of any other trial.
-    pub(in crate::engine) fn try_policy(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        candidate: Candidate,
-    ) {
+    pub(in crate::engine) fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
         self.trying = Some(Box::new(Trying { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
-        self.go_on_trying(decisions, fabric);
+        self.go_on(decisions, fabric);
     }
 
     /// Lets the candidate decide the next leaves.
-    pub(in crate::engine) fn go_on_trying(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
-        let Some(mut trying) = self.trying.take() else { return };
+    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+        let Some(mut trying) = self.trying.take().present() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
         let run = |id: LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
@@ -199,7 +195,7 @@ impl Reload {
         // Packets that the old policy let wait.
         decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
         let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
-        dpids.into_iter().for_each(|dpid| samples.install_samples(decisions, fabric, dpid));
+        dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
     }
 
@@ -333,9 +329,9 @@ impl Reload {
     /// Puts a leaf into its switch's new tree.
     fn put_back(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
         let action = decisions.ingress_action(fabric, id);
-        let Some(mut leaf) = decisions.leaves.remove(&id) else { return };
+        let Some(mut leaf) = decisions.leaves.remove(&id).present() else { return };
         let reads = leaf.specialisation.clone();
-        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()) else { return };
+        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).present() else { return };
         let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
         if outcome == Augmented::Added && leaf.specialisation.is_empty() {
             switch.ingress.table.specialise(id, &reads);
@@ -370,7 +366,7 @@ impl Reload {
         mut old: Table,
         changed: &[LeafId],
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let mut preferred = old.priorities();
         preferred.append(&mut switch.ingress.former_priorities);
         switch.ingress.table.end_rebuild(&preferred);

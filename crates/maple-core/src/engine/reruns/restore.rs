@@ -54,6 +54,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 use super::samples::Samples;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::{Effect, InstalledFlow};
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
@@ -99,7 +100,7 @@ pub(in crate::engine) struct Restore {
 impl Restore {
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
-    pub(in crate::engine) fn restore(
+    pub(in crate::engine) fn begin(
         &mut self,
         decisions: &mut Decisions,
         fabric: &mut Fabric,
@@ -108,7 +109,7 @@ impl Restore {
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return self.give_up_restore(fabric, dpid) };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return self.give_up(fabric, dpid) };
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -153,7 +154,7 @@ impl Restore {
             fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
             self.earlier_rules_known(decisions, fabric, dpid, false);
         }
-        self.go_on_restoring(decisions, fabric, dpid);
+        self.go_on(decisions, fabric, dpid);
     }
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
@@ -165,7 +166,7 @@ impl Restore {
         dpid: Dpid,
         is_confirmed: bool,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -219,13 +220,13 @@ impl Restore {
         self.ask_again(fabric);
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         if is_confirmed {
-            self.go_on_restoring(decisions, fabric, dpid);
+            self.go_on(decisions, fabric, dpid);
         }
     }
 
     /// Revokes the labels that counted as ready although the switch does not have their rules.
     fn revoke_lost_labels(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let Some(switch) = fabric.switches.get(&dpid).present() else { return };
         let (tables, table) = (&switch.tables, switch.shared_table());
         let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
         let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
@@ -255,7 +256,7 @@ impl Restore {
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
-    pub(in crate::engine) fn give_up_restore(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn give_up(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
@@ -267,7 +268,8 @@ impl Restore {
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub(in crate::engine) fn go_on_restoring(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+        // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
             return;
         };
@@ -288,7 +290,8 @@ impl Restore {
             let outcome = outcome(&run, answer);
             self.restore_leaf(decisions, fabric, outcome, received, specialisation);
         }
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).present()
+        else {
             return;
         };
         if restoring.todo.is_empty() {
@@ -341,10 +344,10 @@ impl Restore {
 
     /// Compiles the table from all leaves of a switch at once. A leaf whose route is not ready has no rules, and the
     /// priorities that they had are lost.
-    fn build_restored(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    fn build(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The leaves whose routes have just become ready.
         decisions.collect(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
         self.last_built = Some(fabric.ctx.now);
@@ -357,12 +360,12 @@ impl Restore {
                 decisions.leaves.mark_changed(id);
             }
         }
-        samples.install_samples(decisions, fabric, dpid);
+        samples.begin_pass(decisions, fabric, dpid);
     }
 
     /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
     /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
-    pub(in crate::engine) fn flush_restoring(
+    pub(in crate::engine) fn flush(
         &mut self,
         samples: &mut Samples,
         decisions: &mut Decisions,
@@ -375,48 +378,17 @@ impl Restore {
             return;
         }
         decisions.collect(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
-        let (mut ready, mut stale) = (Vec::new(), Vec::new());
-        if switch.tables.has_own_rules() {
-            let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
-            for serial in switch.tables.labels_to_confirm() {
-                match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
-                    None | Some(Some(true)) => ready.push(serial),
-                    Some(Some(false)) => stale.push(serial),
-                    Some(None) => {}
-                }
-            }
-            switch.tables.confirm_labels(&ready);
-        }
-        if !ready.is_empty() {
-            fabric.labels_confirmed(dpid, &ready);
-        }
-        for serial in stale {
-            fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));
-        }
-        let (now, any_waits) = (fabric.ctx.now, fabric.routes.any_waits_at(dpid));
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
-            return;
-        };
-        let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
-        let are_all_decided = || fabric.ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
-        // f runs within a turn, and may take longer than the wait.
-        if restoring.until.is_none() && decided < now && are_all_decided() {
-            restoring.until = Some(now + PATIENCE);
-        }
-        let is_over = restoring.until.is_some_and(|until| until <= now) || decided + LONGEST_WAIT <= now;
-        let is_settled = !any_waits || is_over;
-        if restoring.next_look <= now {
-            restoring.next_look = now + LOOK;
-        }
-        let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
+        confirm_labels(fabric, dpid);
+        let (Some(is_settled), now) = (is_settled(fabric, dpid), fabric.ctx.now) else { return };
+        let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        let Some(&Restoring { next_look, is_confirmed, is_built, .. }) = restoring.present() else { return };
         if is_settled && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
             return;
         }
         if is_settled {
-            self.build_restored(samples, decisions, fabric, dpid);
+            self.build(samples, decisions, fabric, dpid);
         }
         // Another switch may still ask for a label that this one has a rule for.
         let have_all_waited = is_settled
@@ -428,14 +400,14 @@ impl Restore {
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
         } else if have_all_waited {
             self.last_built = Some(now);
-            self.end_restore(decisions, fabric, dpid);
+            self.end(decisions, fabric, dpid);
         } else if is_confirmed || !is_settled {
             fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
 
     /// Ends the restore of a switch, which gets the rules of this run afterwards.
-    fn end_restore(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    fn end(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
         fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
         // Rules that follow from what has just become ready.
@@ -447,6 +419,44 @@ impl Restore {
         }
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
     }
+}
+
+/// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules for.
+fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
+    let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.tables.has_own_rules()) else { return };
+    let (mut ready, mut stale) = (Vec::new(), Vec::new());
+    let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
+    for serial in switch.tables.labels_to_confirm() {
+        match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
+            None | Some(Some(true)) => ready.push(serial),
+            Some(Some(false)) => stale.push(serial),
+            Some(None) => {}
+        }
+    }
+    switch.tables.confirm_labels(&ready);
+    if !ready.is_empty() {
+        fabric.labels_confirmed(dpid, &ready);
+    }
+    for serial in stale {
+        fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));
+    }
+}
+
+/// Reports whether a switch waits for labels no longer. `None` before its leaves are decided and its rules are known.
+fn is_settled(fabric: &mut Fabric, dpid: Dpid) -> Option<bool> {
+    let Fabric { ctx, switches, routes, .. } = fabric;
+    let restoring = switches.get_mut(&dpid)?.restoring.as_mut()?;
+    let decided = restoring.decided?.max(restoring.read?);
+    let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+    // f runs within a turn, and may take longer than the wait.
+    if restoring.until.is_none() && decided < ctx.now && are_all_decided() {
+        restoring.until = Some(ctx.now + PATIENCE);
+    }
+    if restoring.next_look <= ctx.now {
+        restoring.next_look = ctx.now + LOOK;
+    }
+    let is_over = restoring.until.is_some_and(|until| until <= ctx.now) || decided + LONGEST_WAIT <= ctx.now;
+    Some(!routes.any_waits_at(dpid) || is_over)
 }
 
 /// The labels that a rule pushes, with the ports by which the packets leave.

@@ -31,6 +31,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
 use crate::engine::context::cause::Origin;
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
@@ -84,7 +85,7 @@ impl Samples {
     }
 
     /// Begins a pass at a switch, because a port became an edge port.
-    pub(in crate::engine) fn install_samples(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.packets.is_empty() {
             return;
         }
@@ -96,23 +97,23 @@ impl Samples {
         }
         switch.ingress.proactive.next = Some(0);
         match switch.ingress.proactive.not_before {
-            from if from <= now => self.samples_due(decisions, fabric, dpid),
+            from if from <= now => self.due(decisions, fabric, dpid),
             from => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
         }
     }
 
     /// Adds a switch to those that take turns.
-    pub(in crate::engine) fn samples_due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.turns.contains(&dpid) {
             return;
         }
         self.turns.push_back(dpid);
         // At once, since packets of the port may be waiting.
-        self.decide_samples(decisions, fabric);
+        self.go_on(decisions, fabric);
     }
 
     /// Decides the next samples of the switches whose turn it is.
-    pub(in crate::engine) fn decide_samples(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         if self.decided.0 != fabric.ctx.now {
             self.decided = (fabric.ctx.now, 0);
         }
@@ -168,7 +169,7 @@ impl Samples {
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
         let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return 0 };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return 0 };
         let Some(from) = switch.ingress.proactive.next else { return 0 };
         let has_capacity = switch.room.full_until.is_none()
             && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
@@ -241,7 +242,7 @@ impl Samples {
     /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
     /// need a rule for each port.
     fn can_match_lists(&self, fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
-        let Some(switch) = fabric.switches.get(&dpid) else { return false };
+        let Some(switch) = fabric.switches.get(&dpid).present() else { return false };
         let can_match = |cond: &Cond| {
             cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
         };
@@ -249,7 +250,7 @@ impl Samples {
     }
 
     fn end_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
         // Ports that become edge ports together get their rules together: only the pass after that waits.
         let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
         let wait = if again && !is_repeated { STEP } else { PAUSE };

@@ -22,6 +22,7 @@ use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 
 use super::Switch;
 use super::tables::Requests;
+use crate::engine::context::present::Present;
 use crate::ids::Time;
 use crate::route::{Limit, Unit};
 
@@ -156,7 +157,7 @@ impl Meters {
 
     /// Compares the meters that the switch reports with those that were made.
     pub(in crate::engine) fn audit_part(&mut self, meters: &[MeterConfig]) {
-        let Some(audit) = &mut self.audit else { return };
+        let Some(audit) = self.audit.as_mut().present() else { return };
         for meter in meters {
             if audit.missing.remove(&meter.meter)
                 && let Some(limit) = self.limits.get(&meter.meter)
@@ -169,7 +170,7 @@ impl Meters {
 
     /// Ends an audit. Returns the requests that repair the meters, and the numbers of missing and of altered ones.
     pub(in crate::engine) fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
-        let Some(MeterAudit { missing, altered, .. }) = self.audit.take() else { return (Vec::new(), 0, 0) };
+        let Some(MeterAudit { missing, altered, .. }) = self.audit.take().present() else { return (Vec::new(), 0, 0) };
         let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
         let (missing, altered) = (there(missing), there(altered));
         let all = missing.iter().flat_map(|number| [(ADD, number), (MODIFY, number)]);

@@ -19,6 +19,7 @@ use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::options::Options;
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::switch::Switch;
 use crate::ids::LeafId;
@@ -69,7 +70,7 @@ impl Switches {
 
     /// Notes that a switch has one table, although it announces more. Returns whether that is new.
     pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
-        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables) else { return false };
+        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).present() else { return false };
         if self.one_table.len() >= MOST_WITH_ONE_TABLE {
             self.one_table.pop_first();
         }

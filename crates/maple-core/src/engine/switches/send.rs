@@ -97,7 +97,7 @@ impl Switches {
 
     /// Sends a frame out of a switch of this shard.
     pub(in crate::engine) fn emit(&mut self, ctx: &mut Context, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
-        let Some(switch) = self.get(&dpid) else { return };
+        let Some(switch) = self.get(&dpid) else { return ctx.note_late() };
         let actions = forwarding::egress(switch.version(), hops);
         let in_port = maple_wire::PortNo::CONTROLLER;
         let message = PacketOut { buffer_id: NO_BUFFER, in_port, actions, data: frame.to_vec() };

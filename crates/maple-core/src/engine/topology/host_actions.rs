@@ -13,6 +13,7 @@ use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcemen
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::event::Effect;
 use crate::engine::context::messages::{EngineMessage, SearchResult};
+use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::{CLASSIFIER, Stale};
@@ -213,7 +214,7 @@ impl Topology {
 
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, fabric: &mut Fabric, at: Location, mac: Option<Mac>) {
-        let Some(switch) = fabric.switches.get(&at.switch) else { return };
+        let Some(switch) = fabric.switches.get(&at.switch).present() else { return };
         if switch.unreachable.is_some() {
             // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
             if let Some(mac) = mac {
@@ -271,6 +272,7 @@ impl Topology {
 
     /// Updates the rules of a port's hosts. They have rules if and only if it is an edge port.
     fn update_port_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+        // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
         if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
             switch.ports.host_rules.set_guard(at.port, false);

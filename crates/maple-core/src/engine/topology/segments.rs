@@ -33,6 +33,7 @@ use maple_wire::{Field, Packet};
 
 use super::Topology;
 use crate::engine::context::messages::EngineMessage;
+use crate::engine::context::present::Present;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::protocols::SOLICITATION;
 use crate::forwarding::TAG_PRESENT;
@@ -67,7 +68,7 @@ impl Topology {
         at: Location,
         packet: &Packet<'_>,
     ) {
-        let Some(switch) = fabric.switches.get(&at.switch) else { return };
+        let Some(switch) = fabric.switches.get(&at.switch).present() else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
@@ -103,7 +104,7 @@ impl Topology {
         at: Location,
         seen: Location,
     ) {
-        let Some(switch) = fabric.switches.get(&at.switch) else { return };
+        let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
         let is_own = switch.ports.addresses.values().any(|own| *own == mac);
         let state = fabric.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
@@ -160,6 +161,7 @@ impl Topology {
     /// Notes since when a port is a link port.
     pub(in crate::engine) fn note_link_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let now: Time = fabric.ctx.now;
+        // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
         match state.port(at).map(|port| port.kind) {
             Some(PortKind::Link(_)) => drop(switch.ports.linked.entry(at.port).or_insert(now)),

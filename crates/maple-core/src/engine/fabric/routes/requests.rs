@@ -7,6 +7,7 @@ use maple_wire::PortNo;
 
 use super::path::{LabelledPath, PathState};
 use super::{RouteNews, Routes, SharedRoute};
+use crate::engine::context::present::Present;
 use crate::engine::switch::backoff::pause;
 use crate::ids::{RouteId, ShardId, Time};
 use crate::labels::{Holder, LabelEffect, News};
@@ -77,7 +78,7 @@ impl Routes {
 
     /// Asks for the labels of the next path, if there is one, or else of the current path.
     pub(super) fn request_labels(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id) else { return };
+        let Some(route) = self.all.get_mut(&id).present() else { return };
         let path = route.next.as_mut().map_or(&mut route.path, |(next, _)| next);
         if path.state == PathState::Asking && path.serial.is_none() {
             self.next_serial += 1;
@@ -89,7 +90,7 @@ impl Routes {
 
     /// Marks a route as refused: rules may not lead along the current path, and the next one is given up.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id) else { return };
+        let Some(route) = self.all.get_mut(&id).present() else { return };
         let retry = now + pause(route.refusals, RETRY, LONGEST_RETRY);
         route.refusals += 1;
         let next = route.next.take();
@@ -107,7 +108,7 @@ impl Routes {
 
     /// Releases the labels of the current and former paths, and the metadata number.
     pub(super) fn release_all(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        let Some(mut route) = self.all.remove(&id) else { return };
+        let Some(mut route) = self.all.remove(&id).present() else { return };
         let former = std::mem::take(&mut route.former);
         former.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
         self.release_path(&mut route.path, confirmed, out);

@@ -31,6 +31,7 @@ use super::claims::refuted_until;
 use super::probe::{link_local, probes};
 use super::{HostAction, Hosts, Limits};
 use crate::engine::context::messages::SearchResult;
+use crate::engine::context::present::Present;
 use crate::engine::context::timers::Timer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac};
@@ -182,7 +183,7 @@ impl Hosts {
         asker: Option<ShardId>,
         out: &mut Vec<HostAction>,
     ) {
-        let Some(known) = self.known.get(&(at, mac)) else { return };
+        let Some(known) = self.known.get(&(at, mac)).present() else { return };
         let open = OpenSearch {
             askers: asker.into_iter().collect(),
             began: now,
@@ -200,7 +201,7 @@ impl Hosts {
 
     /// Begins a round: asks the host, and its switch for the counters.
     fn begin_round(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
-        let Some(search) = self.searches.get_mut(&mac) else { return };
+        let Some(search) = self.searches.get_mut(&mac).present() else { return };
         let at = search.at;
         let Some(open) = search.open() else { return };
         open.reading = Some(now);
@@ -224,6 +225,7 @@ impl Hosts {
     /// Handles the end of a round, or the expiry of a search's result.
     pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let limits = self.limits;
+        // A timer outlives its search.
         let Some(search) = self.searches.get_mut(&mac) else { return };
         match &mut search.state {
             SearchState::Found { until } if *until <= now => drop(self.searches.remove(&mac)),
@@ -244,6 +246,7 @@ impl Hosts {
     /// Takes the counters of a host that is searched for; `None` if the switch does not report them.
     pub fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
+        // The search may be over before the switch answers.
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;
         let Some(open) = search.open() else { return };
