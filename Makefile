@@ -29,7 +29,6 @@ help:
 	@echo 'make build  build into .venv: .venv/bin/maple, and the package maple'
 	@echo 'make docs   the documentation as a site, in target/site; any broken link is an error'
 	@echo 'make test   all tests: Rust, Python, and as root those on Open vSwitch and Mininet'
-	@echo 'make test-nightly  the contract on 27,000 whole networks, of which 25,800 are new each time (some minutes)'
 	@echo 'make bench-runtime  throughput and latency of the runtime, and the figures of docs/results/runtime.md (a quarter of an hour)'
 	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
