@@ -4,7 +4,8 @@
 //!
 //! A rehearsal has a copy of each engine of a controller and of their store. There the candidate is tried and adopted,
 //! as in `reload.rs`. Switches answer every request at once, and simulated time jumps from timer to timer. When nothing
-//! is under way, the rules that the engines assume their switches to have are compared with those of before.
+//! is under way and no label rests any more, the rules that the engines assume their switches to have are compared with
+//! those of before. Time begins with the last batch of an engine, which may be long ago: labels rest from there.
 //!
 //! # Why it is exact
 //!
@@ -42,7 +43,8 @@ use crate::remembered::{Model, Surroundings, Witness};
 use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 
-/// The maximum simulated time of one [`Rehearsal::run`], longer than a reroute may take.
+/// The maximum simulated time of one [`Rehearsal::run`], besides the time that a label rests of which a forgotten switch
+/// was a holder. It is longer than a reroute may take.
 const SPAN: Duration = Duration::from_secs(5);
 /// The maximum number of further runs until all remembered packets are decided.
 const MAX_ROUNDS: usize = 12;
@@ -247,7 +249,8 @@ impl Rehearsal {
 
     /// Gives the engines their events, and runs them until nothing is under way. Returns the trials that ended.
     fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
-        let (end, mut trials) = (self.now + SPAN, Vec::new());
+        let rests = self.engines.first().map(|engine| engine.fabric.ctx.options.lost_quarantine).unwrap_or_default();
+        let (end, mut trials) = (self.now + SPAN + rests, Vec::new());
         for _ in 0..MAX_BATCHES {
             let is_due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= self.now);
             let next =
