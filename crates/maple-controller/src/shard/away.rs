@@ -12,6 +12,7 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_wire::{Dpid, Message};
 
 use super::announced::{Announced, AnnouncedSwitch, port_changes, up};
+use super::connection::Connection;
 use super::context::Context;
 use super::departures::{DepartedSwitch, Departures};
 use super::io::Io;
@@ -79,14 +80,13 @@ impl Away {
         let dpid = info.features.dpid;
         let changes = port_changes(&announced.info.ports, &info.ports);
         ctx.events.extend(changes.into_iter().map(|status| Event::PortStatus { dpid, status }));
-        let Some(connection) = io.present(slot) else { return };
-        if let Some(state) = self.returns.state().filter(|_| announced.is_restored) {
-            if let Some(switch) = &mut connection.switch {
+        let Some((id, _, switch)) = io.up(slot) else { return };
+        match self.returns.state().filter(|_| announced.is_restored) {
+            Some(state) => {
                 switch.in_use = true;
                 links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
-        } else {
-            self.returns.connect(dpid, connection.id);
+            None => self.returns.connect(dpid, id),
         }
         if let Some((session, outputs)) = io.session(slot) {
             session.read_flows(ctx.now, outputs);
@@ -196,16 +196,16 @@ impl Away {
 
     /// Has the engine restore the switches among these that are expected here.
     pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
-        for Expected { connection, dpid, flows } in self.returns.take_due(switches) {
+        for (Expected { connection, dpid, flows }, departed) in self.returns.take_due(switches) {
             let told = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
             let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));
-            let switch = connection.and_then(|connection| connection.switch.as_mut());
-            if let Some((switch, state)) = switch.zip(self.returns.state()) {
+            let switch = connection.and_then(Connection::up);
+            if let Some(((.., switch), state)) = switch.zip(self.returns.state()) {
                 switch.in_use = true;
                 links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
-            let Departed { leaves: witnesses, surroundings, .. } = self.returns.take(dpid);
+            let Departed { leaves: witnesses, surroundings, .. } = departed;
             ctx.events.push(Event::Restore { dpid, flows: told, witnesses, earlier: Arc::new(surroundings) });
             ctx.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
         }
@@ -231,13 +231,14 @@ impl Away {
     /// restores are unreachable; the others are gone.
     fn forget_announced(&mut self, connection: Option<ConnectionId>, links: &mut Links, ctx: &mut Context) {
         for (dpid, AnnouncedSwitch { info, is_restored, .. }) in self.announced.take_without(connection) {
-            let Some(state) = self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) else {
-                ctx.events.push(Event::SwitchDown { dpid });
-                continue;
-            };
-            links.switch_back(ctx.now, dpid, &info.ports, |at| attachment(&state, at));
-            ctx.events.push(Event::SwitchUnreachable { dpid });
-            self.departures.push(DepartedSwitch::announced(dpid, info));
+            match self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) {
+                Some(state) => {
+                    links.switch_back(ctx.now, dpid, &info.ports, |at| attachment(&state, at));
+                    ctx.events.push(Event::SwitchUnreachable { dpid });
+                    self.departures.push(DepartedSwitch::announced(dpid, info));
+                }
+                None => ctx.events.push(Event::SwitchDown { dpid }),
+            }
         }
     }
 
@@ -319,7 +320,7 @@ fn unreachable_is_back(
         links.port_status(ctx.now, dpid, &status);
         ctx.events.push(Event::PortStatus { dpid, status });
     }
-    if let Some(switch) = io.present(slot).and_then(|connection| connection.switch.as_mut()) {
+    if let Some((.., switch)) = io.up(slot) {
         switch.in_use = true;
     }
     if let Some((session, outputs)) = io.session(slot) {

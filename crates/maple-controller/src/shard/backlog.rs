@@ -76,9 +76,10 @@ impl Backlog {
     /// Takes the next packet in round-robin order.
     pub fn pop(&mut self) -> Option<(Dpid, PacketIn)> {
         let dpid = self.turns.pop_front()?;
-        let switch = self.switches.get_mut(&dpid)?;
-        let packet = switch.pop()?;
-        if switch.turns.is_empty() {
+        let popped = self.switches.get_mut(&dpid).and_then(|switch| Some((switch.pop()?, switch.turns.is_empty())));
+        debug_assert!(popped.is_some(), "{dpid} has a turn but no packet");
+        let (packet, is_last) = popped?;
+        if is_last {
             self.switches.remove(&dpid);
         } else {
             self.turns.push_back(dpid);
@@ -89,25 +90,25 @@ impl Backlog {
 
     /// Drops the packets of a switch, and returns their number.
     pub fn forget_switch(&mut self, dpid: Dpid) -> usize {
-        let Some(switch) = self.switches.remove(&dpid) else { return 0 };
-        self.turns.retain(|turn| *turn != dpid);
-        let dropped = switch.ports.values().map(|queue| queue.packets.len()).sum();
-        self.len -= dropped;
+        let dropped = self.switches.remove(&dpid).map_or(0, |switch| switch.len());
+        if dropped > 0 {
+            self.turns.retain(|turn| *turn != dpid);
+            self.len -= dropped;
+        }
         dropped
     }
 
     /// Drops the packets of a port, and returns their number.
     pub fn forget_port(&mut self, dpid: Dpid, port: PortNo) -> usize {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
-        let Some(queue) = switch.ports.remove(&port) else { return 0 };
-        switch.turns.retain(|turn| *turn != port);
-        switch.bytes -= queue.bytes;
-        if switch.turns.is_empty() {
-            self.switches.remove(&dpid);
-            self.turns.retain(|turn| *turn != dpid);
+        match self.switches.get_mut(&dpid) {
+            Some(switch) if switch.ports.len() > 1 => {
+                let dropped = switch.forget_port(port);
+                self.len -= dropped;
+                dropped
+            }
+            Some(switch) if switch.ports.contains_key(&port) => self.forget_switch(dpid),
+            _ => 0,
         }
-        self.len -= queue.packets.len();
-        queue.packets.len()
     }
 }
 
@@ -127,6 +128,20 @@ impl Waiting {
         queue.bytes += bytes;
         self.bytes += bytes;
         true
+    }
+
+    /// Drops the packets of a port, and returns their number.
+    fn forget_port(&mut self, port: PortNo) -> usize {
+        self.turns.retain(|turn| *turn != port);
+        self.ports.remove(&port).map_or(0, |queue| {
+            self.bytes -= queue.bytes;
+            queue.packets.len()
+        })
+    }
+
+    /// Returns the number of packets.
+    fn len(&self) -> usize {
+        self.ports.values().map(|queue| queue.packets.len()).sum()
     }
 
     fn pop(&mut self) -> Option<PacketIn> {

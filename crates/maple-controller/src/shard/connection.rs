@@ -3,7 +3,7 @@
 //! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch.rs` passes the messages to
 //! the [`Session`], whose outputs the shard acts on (`mod.rs`). [`Connection::write`] is the last step of its answer.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,20 +147,15 @@ impl ConnectedSwitch {
     }
 }
 
-/// The result of one read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadResult {
-    /// Data has arrived.
-    Some {
-        /// The number of bytes.
-        bytes: usize,
-        /// The number of messages that they completed.
-        messages: usize,
-        /// The packet-ins among these messages that are answered.
-        answered: Answered,
-    },
-    /// No data is available.
-    Nothing,
+/// What one read has brought: nothing, if no data was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// The number of bytes.
+    pub bytes: usize,
+    /// The number of messages that they completed.
+    pub messages: usize,
+    /// The packet-ins among these messages that are answered.
+    pub answered: Answered,
 }
 
 impl Connection {
@@ -190,6 +185,12 @@ impl Connection {
         }
     }
 
+    /// Returns the connection's id and its switch, whose handshake is done. Until its end is announced, a connection
+    /// that was up stays up.
+    pub fn up(&mut self) -> Option<(ConnectionId, Dpid, &mut ConnectedSwitch)> {
+        Some((self.id, self.dpid?, self.switch.as_mut()?))
+    }
+
     /// Returns the session, while the connection is open.
     pub fn session(&mut self) -> Option<&mut Session> {
         match &mut self.state {
@@ -210,23 +211,23 @@ impl Connection {
         }
     }
 
-    /// Reads once into `buffer`. Returns the number of bytes; `None` if there are none yet. The end of the stream is an
-    /// error here.
-    pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Reads once into `buffer`. Returns the number of bytes, which is 0 if there are none yet. The end of the stream is
+    /// an error here.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self.socket.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.input.readable = self.socket.has_more();
-                return Ok(None);
+                return Ok(0);
             }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
             Err(error) => return Err(error),
         };
         // The end of the stream may follow.
         self.input.readable = !self.socket.is_drained_by(read, buffer.len()) || self.input.is_closed;
         self.input.bytes += read as u64;
-        Ok(Some(read))
+        Ok(read)
     }
 
     /// Reads once into `buffer`. Packet-ins that hit a leaf of the engine are answered in place; all other messages go
@@ -237,20 +238,24 @@ impl Connection {
         buffer: &mut [u8],
         engine: &mut Engine,
         out: &mut Vec<Output>,
-    ) -> io::Result<ReadResult> {
-        let Some(read) = self.fill(buffer)? else { return Ok(ReadResult::Nothing) };
-        let ConnectionState::Open { session, framer } = &mut self.state else {
-            return Ok(ReadResult::Some { bytes: read, messages: 0, answered: Answered::default() });
-        };
-        let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
-        let dispatch = MessageDispatch::new(now, session, hits, self.outbox.buffer(), out);
-        let (messages, answered) = dispatch.dispatch(framer, &buffer[..read]);
-        self.counters.packet_ins += answered.packets;
-        self.counters.flow_messages += answered.packet_outs;
-        Ok(ReadResult::Some { bytes: read, messages, answered })
+    ) -> io::Result<Read> {
+        let bytes = self.fill(buffer)?;
+        match &mut self.state {
+            ConnectionState::Open { session, framer } if bytes > 0 => {
+                let hits = self.dpid.filter(|_| session.is_up()).and_then(|dpid| engine.hits(now, dpid));
+                let dispatch = MessageDispatch::new(now, session, hits, self.outbox.buffer(), out);
+                let (messages, answered) = dispatch.dispatch(framer, &buffer[..bytes]);
+                self.counters.packet_ins += answered.packets;
+                self.counters.flow_messages += answered.packet_outs;
+                Ok(Read { bytes, messages, answered })
+            }
+            // What comes on a connection that has ended is discarded.
+            _ => Ok(Read { bytes, ..Read::default() }),
+        }
     }
 
-    /// Encodes a message into the outbox, which takes the memory of `spare` if it has none. Nothing is sent on a connection that has ended.
+    /// Encodes a message into the outbox, which takes the memory of `spare` if it has none. Nothing is sent on a
+    /// connection that has ended, for example because its claim was refused before its session's later outputs.
     ///
     /// # Errors
     /// The codec's error, if the switch's version cannot express the message. It is counted and logged; nothing is
@@ -324,6 +329,7 @@ impl Connection {
         out: &mut Vec<Output>,
     ) -> Progress {
         let before = flow_counts(counters);
+        // The session may have ended over an earlier message of the read.
         let ConnectionState::Open { session, framer } = &mut self.state else { return Progress::Done };
         let Some(program) = &mut self.program else {
             debug_assert!(false, "an open connection has its program until its end is announced");
@@ -335,7 +341,7 @@ impl Connection {
         progress
     }
 
-    /// Calls the connection's program, if it is open and has one.
+    /// Calls the connection's program.
     pub fn call_program(
         &mut self,
         now: Time,
@@ -345,7 +351,7 @@ impl Connection {
     ) {
         let before = flow_counts(counters);
         let (ConnectionState::Open { session, .. }, Some(program)) = (&mut self.state, &mut self.program) else {
-            return;
+            return debug_assert!(false, "a program is called only while its connection is open");
         };
         call(program.as_mut(), Line { now, session, outputs: out, waiting: self.outbox.buffer(), counters });
         self.count_program(before, counters);
@@ -384,9 +390,9 @@ impl Connection {
     /// be the answer, which arrived in time: then this shard is late, not the switch. So exactly that data is read
     /// first, however much follows.
     pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
-        let ConnectionState::Open { session, .. } = &self.state else { return true };
+        let deadline = self.session().and_then(|session| session.deadline());
         // A paused connection is not read, so its unread data does not count.
-        if self.input.paused || session.deadline().is_none_or(|deadline| deadline > now) {
+        if self.input.paused || deadline.is_none_or(|deadline| deadline > now) {
             return true;
         }
         let up_to = match self.input.overdue {

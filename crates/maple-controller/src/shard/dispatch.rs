@@ -88,14 +88,15 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
     #[inline]
     fn on_whole(&mut self, version: Version, header: Header, message: &'b [u8]) -> ControlFlow<()> {
         self.messages += 1;
-        let packet = if self.hits.is_some() { packet_in(version, header, message) } else { None };
-        let Some(packet) = packet else {
-            self.answer_batch()?;
-            return self.pass_to_session(header, message);
-        };
-        self.batch.push(packet);
-        self.undecoded.push((header, message));
-        if self.batch.is_full() { self.answer_batch() } else { ControlFlow::Continue(()) }
+        if self.hits.is_some()
+            && let Some(packet) = packet_in(version, header, message)
+        {
+            self.batch.push(packet);
+            self.undecoded.push((header, message));
+            return if self.batch.is_full() { self.answer_batch() } else { ControlFlow::Continue(()) };
+        }
+        self.answer_batch()?;
+        self.pass_to_session(header, message)
     }
 
     /// Handles a message that began in an earlier read. The batch is empty then.
@@ -115,15 +116,16 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
 
     /// Looks up the batch: answers the hits, and passes the other messages to the session in order.
     fn answer_batch(&mut self) -> ControlFlow<()> {
-        let Some(hits) = self.hits.as_mut().filter(|_| !self.batch.is_empty()) else {
-            return ControlFlow::Continue(());
-        };
-        let hit = hits.answer(&self.batch, self.outbox);
-        self.answered.add(hit);
-        self.batch.clear();
-        for (n, (header, message)) in std::mem::take(&mut self.undecoded).into_iter().enumerate() {
-            if hit.packets & 1 << n == 0 && self.pass_to_session(header, message).is_break() {
-                return ControlFlow::Break(());
+        if let Some(hits) = &mut self.hits
+            && !self.batch.is_empty()
+        {
+            let hit = hits.answer(&self.batch, self.outbox);
+            self.answered.add(hit);
+            self.batch.clear();
+            for (n, (header, message)) in std::mem::take(&mut self.undecoded).into_iter().enumerate() {
+                if hit.packets & 1 << n == 0 {
+                    self.pass_to_session(header, message)?;
+                }
             }
         }
         ControlFlow::Continue(())

@@ -20,10 +20,10 @@ use maple_wire::{Dpid, Message};
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
 
-use super::connection::{Connection, ConnectionState, LINGER, Queued, ReadResult};
+use super::connection::{ConnectedSwitch, Connection, ConnectionState, LINGER, Queued, Read};
 use super::context::Context;
 use super::hand_over;
-use super::listeners::{FIRST_CONNECTION, FIRST_LISTENER, Listeners, ListeningSocket};
+use super::listeners::{FIRST_CONNECTION, Listeners, ListeningSocket, WAKER};
 use super::lists::{Lists, ReadShare};
 use super::mailbox::{Released, ShardMessage};
 use super::outbox::QueueLimits;
@@ -147,12 +147,11 @@ impl Io {
     }
 
     fn note_ready(&mut self, event: &mio::event::Event) {
-        let Some(slot) = event.token().0.checked_sub(FIRST_CONNECTION) else {
+        let slot = match event.token() {
             // The waker's event only ends the wait.
-            if event.token().0 >= FIRST_LISTENER {
-                self.listeners.note_ready();
-            }
-            return;
+            WAKER => return,
+            Token(number) if number < FIRST_CONNECTION => return self.listeners.note_ready(),
+            Token(number) => number - FIRST_CONNECTION,
         };
         let is_over = event.is_read_closed() || event.is_error();
         if event.is_readable() || is_over {
@@ -165,11 +164,12 @@ impl Io {
 
     /// Records that a connection has data to read, which arrived after `since`, and whether the stream has ended.
     fn note_readable(&mut self, slot: usize, since: Time, is_over: bool) {
-        let Some(connection) = self.connections.get(slot) else { return };
-        connection.input.readable = true;
-        connection.input.waiting_since.get_or_insert(since);
-        connection.input.is_closed |= is_over;
-        self.lists.want_read(connection);
+        if let Some(connection) = self.connections.get(slot) {
+            connection.input.readable = true;
+            connection.input.waiting_since.get_or_insert(since);
+            connection.input.is_closed |= is_over;
+            self.lists.want_read(connection);
+        }
     }
 
     /// Notes which connections in memory are ready, as [`Io::wait`] does for sockets.
@@ -290,20 +290,19 @@ impl Io {
 
     /// Checks at the end of a turn whether a connection should move to another shard, and sends it there.
     pub fn balance(&mut self, ctx: &mut Context) {
-        let Some(balancer) = &mut self.balancer else { return };
         let now = ctx.clock.now();
-        if !balancer.end_turn(ctx.now, now) {
-            return;
-        }
-        let candidates: Vec<_> = self.connections.iter_mut().filter_map(|connection| connection.work(now)).collect();
-        if let Some((slot, to)) = balancer.choose(&candidates) {
-            self.migrate(slot, to, ctx);
+        if let Some(balancer) = &mut self.balancer
+            && balancer.end_turn(ctx.now, now)
+        {
+            let movable = self.connections.iter_mut().filter_map(|connection| connection.work(now));
+            let chosen = balancer.choose(&movable.collect::<Vec<_>>());
+            chosen.into_iter().for_each(|(slot, to)| self.migrate(slot, to, ctx));
         }
     }
 
     /// Keeps an ended connection until its waiting output is sent.
     pub fn linger(&mut self, slot: usize, now: Time) {
-        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(connection) = self.connections.present(slot) else { return };
         connection.linger(after(now, LINGER));
         connection.input.paused = false;
         self.lists.want_write(connection);
@@ -369,33 +368,28 @@ impl Io {
         engine: &mut Engine,
         ctx: &mut Context,
     ) -> Result<Option<(Dpid, u64)>, CloseReason> {
-        let Some(connection) = self.connections.get(slot) else { return Ok(None) };
+        let Some(connection) = self.connections.present(slot) else { return Ok(None) };
         connection.outbox.borrow(&mut self.spare_buffer);
-        match connection.read(ctx.now, &mut self.buffer, engine, &mut self.outputs) {
-            Ok(ReadResult::Some { bytes, messages, answered }) => {
-                ctx.counters.of_bytes_in += bytes as u64;
-                ctx.counters.of_messages_in += messages as u64;
-                ctx.counters.of_packet_ins += answered.packets;
-                ctx.counters.of_packet_outs += answered.packet_outs;
-                ctx.counters.of_messages_out += answered.packet_outs;
-                Ok(connection.dpid.filter(|_| answered.packet_outs > 0).map(|dpid| (dpid, answered.packet_outs)))
-            }
-            Ok(ReadResult::Nothing) => Ok(None),
-            Err(error) => Err(connection.read_error_reason(&error)),
-        }
+        let read = connection.read(ctx.now, &mut self.buffer, engine, &mut self.outputs);
+        let Read { bytes, messages, answered } = read.map_err(|error| connection.read_error_reason(&error))?;
+        ctx.counters.of_bytes_in += bytes as u64;
+        ctx.counters.of_messages_in += messages as u64;
+        ctx.counters.of_packet_ins += answered.packets;
+        ctx.counters.of_packet_outs += answered.packet_outs;
+        ctx.counters.of_messages_out += answered.packet_outs;
+        Ok(connection.dpid.filter(|_| answered.packet_outs > 0).map(|dpid| (dpid, answered.packet_outs)))
     }
 
-    /// Reads a socket once, for the program of its connection. The buffer is lent with the number of bytes, so that
+    /// Reads a socket once, for the program of its connection. `None` if no data was there. The buffer is lent with the number of bytes, so that
     /// messages can stay in it while the shard acts on them; [`Io::give_back`] returns it.
     ///
     /// # Errors
     /// Why the connection has ended.
     pub fn fill(&mut self, slot: usize, ctx: &mut Context) -> Result<Option<(Vec<u8>, usize)>, CloseReason> {
-        let Some(connection) = self.connections.get(slot) else { return Ok(None) };
-        let filled = connection.fill(&mut self.buffer).map_err(|error| connection.read_error_reason(&error))?;
-        let Some(bytes) = filled else { return Ok(None) };
+        let Some(connection) = self.connections.present(slot) else { return Ok(None) };
+        let bytes = connection.fill(&mut self.buffer).map_err(|error| connection.read_error_reason(&error))?;
         ctx.counters.of_bytes_in += bytes as u64;
-        Ok(Some((std::mem::take(&mut self.buffer), bytes)))
+        Ok((bytes > 0).then(|| (std::mem::take(&mut self.buffer), bytes)))
     }
 
     /// Returns the read buffer.
@@ -405,6 +399,7 @@ impl Io {
 
     /// Has a connection's program handle messages from the front of `rest`. All are done if the connection has ended.
     pub fn run_program(&mut self, slot: usize, rest: &mut &[u8], ctx: &mut Context) -> Progress {
+        // Writing the answers to earlier messages may have failed.
         let Some(connection) = self.connections.get(slot) else { return Progress::Done };
         connection.outbox.borrow(&mut self.spare_buffer);
         connection.run_program(ctx.now, rest, &mut ctx.counters, &mut self.outputs)
@@ -413,7 +408,7 @@ impl Io {
     /// Calls the program that serves a switch.
     pub fn call_program(&mut self, slot: usize, ctx: &mut Context, call: impl FnOnce(&mut dyn Program, Line<'_>)) {
         let Io { connections, lists, outputs, .. } = self;
-        let Some(connection) = connections.get(slot) else { return };
+        let Some(connection) = connections.present(slot) else { return };
         connection.call_program(ctx.now, &mut ctx.counters, outputs, call);
         lists.want_write(connection);
         lists.arm(connection);
@@ -422,6 +417,7 @@ impl Io {
     /// Follows up a read: notes whether everything is read, queues what TLS has to send, and restarts the time for the
     /// hello after each part of a TLS handshake.
     pub fn end_read(&mut self, now: Time, slot: usize) {
+        // It may have migrated, to the shard that has its switch.
         let Some(connection) = self.connections.get(slot) else { return };
         if !connection.input.readable && self.programs.is_none() {
             connection.input.waiting_since = None;
@@ -464,9 +460,15 @@ impl Io {
 
     /// Returns a connection that cannot have ended, because something of it is being handled.
     pub fn present(&mut self, slot: usize) -> Option<&mut Connection> {
-        let connection = self.connections.get(slot);
-        debug_assert!(connection.is_some(), "slot {slot} has no connection");
-        connection
+        self.connections.present(slot)
+    }
+
+    /// Returns the id and the switch of a connection that must be up, because its handshake was done and its end is not
+    /// announced.
+    pub fn up(&mut self, slot: usize) -> Option<(ConnectionId, Dpid, &mut ConnectedSwitch)> {
+        let up = self.connections.present(slot).and_then(Connection::up);
+        debug_assert!(up.is_some(), "the connection in slot {slot} is not up");
+        up
     }
 
     /// Returns the session of a connection, if it is open, and where its outputs go. The shard acts on them next.
@@ -496,7 +498,7 @@ impl Io {
         message: &Message,
         ctx: &mut Context,
     ) -> Result<(), maple_wire::Error> {
-        let Some(connection) = self.connections.get(slot) else { return Ok(()) };
+        let Some(connection) = self.connections.present(slot) else { return Ok(()) };
         let sent = connection.send(xid, message, &mut self.spare_buffer, &mut ctx.counters);
         self.lists.want_write(connection);
         sent
@@ -523,6 +525,7 @@ impl Io {
     /// # Errors
     /// Why the connection has to end.
     pub fn write(&mut self, slot: usize, ctx: &mut Context) -> Result<(), CloseReason> {
+        // It may have ended since it was queued.
         let Some(connection) = self.connections.get(slot) else { return Ok(()) };
         connection.queued.to_write = false;
         let was_paused = connection.input.paused;
@@ -569,7 +572,7 @@ impl Io {
 
     /// Calls the timer of a connection's program, if it is due, and sets the next timer.
     pub fn end_due(&mut self, slot: usize, ctx: &mut Context) {
-        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(connection) = self.connections.present(slot) else { return };
         if connection.program.as_ref().and_then(|program| program.wake()).is_some_and(|wake| wake <= ctx.now) {
             self.call_program(slot, ctx, |program, line| program.timer(line));
         }

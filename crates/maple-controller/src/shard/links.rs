@@ -62,9 +62,10 @@ impl Links {
     /// Takes an LLDP frame or broadcast probe, which came after `since`. Returns `false` if another device made it.
     pub fn take_probe(&mut self, now: Time, since: Time, dpid: Dpid, packet_in: &PacketIn) -> bool {
         // A packet without a port is the engine's to refuse.
-        let Some(port) = packet_in.in_port() else { return false };
-        let at = Location::new(dpid, port);
-        self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.outputs) == ProbeOrigin::Own
+        packet_in.in_port().is_some_and(|port| {
+            let at = Location::new(dpid, port);
+            self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.outputs) == ProbeOrigin::Own
+        })
     }
 
     /// Handles a message of another shard. That a probe is not answered waits until the switch is read empty.

@@ -98,9 +98,14 @@ impl Listeners {
             loop {
                 match socket.accept() {
                     Ok((stream, peer)) => {
-                        let Some(tls) = tls else { return Ok(Some((Socket::Tcp(stream), peer))) };
-                        let socket = TlsSocket::new(stream, Arc::clone(tls)).map_err(io::Error::other)?;
-                        return Ok(Some((Socket::Tls(Box::new(socket)), peer)));
+                        let socket = match tls {
+                            None => Socket::Tcp(stream),
+                            Some(tls) => {
+                                let socket = TlsSocket::new(stream, Arc::clone(tls)).map_err(io::Error::other)?;
+                                Socket::Tls(Box::new(socket))
+                            }
+                        };
+                        return Ok(Some((socket, peer)));
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The peer closed before it was accepted.

@@ -48,8 +48,9 @@ impl Lists {
 
     /// Adds a connection's next deadline to the heap, unless the heap has an earlier one.
     pub fn arm(&mut self, connection: &mut Connection) {
-        let Some(deadline) = connection.deadline() else { return };
-        if connection.queued.timer.is_none_or(|timer| deadline < timer) {
+        if let Some(deadline) = connection.deadline()
+            && connection.queued.timer.is_none_or(|timer| deadline < timer)
+        {
             connection.queued.timer = Some(deadline);
             self.timers.push(Reverse((deadline, connection.id.slot)));
         }
@@ -70,6 +71,7 @@ impl Lists {
         while share.sockets > 0 {
             share.sockets -= 1;
             let slot = self.to_read.pop_front()?;
+            // It may have ended since it was queued.
             let Some(connection) = connections.get(slot) else { continue };
             if connection.socket.is_shaking_hands() {
                 if share.handshakes == 0 {

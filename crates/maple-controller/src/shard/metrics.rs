@@ -38,19 +38,19 @@ pub(super) fn collect(io: &Io, switches: &Switches, turn: &Turn, ctx: &Context) 
 /// Collects the metrics of the switches that are connected here, and of those that were.
 fn switch_metrics(io: &Io, switches: &Switches, engine: &Engine) -> Vec<SwitchMetrics> {
     let mut former: BTreeMap<Dpid, SwitchCounters> = switches.away.former().all().clone();
-    let mut all = Vec::new();
-    for connection in io.connections().iter() {
-        let Some((dpid, now)) = connected_metrics(connection, engine) else { continue };
-        let mut counters = connection.counters;
-        counters += former.remove(&dpid).unwrap_or_default();
-        all.push(SwitchMetrics { dpid, counters, now: Some(now) });
+    let of = |connection| connected_metrics(connection, engine);
+    let mut all: Vec<_> = io.connections().iter().filter_map(of).collect();
+    for switch in &mut all {
+        switch.counters += former.remove(&switch.dpid).unwrap_or_default();
     }
     all.extend(former.into_iter().map(|(dpid, counters)| SwitchMetrics { dpid, counters, now: None }));
     all
 }
 
-fn connected_metrics(connection: &Connection, engine: &Engine) -> Option<(Dpid, ConnectedMetrics)> {
+/// Returns the metrics of a connection's switch, if its handshake is done.
+fn connected_metrics(connection: &Connection, engine: &Engine) -> Option<SwitchMetrics> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     let (waiting_bytes, ports) = (connection.outbox.len(), Arc::clone(&switch.ports));
-    Some((dpid, ConnectedMetrics { waiting_bytes, ports, counts: engine.switch_counts(dpid) }))
+    let now = ConnectedMetrics { waiting_bytes, ports, counts: engine.switch_counts(dpid) };
+    Some(SwitchMetrics { dpid, counters: connection.counters, now: Some(now) })
 }

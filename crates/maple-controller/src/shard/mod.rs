@@ -252,10 +252,10 @@ impl Shard {
         for message in self.ctx.outgoing.take_own() {
             self.on_message(message);
         }
+        // No other thread takes batches out, so these are there.
         for _ in 0..self.ctx.inbox.len() {
             sync::step();
-            let Ok(messages) = self.ctx.inbox.try_recv() else { break };
-            for message in messages {
+            for message in self.ctx.inbox.try_recv().into_iter().flatten() {
                 self.on_message(message);
             }
         }
@@ -316,8 +316,11 @@ impl Shard {
         if !self.accepts() {
             return;
         }
-        for _ in 0..ACCEPT_SHARE {
-            let Some((socket, peer)) = self.io.accept(self.ctx.now) else { return };
+        let mut left = ACCEPT_SHARE;
+        while left > 0
+            && let Some((socket, peer)) = self.io.accept(self.ctx.now)
+        {
+            left -= 1;
             self.ctx.counters.of_connections += 1;
             match self.ctx.registry.assign() {
                 to if to == self.ctx.id => self.open(socket, peer),
@@ -335,9 +338,10 @@ impl Shard {
     /// Serves a connection that another process handed over.
     fn resume(&mut self, handed: HandedConnection) {
         let dpid = handed.dpid;
-        let Some(opened) = self.io.resume(handed, &self.ctx) else { return };
-        self.switches.away.note_resumed(dpid, opened.slot, &mut self.io);
-        self.opened(opened);
+        if let Some(opened) = self.io.resume(handed, &self.ctx) {
+            self.switches.away.note_resumed(dpid, opened.slot, &mut self.io);
+            self.opened(opened);
+        }
     }
 
     fn opened(&mut self, opened: Opened) {
@@ -397,19 +401,20 @@ impl Shard {
     /// Reads a socket, and has the program of its connection handle the messages. The shard acts on the session's
     /// outputs before the program gets the next message.
     fn read_for_program(&mut self, slot: usize) -> std::result::Result<(), CloseReason> {
-        let Some((buffer, bytes)) = self.io.fill(slot, &mut self.ctx)? else { return Ok(()) };
-        let mut rest = &buffer[..bytes];
-        loop {
-            let progress = self.io.run_program(slot, &mut rest, &mut self.ctx);
-            self.act(slot);
-            match progress {
-                Progress::Done => break,
-                Progress::Act => {}
-                Progress::Write => self.write(slot),
+        if let Some((buffer, bytes)) = self.io.fill(slot, &mut self.ctx)? {
+            let mut rest = &buffer[..bytes];
+            loop {
+                let progress = self.io.run_program(slot, &mut rest, &mut self.ctx);
+                self.act(slot);
+                match progress {
+                    Progress::Done => break,
+                    Progress::Act => {}
+                    Progress::Write => self.write(slot),
+                }
             }
+            self.write(slot);
+            self.io.give_back(buffer);
         }
-        self.write(slot);
-        self.io.give_back(buffer);
         Ok(())
     }
 

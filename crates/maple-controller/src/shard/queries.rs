@@ -186,7 +186,7 @@ impl Queries {
     /// Asks a switch for the sizes of its tables. Nothing is sent to the thread if the switch is not connected.
     fn ask_table_sizes(&mut self, dpid: Dpid, to: Sender<Vec<TableSize>>, io: &mut Io) -> Option<usize> {
         let slot = io.connections().slot_of(dpid)?;
-        let id = io.get(slot)?.id;
+        let (id, ..) = io.up(slot)?;
         let (session, outputs) = io.session(slot)?;
         session.ask_for_table_sizes(outputs);
         if self.sizing.len() == MOST_COUNTING {

@@ -85,15 +85,15 @@ impl Returns {
     /// Handles the end of a connection. If its switch waits for others, it stops waiting. Otherwise it stays expected,
     /// because the engine has to learn that it will not be restored.
     pub fn leave(&mut self, connection: ConnectionId) {
-        let Some((restart, _)) = &self.known else { return };
-        self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
+        if let Some((restart, _)) = &self.known {
+            self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
+        }
     }
 
-    /// Records the connection of a switch that another process has handed over. Returns whether the switch is still to
-    /// be restored.
-    pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) -> bool {
+    /// Records the connection of a switch that another process has handed over, if the switch is still to be restored.
+    pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) {
         let expected = self.expected.iter_mut().find(|expected| expected.dpid == dpid && expected.connection.is_none());
-        expected.map(|expected| expected.connection = Some(connection)).is_some()
+        expected.into_iter().for_each(|expected| expected.connection = Some(connection));
     }
 
     /// Returns the tracked state, if anything is remembered.
@@ -122,17 +122,20 @@ impl Returns {
         due.into_iter().for_each(|switches| self.presume(switches, ctx));
     }
 
-    /// Takes those of these switches that are expected here.
-    pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<Expected> {
-        self.expected.extract_if(.., |one| switches.contains(&one.dpid)).collect()
-    }
-
-    /// Takes what is remembered of a switch. Its leaves of the earlier run are outdated.
-    pub fn take(&mut self, dpid: Dpid) -> Departed {
-        let Some((restart, journal)) = &self.known else { return Departed::default() };
-        let mut departed = restart.take(dpid).unwrap_or_default();
-        journal.outdate(std::mem::take(&mut departed.rows));
-        departed
+    /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the earlier
+    /// run are outdated.
+    pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<(Expected, Departed)> {
+        let Some((restart, journal)) = &self.known else {
+            debug_assert!(self.expected.is_empty(), "only switches that are remembered are expected");
+            return Vec::new();
+        };
+        let due = self.expected.extract_if(.., |one| switches.contains(&one.dpid));
+        let with_memory = due.map(|expected| {
+            let mut departed = restart.take(expected.dpid).unwrap_or_default();
+            journal.outdate(std::mem::take(&mut departed.rows));
+            (expected, departed)
+        });
+        with_memory.collect()
     }
 
     /// Takes the switches whose surroundings the engine presumes, once it has handled all its events.
@@ -155,11 +158,12 @@ impl Returns {
 
     /// Records the leaves and the surroundings of a switch that has disconnected.
     pub fn departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
-        let Some((restart, journal)) = &self.known else { return };
-        let switch = journal.departed(leaves, surroundings);
-        let rows = switch.rows.clone();
-        if !restart.depart(dpid, switch) {
-            journal.outdate(rows);
+        if let Some((restart, journal)) = &self.known {
+            let switch = journal.departed(leaves, surroundings);
+            let rows = switch.rows.clone();
+            if !restart.depart(dpid, switch) {
+                journal.outdate(rows);
+            }
         }
     }
 }

@@ -61,6 +61,13 @@ impl Slots {
         self.slots.get_mut(slot)?.1.as_deref_mut()
     }
 
+    /// Returns a connection that cannot have ended, because something of it is being handled.
+    pub fn present(&mut self, slot: usize) -> Option<&mut Connection> {
+        let connection = self.get(slot);
+        debug_assert!(connection.is_some(), "slot {slot} has no connection");
+        connection
+    }
+
     /// Returns the connection with this id, if its slot has not been reused.
     pub fn get_exactly(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.get(id.slot).filter(|connection| connection.id == id)

@@ -93,15 +93,20 @@ impl Switches {
         if let Some(claimants) = self.away.claimants_of(owner) {
             return claimants.push(claimant);
         }
+        let slot = owner.slot;
         let owner = io.connections_mut().get_exactly(owner).filter(|connection| connection.dpid == Some(dpid));
-        let Some(connection) = owner.filter(|connection| matches!(connection.state, ConnectionState::Open { .. }))
-        else {
-            return ctx.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
-        };
-        connection.claimants.push(claimant);
-        let (slot, is_first) = (connection.id.slot, connection.claimants.len() == 1);
-        if let Some((session, outputs)) = io.session(slot).filter(|_| is_first) {
-            session.challenge(ctx.now, outputs);
+        match owner.filter(|connection| matches!(connection.state, ConnectionState::Open { .. })) {
+            Some(connection) => {
+                connection.claimants.push(claimant);
+                let is_first = connection.claimants.len() == 1;
+                if let Some((session, outputs)) = io.session(slot).filter(|_| is_first) {
+                    session.challenge(ctx.now, outputs);
+                }
+            }
+            // It has ended, or migrated, since the other shard asked the registry.
+            None => {
+                ctx.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
+            }
         }
     }
 
@@ -164,18 +169,15 @@ impl Switches {
 
     /// Handles the rules that were read from a switch. The engine compares them with its own, and discovery begins.
     pub fn flows_read(&mut self, slot: usize, flows: Vec<InstalledFlow>, io: &mut Io, ctx: &mut Context) {
-        let Some((id, dpid, switch)) = io.present(slot).and_then(connected) else { return };
-        let flows = match switch.in_use {
-            true => flows,
-            false => {
-                let Some(flows) = self.away.hold(id, dpid, flows, ctx) else { return };
-                flows
+        let Some((id, dpid, switch)) = io.up(slot) else { return };
+        // Rules that are held reach the engine when it restores the switch.
+        let flows = if switch.in_use { Some(flows) } else { self.away.hold(id, dpid, flows, ctx) };
+        if let Some(flows) = flows {
+            if !std::mem::replace(&mut switch.in_use, true) {
+                self.links.switch_up(ctx.now, dpid, &switch.ports);
             }
-        };
-        if !std::mem::replace(&mut switch.in_use, true) {
-            self.links.switch_up(ctx.now, dpid, &switch.ports);
+            ctx.events.push(Event::FlowsRead { dpid, flows });
         }
-        ctx.events.push(Event::FlowsRead { dpid, flows });
     }
 
     // A connected switch reports something.
@@ -217,7 +219,7 @@ impl Switches {
     /// Handles the ports that were read from a switch again. Differences from the known ports count as if the switch
     /// had reported them.
     pub fn ports_read(&mut self, slot: usize, ports: &[Port], io: &mut Io, ctx: &mut Context) {
-        let Some((.., switch)) = io.present(slot).and_then(connected) else { return };
+        let Some((.., switch)) = io.up(slot) else { return };
         for status in port_changes(&switch.ports, ports) {
             self.on_message(slot, 0, Message::PortStatus(status), io, ctx);
         }
@@ -225,14 +227,13 @@ impl Switches {
 
     /// Records whether a connected switch is silent. While it is, missing probes say nothing about the wires.
     pub fn set_silent(&mut self, slot: usize, is_silent: bool, io: &mut Io, ctx: &mut Context) {
-        // A switch that is not in use yet is not probed.
-        let Some((_, dpid, _)) = io.present(slot).and_then(connected).filter(|(.., switch)| switch.in_use) else {
-            return;
-        };
-        ctx.registry.set_silent(dpid, is_silent);
-        match is_silent {
-            true => self.links.suspend(dpid),
-            false => self.links.resume(ctx.now, dpid),
+        // A switch that is not in use yet, perhaps because its handshake is not done, is not probed.
+        if let Some((_, dpid, ConnectedSwitch { in_use: true, .. })) = io.present(slot).and_then(Connection::up) {
+            ctx.registry.set_silent(dpid, is_silent);
+            match is_silent {
+                true => self.links.suspend(dpid),
+                false => self.links.resume(ctx.now, dpid),
+            }
         }
     }
 
@@ -266,12 +267,16 @@ impl Switches {
     /// Sends a message of the engine. Nothing is sent if the switch has disconnected; the engine will get that event.
     /// Returns the switch's slot if its session has outputs.
     pub fn send(&mut self, dpid: Dpid, xid: u32, message: &Message, io: &mut Io, ctx: &mut Context) -> Option<usize> {
-        let Some(slot) = io.connections().slot_of(dpid) else {
-            self.away.note_sent(dpid, xid, message);
-            return None;
-        };
-        to_switch::send(slot, xid, message, io, ctx);
-        to_switch::reads_all_rules(message).then_some(slot)
+        match io.connections().slot_of(dpid) {
+            Some(slot) => {
+                to_switch::send(slot, xid, message, io, ctx);
+                to_switch::reads_all_rules(message).then_some(slot)
+            }
+            None => {
+                self.away.note_sent(dpid, xid, message);
+                None
+            }
+        }
     }
 
     /// Sends a request of the engine that can wait, unless much output waits for the switch.
@@ -288,24 +293,21 @@ impl Switches {
     /// Has a switch's rules read. If the switch is the last one that others wait for, what was around them is presumed.
     /// Returns the switch's slot, if it is connected.
     pub fn read_flows(&mut self, dpid: Dpid, io: &mut Io, ctx: &mut Context) -> Option<usize> {
-        let Some(slot) = io.connections().slot_of(dpid) else {
-            if self.away.is_announced(dpid) {
-                self.away.switch_known(None, dpid, ctx);
-            }
-            return None;
-        };
-        if let Some((session, outputs)) = io.session(slot) {
-            session.read_flows(ctx.now, outputs);
+        let slot = io.connections().slot_of(dpid);
+        match slot.and_then(|slot| io.session(slot)) {
+            Some((session, outputs)) => session.read_flows(ctx.now, outputs),
+            None if self.away.is_announced(dpid) => self.away.switch_known(None, dpid, ctx),
+            // It has disconnected; the engine will get that event.
+            None => {}
         }
-        Some(slot)
+        slot
     }
 
     /// Records that the engine knows a connected switch, and has asked for its rules.
     pub fn flows_asked(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
-        let Some((id, dpid, _)) = io.get(slot).and_then(connected).filter(|(.., switch)| !switch.in_use) else {
-            return;
-        };
-        self.away.switch_known(Some(id), dpid, ctx);
+        if let Some((id, dpid, ConnectedSwitch { in_use: false, .. })) = io.up(slot) {
+            self.away.switch_known(Some(id), dpid, ctx);
+        }
     }
 
     /// Asks a switch for its ports. Returns the switch's slot, if it is connected.
@@ -420,7 +422,7 @@ impl Switches {
 
     /// Reports the end of a connection to the engine, discovery, the program, the claimants and the log, once.
     fn announce_end(&mut self, slot: usize, reason: CloseReason, engine: &Engine, io: &mut Io, ctx: &mut Context) {
-        let Some(connection) = io.get(slot) else { return };
+        let Some(connection) = io.present(slot) else { return };
         if matches!(connection.state, ConnectionState::Lingering(_)) {
             return;
         }
@@ -447,11 +449,6 @@ impl Switches {
         }
         self.away.report(peer, dpid, up, reason, ctx);
     }
-}
-
-/// Returns a connection's id and switch, if its handshake is done and its end is not announced.
-fn connected(connection: &mut Connection) -> Option<(ConnectionId, Dpid, &mut ConnectedSwitch)> {
-    Some((connection.id, connection.dpid?, connection.switch.as_mut()?))
 }
 
 /// Returns why a connection really ends.
@@ -485,10 +482,12 @@ fn count(connection: &mut Connection, message: &Message, ctx: &mut Context) {
 /// Sends a frame out of a port.
 fn packet_out(at: Location, data: Vec<u8>, io: &mut Io, ctx: &mut Context) {
     // The switch may have disconnected since the probe was due.
-    let Some(slot) = io.connections().slot_of(at.switch) else { return };
-    let Some(xid) = io.session(slot).map(|(session, _)| session.take_xid()) else { return };
-    let actions = vec![Action::output(at.port)];
-    let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
-    // An error is counted and logged.
-    let _ = io.send(slot, xid, &Message::PacketOut(message), ctx);
+    let slot = io.connections().slot_of(at.switch);
+    let sender = slot.and_then(|slot| Some((slot, io.session(slot)?.0.take_xid())));
+    if let Some((slot, xid)) = sender {
+        let actions = vec![Action::output(at.port)];
+        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
+        // An error is counted and logged.
+        let _ = io.send(slot, xid, &Message::PacketOut(message), ctx);
+    }
 }

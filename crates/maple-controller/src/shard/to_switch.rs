@@ -62,15 +62,16 @@ fn send_in_parts(slot: usize, xid: u32, packet_out: &PacketOut, io: &mut Io, ctx
 
 /// Sends a rule. If the switch's version cannot express it, refuses it as the switch would.
 fn send_flow_mod(slot: usize, xid: u32, message: &Message, io: &mut Io, ctx: &mut Context) {
-    let Err(error) = io.send(slot, xid, message, ctx) else { return ctx.counters.of_flow_mods += 1 };
-    let Some(connection) = io.present(slot) else { return };
-    let Some(dpid) = connection.dpid else {
-        return debug_assert!(false, "the engine knows only switches whose claim is granted");
-    };
-    let (kind, code) = match connection.switch.as_ref().map(|switch| switch.version) {
-        Some(Version::Of10) => UNSUPPORTED_10,
-        _ => UNKNOWN_13,
-    };
-    let error = ErrorMsg { kind, code, data: error.to_string().into_bytes() };
-    ctx.events.push(Event::SwitchError { dpid, xid, error });
+    match io.send(slot, xid, message, ctx) {
+        Ok(()) => ctx.counters.of_flow_mods += 1,
+        Err(error) => {
+            let Some((_, dpid, switch)) = io.up(slot) else { return };
+            let (kind, code) = match switch.version {
+                Version::Of10 => UNSUPPORTED_10,
+                Version::Of13 => UNKNOWN_13,
+            };
+            let error = ErrorMsg { kind, code, data: error.to_string().into_bytes() };
+            ctx.events.push(Event::SwitchError { dpid, xid, error });
+        }
+    }
 }

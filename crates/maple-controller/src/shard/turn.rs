@@ -137,12 +137,11 @@ impl Turn {
 
     /// Has the engine handle the turn's events. Records the turn if the run is recorded.
     fn handle(&mut self, ctx: &mut Context) {
-        let Some(recorder) = &mut self.recorder else {
-            return self.engine.handle(ctx.now, &mut ctx.events, &mut self.effects);
-        };
-        recorder.begin(ctx.now, &ctx.events);
+        self.recorder.iter_mut().for_each(|recorder| recorder.begin(ctx.now, &ctx.events));
         self.engine.handle(ctx.now, &mut ctx.events, &mut self.effects);
-        if !recorder.end(&self.engine, &self.effects) {
+        if let Some(recorder) = &mut self.recorder
+            && !recorder.end(&self.engine, &self.effects)
+        {
             self.engine.end_record();
             self.recorder = None;
         }
