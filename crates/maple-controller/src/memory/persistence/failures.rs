@@ -1,127 +1,28 @@
 //! Disks that fail: full ones, slow ones, and files that others delete, replace or write into.
 
+mod disk;
+mod random;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use maple_core::engine::Time;
 use maple_core::state::{Cell, Snapshot, Store, Value, Write};
-use proptest::prelude::*;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
 use super::file::cell;
 use super::place::StateFile;
 use super::*;
+use disk::{Disk, OnDisk};
 
 /// The time that something may take that is certain to come.
 const LONG: Duration = Duration::from_secs(120);
-
-/// A disk whose failures the tests control.
-#[derive(Debug, Default)]
-struct Disk {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// After this number of accesses that write, all fail.
-    good: Option<u64>,
-    /// After this number of accesses that write, one fails.
-    bad: Option<u64>,
-    kind: Option<io::ErrorKind>,
-    /// Whether accesses that write wait.
-    is_stuck: bool,
-    /// Whether one of them has begun to wait.
-    waits: bool,
-}
-
-/// A file on the disk.
-#[derive(Debug)]
-struct OnDisk {
-    file: FileBackend,
-    disk: Arc<Disk>,
-}
-
-impl Disk {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.lock());
-        self.changed.notify_all();
-    }
-
-    fn fails(&self, kind: io::ErrorKind) {
-        self.set(|state| (state.good, state.kind) = (Some(0), Some(kind)));
-    }
-
-    fn heals(&self) {
-        self.set(|state| *state = State::default());
-    }
-
-    /// Waits while the disk is stuck. Then returns whether an access that writes is successful.
-    fn access(&self) -> io::Result<()> {
-        let mut state = self.lock();
-        while state.is_stuck {
-            state.waits = true;
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        let kind = state.kind.unwrap_or(io::ErrorKind::StorageFull);
-        let is_bad = match &mut state.bad {
-            Some(0) => state.bad.take().is_some(),
-            Some(left) => {
-                *left -= 1;
-                false
-            }
-            None => false,
-        };
-        match &mut state.good {
-            Some(0) => Err(kind.into()),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None if is_bad => Err(kind.into()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl StorageBackend for OnDisk {
-    fn len(&self) -> io::Result<u64> {
-        self.file.len()
-    }
-
-    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
-        self.file.read(offset, length)
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.disk.access()?;
-        self.file.set_len(length)
-    }
-
-    fn sync_data(&self, eventual: bool) -> io::Result<()> {
-        self.disk.access()?;
-        self.file.sync_data(eventual)
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.disk.access() {
-            // A part of it is written.
-            self.file.write(offset, &data[..data.len() / 2])?;
-            return Err(error);
-        }
-        self.file.write(offset, data)
-    }
-}
 
 /// A run of a controller's persistence, with a folder that is removed with it.
 struct Bench {
@@ -477,149 +378,6 @@ fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
     fs::remove_file(bench.path()).expect("it is there");
     bench.until("they are asked for", |_| journal.wanted() == 1);
     bench.is_mended();
-}
-
-/// An event of a run.
-#[derive(Clone, Debug)]
-enum Step {
-    Write(i64, Option<i64>),
-    /// Writes, and waits for the acknowledgement if the disk can give one.
-    Acknowledge(i64, Option<i64>),
-    /// After this number of accesses nothing more can be written.
-    Breaks(u64),
-    /// After this number of accesses one fails.
-    Hiccup(u64),
-    Heals,
-    /// The thread has some time.
-    Rest,
-    Other(Meddling),
-}
-
-/// An act of other programs on the file.
-#[derive(Clone, Debug)]
-enum Meddling {
-    Delete,
-    Replace,
-    Overwrite,
-    Truncate,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let value = || proptest::option::weighted(0.8, 0..1000i64);
-    let other = prop_oneof![
-        Just(Meddling::Delete),
-        Just(Meddling::Replace),
-        Just(Meddling::Overwrite),
-        Just(Meddling::Truncate)
-    ];
-    prop_oneof![
-        8 => (0..10i64, value()).prop_map(|(key, value)| Step::Write(key, value)),
-        6 => (0..10i64, value()).prop_map(|(key, value)| Step::Acknowledge(key, value)),
-        2 => (0..40u64).prop_map(Step::Breaks),
-        2 => (0..40u64).prop_map(Step::Hiccup),
-        3 => Just(Step::Heals),
-        2 => Just(Step::Rest),
-        1 => other.prop_map(Step::Other),
-    ]
-}
-
-impl Bench {
-    fn step(&self, step: &Step, history: &mut History) {
-        match step {
-            Step::Write(key, value) => {
-                history.wrote(*key, *value);
-                self.write(*key, *value);
-            }
-            Step::Acknowledge(key, value) => {
-                history.wrote(*key, *value);
-                let version = self.write(*key, *value);
-                if self.pending().wait(version, LONG) {
-                    history.acknowledged();
-                }
-            }
-            Step::Breaks(after) => self.disk.set(|state| state.good = Some(*after)),
-            Step::Hiccup(after) => self.disk.set(|state| state.bad = Some(*after)),
-            Step::Heals => self.disk.heals(),
-            Step::Rest => std::thread::sleep(Duration::from_millis(6)),
-            Step::Other(meddling) => self.meddle(meddling),
-        }
-    }
-
-    fn meddle(&self, what: &Meddling) {
-        // The file may be missing, and there may be a part of another one: whatever others do is right.
-        let other = self.folder.join("other");
-        drop(match what {
-            Meddling::Delete => fs::remove_file(self.path()),
-            Meddling::Replace => fs::write(&other, "another").and_then(|()| fs::rename(&other, self.path())),
-            Meddling::Overwrite => fs::write(self.path(), "x".repeat(100_000)),
-            Meddling::Truncate => fs::write(self.path(), ""),
-        });
-        // What is set aside is bounded, and somebody tidies up.
-        for entry in fs::read_dir(&self.folder).expect("a folder").flatten() {
-            if entry.file_name().to_string_lossy().contains("aside") {
-                drop(fs::remove_file(entry.path()));
-            }
-        }
-    }
-}
-
-/// The values that were written to each key since the last acknowledgement.
-#[derive(Default)]
-struct History {
-    /// All values since the one that was acknowledged last, that one included.
-    possible: BTreeMap<i64, Vec<Option<i64>>>,
-}
-
-impl History {
-    fn wrote(&mut self, key: i64, value: Option<i64>) {
-        self.possible.entry(key).or_insert_with(|| vec![None]).push(value);
-    }
-
-    /// Notes that everything until now is on the disk.
-    fn acknowledged(&mut self) {
-        self.possible.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
-    }
-}
-
-fn value_at(rows: &BTreeMap<Cell, Value>, key: i64) -> Option<Value> {
-    rows.get(&Cell::Table("t".into(), Value::from(key))).cloned()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
-
-    /// Checks that the file has what the memory has when all faults are over, whatever failed and when.
-    #[test]
-    fn when_faults_are_over_the_file_is_as_the_memory(steps in prop::collection::vec(step(), 1..40)) {
-        let mut bench = Bench::new();
-        let mut history = History::default();
-        steps.iter().for_each(|step| bench.step(step, &mut history));
-        bench.disk.heals();
-        bench.kept();
-        bench.is_mended();
-        let expected = bench.memory();
-        bench.persistence.take();
-        prop_assert_eq!(bench.file(), expected);
-    }
-
-    /// Checks that acknowledged writes are in the file after the process is killed, whatever failed before and when.
-    #[test]
-    fn what_was_acknowledged_is_there_after_a_crash(
-        steps in prop::collection::vec(step().prop_filter("others", |step| !matches!(step, Step::Other(_))), 1..40),
-    ) {
-        let mut bench = Bench::new();
-        let mut history = History::default();
-        steps.iter().for_each(|step| bench.step(step, &mut history));
-        // Nothing more is written.
-        bench.disk.set(|state| *state = State { good: Some(0), ..State::default() });
-        bench.persistence.take();
-        let file = bench.file();
-        for (key, possible) in &history.possible {
-            let found = value_at(&file, *key);
-            let is_possible = possible.iter().any(|value| value.map(Value::from) == found);
-            prop_assert!(is_possible, "{} is {:?}, and not one of {:?}", key, found, possible);
-        }
-    }
 }
 
 /// Checks that the state that a policy sees does not depend on the disk.
