@@ -102,15 +102,15 @@ pub(super) fn follow(
             continue;
         };
         told_absent = false;
-        if !stay(&watch, (from, at), &mut send) {
+        if !stay(&watch, from, at, &mut send) {
             return Ok(());
         }
     }
 }
 
-/// Sends the client the news of a watch while the host is there. Returns `false` when the client or the controller has
-/// gone, or the watch was refused.
-fn stay(watch: &Watch<'_>, (from, at): (Mac, Location), send: &mut impl FnMut(Option<Value>) -> bool) -> bool {
+/// Sends the client the news of a watch while the host `from` is at this port. Returns `false` when the client or the
+/// controller has gone, or the watch was refused.
+fn stay(watch: &Watch<'_>, from: Mac, at: Location, send: &mut impl FnMut(Option<Value>) -> bool) -> bool {
     let mut looked: Option<Instant> = None;
     loop {
         if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {

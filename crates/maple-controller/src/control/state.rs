@@ -118,21 +118,21 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
             Ok(place_with_writers(handle, &place, &cell))
         }
         StateRequest::Set { place, value, settled, create } => {
-            let write = write_of(handle, (place, value), *create, "state.set")?;
+            let write = write_of(handle, place, value, *create, "state.set")?;
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, ("set", peer))?;
+            change(handle, vec![write], *settled, "set", peer)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::Load { rows, check, settled, create } => {
             let write = |(number, (place, value)): (usize, &(StatePlace, Value))| {
-                write_of(handle, (place, value), *create, &format!("state.load.rows[{number}]"))
+                write_of(handle, place, value, *create, &format!("state.load.rows[{number}]"))
             };
             let writes = rows.iter().enumerate().map(write).collect::<Result<Vec<Write>, _>>()?;
             if !check {
                 for write in &writes {
                     declare(handle, write);
                 }
-                change(handle, writes, *settled, ("load", peer))?;
+                change(handle, writes, *settled, "load", peer)?;
             }
             Ok(json!({ "settled": settled, "rows": rows.len() }))
         }
@@ -142,7 +142,7 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
                 Target::Key(table, key) => Write::Table { table, key, value: None },
             };
             let is_new = declare(handle, &write);
-            change(handle, vec![write], *settled, ("delete", peer))?;
+            change(handle, vec![write], *settled, "delete", peer)?;
             Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::List => Ok(list(handle)),
@@ -170,12 +170,7 @@ fn target(handle: &Handle, place: &StatePlace, at: &str) -> Result<Target, Reque
 }
 
 /// Returns the write of a value to a place.
-fn write_of(
-    handle: &Handle,
-    (place, value): (&StatePlace, &Value),
-    create: bool,
-    at: &str,
-) -> Result<Write, RequestError> {
+fn write_of(handle: &Handle, place: &StatePlace, value: &Value, create: bool, at: &str) -> Result<Write, RequestError> {
     if !create && !is_known(handle, &place.in_use(handle)) {
         return Err(RequestError::at(&format!("{at}.place"), unknown(handle, place)));
     }
@@ -208,12 +203,14 @@ fn declare(handle: &Handle, write: &Write) -> bool {
     }
 }
 
-/// Writes, and waits until the write is acknowledged; with `settled`, until it is settled.
+/// Writes for the peer that sent the command `state.VERB`, and waits until the write is acknowledged; with `settled`,
+/// until it is settled.
 fn change(
     handle: &Handle,
     writes: Vec<Write>,
     settled: bool,
-    (verb, peer): (&'static str, Peer),
+    verb: &'static str,
+    peer: Peer,
 ) -> Result<(), RequestError> {
     let at = &format!("state.{verb}");
     let by = Writer::Command { verb, pid: peer.pid, user: peer.user };

@@ -196,9 +196,9 @@ impl Starting {
         let mut balancers = balancers.unwrap_or_default().into_iter();
         for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
             let id = ShardId(id as u8);
-            let (listeners, outgoing) =
-                (listeners.take().unwrap_or_default(), Outgoing::new(id, self.mailboxes.clone()));
-            let parts = self.common.parts(id, &self.options, poll, inbox, outgoing, (listeners, balancers.next()))?;
+            let io = io_parts(&self.options, poll, listeners.take().unwrap_or_default(), balancers.next());
+            let outgoing = Outgoing::new(id, self.mailboxes.clone());
+            let parts = self.common.parts(id, &self.options, io, inbox, outgoing)?;
             self.controller.threads.push(spawn(&self.options, self.controller.handle.clone(), parts)?);
         }
         Ok(())
@@ -266,23 +266,14 @@ impl Common {
         &self,
         id: ShardId,
         options: &ControllerOptions,
-        poll: Poll,
+        io: IoParts,
         inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
         outgoing: Outgoing,
-        (listeners, balancer): (Vec<ListeningSocket>, Option<Box<dyn Balancer>>),
     ) -> io::Result<Parts> {
         let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
         Ok(Parts {
             common: CommonParts { id, clock, registry, inbox, outgoing, notices },
-            io: IoParts {
-                poll,
-                deadlines: options.deadlines,
-                limits: options.limits,
-                listeners,
-                programs: options.programs.clone(),
-                write_each: options.write_each,
-                balancer,
-            },
+            io,
             tls: options.tls.clone(),
             discovery: Discovery::new(self.keys.0, options.timing, u64::from_le_bytes(random()?))
                 .in_place_of(self.keys.1)
@@ -294,6 +285,17 @@ impl Common {
             recorder: self.recording.as_ref().map(|recording| recording.shard(id)),
         })
     }
+}
+
+/// Builds what the sockets of a shard need, which accepts connections at these listening sockets.
+fn io_parts(
+    options: &ControllerOptions,
+    poll: Poll,
+    listeners: Vec<ListeningSocket>,
+    balancer: Option<Box<dyn Balancer>>,
+) -> IoParts {
+    let ControllerOptions { deadlines, limits, write_each, .. } = *options;
+    IoParts { poll, deadlines, limits, listeners, programs: options.programs.clone(), write_each, balancer }
 }
 
 /// Returns the metric of the heap's bytes, if the process counts them.
@@ -355,8 +357,8 @@ fn begin_recording(
     if options.programs.is_some() {
         return Err(StartError::RecordedHandlers);
     }
-    let (engine, state) = ((shards, &options.engine), (&options.store, &options.policy));
-    Ok(Some(Recording::begin(to, engine, state, clock.clone(), &options.files)?))
+    let ControllerOptions { engine, store, policy, files, .. } = options;
+    Ok(Some(Recording::begin(to, shards, engine, store, policy, clock.clone(), files)?))
 }
 
 /// Opens the state file, if there is persistent state.

@@ -259,7 +259,7 @@ impl Discovery {
         }
         if let Some(port) = self.ports.get_mut(&at) {
             match parsed {
-                ParsedProbe::Own(probe, form) => self.probe_received(now, since, at, (probe, form), out),
+                ParsedProbe::Own(probe, form) => self.probe_received(now, since, at, probe, form, out),
                 _ if is_former => {}
                 _ => port.report(at, Anomaly::Forged, out),
             }
@@ -273,7 +273,8 @@ impl Discovery {
         now: Time,
         since: Time,
         at: Location,
-        (probe, form): (Probe, ProbeForm),
+        probe: Probe,
+        form: ProbeForm,
         out: &mut Vec<DiscoveryOutput>,
     ) {
         let Some(port) = self.ports.get_mut(&at) else { return };

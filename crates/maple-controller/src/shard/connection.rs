@@ -162,7 +162,8 @@ impl Connection {
     /// Creates a newly accepted connection.
     pub fn new(
         id: ConnectionId,
-        (socket, peer): (Socket, SocketAddr),
+        socket: Socket,
+        peer: SocketAddr,
         session: Session,
         program: Option<Box<dyn Program>>,
     ) -> Connection {

@@ -213,7 +213,7 @@ impl Io {
         let id = self.connections.reserve();
         let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
         let session = Session::new(ctx.now, self.deadlines, &mut self.outputs);
-        self.insert(id, (socket, peer), session, ctx);
+        self.insert(id, socket, peer, session, ctx);
         Opened::new(id.slot, registered)
     }
 
@@ -230,7 +230,7 @@ impl Io {
         let mut socket = Socket::Tcp(TcpStream::from_std(socket));
         let registered = socket.register(self.poll.registry(), token(id.slot));
         let session = Session::resumed(ctx.now, self.deadlines, version, packets, &mut self.outputs);
-        if let ConnectionState::Open { framer, .. } = &mut self.insert(id, (socket, peer), session, ctx).state {
+        if let ConnectionState::Open { framer, .. } = &mut self.insert(id, socket, peer, session, ctx).state {
             framer.begin_with(&partial);
         }
         Some(Opened::new(id.slot, registered))
@@ -239,13 +239,14 @@ impl Io {
     fn insert(
         &mut self,
         id: ConnectionId,
-        socket: (Socket, SocketAddr),
+        socket: Socket,
+        peer: SocketAddr,
         session: Session,
         ctx: &Context,
     ) -> &mut Connection {
         let errors = ProgramErrors::new(ctx.notices.clone());
         let program = self.programs.as_ref().map(|programs| programs.program(&errors, self.write_each));
-        self.connections.insert(Box::new(Connection::new(id, socket, session, program)))
+        self.connections.insert(Box::new(Connection::new(id, socket, peer, session, program)))
     }
 
     /// Sends a connection to another shard. It leaves between two messages.

@@ -105,8 +105,8 @@ impl Simulation {
             engine.listener_filters = first.shard.listener_conditions();
         }
         let (shards, clock) = (self.shards.len(), Clock::Simulated(Arc::clone(&self.clock)));
-        let (state, kept) = ((&options.store, &options.policy), KeptFiles::default());
-        let (recording, writer) = Recording::begin(to, (shards, &engine), state, clock, &kept)?;
+        let SimulationOptions { store, policy, .. } = options;
+        let (recording, writer) = Recording::begin(to, shards, &engine, store, policy, clock, &KeptFiles::default())?;
         for SimulatedShard { shard, .. } in &mut self.shards {
             shard.record(|id| recording.shard(id));
         }

@@ -460,7 +460,7 @@ mod tests {
 
     /// Returns until when a port belongs to a group because of one sender, or of the wish for all (`None`), according
     /// to a list of all messages.
-    fn until(said: &[(u64, Said)], (of, behind): (u16, u32), sender: Option<IpAddr>) -> u64 {
+    fn until(said: &[(u64, Said)], of: u16, behind: u32, sender: Option<IpAddr>) -> u64 {
         let mut until = 0;
         for (when, what) in said {
             let named = |all: &[IpAddr]| sender.is_some_and(|sender| all.contains(&sender));
@@ -493,7 +493,7 @@ mod tests {
     /// Reports whether a port belongs to a group, according to a list of all messages: the oracle.
     fn belongs(said: &[(u64, Said)], now: u64, of: u16, behind: u32) -> bool {
         let senders = sources(0..3).into_iter().map(Some).chain([None]);
-        senders.into_iter().any(|sender| now < until(said, (of, behind), sender))
+        senders.into_iter().any(|sender| now < until(said, of, behind, sender))
     }
 
     proptest! {

@@ -89,7 +89,7 @@ pub(super) fn of(
 ) -> Result<(Entering, Vec<String>), QuestionError> {
     let mut assumed = Vec::new();
     let end = |field: &str, text: &Option<String>| {
-        text.as_deref().map(|text| end(field, text, state, (names, host))).transpose().map(Option::unwrap_or_default)
+        text.as_deref().map(|text| end(field, text, state, names, host)).transpose().map(Option::unwrap_or_default)
     };
     let (from, to) = (end("from", &question.from)?, end("to", &question.to)?);
     let frame = match &question.frame {
@@ -130,7 +130,8 @@ fn end(
     field: &str,
     text: &str,
     state: &Snapshot,
-    (names, host): (&Names, &dyn Fn(Mac) -> Option<HostInfo>),
+    names: &Names,
+    host: &dyn Fn(Mac) -> Option<HostInfo>,
 ) -> Result<End, QuestionError> {
     let of_mac = |mac: Mac, ip: Option<IpAddr>| {
         let info = host(mac);

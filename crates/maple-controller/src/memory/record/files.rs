@@ -213,7 +213,7 @@ impl Files {
     }
 
     fn append_block(&mut self, kind: u16, raw: &[u8]) -> io::Result<()> {
-        self.written += append(&self.file, self.written, (kind, raw), &mut self.scratch)? as u64;
+        self.written += append(&self.file, self.written, kind, raw, &mut self.scratch)? as u64;
         Ok(())
     }
 

@@ -370,8 +370,10 @@ impl Recording {
     /// [`RecordingError`] if the limit is too low, the policy's files are too large, or the system refuses something.
     pub(crate) fn begin(
         options: &RecordOptions,
-        (shards, engine): (usize, &Options),
-        (store, policy): (&Arc<Store>, &Arc<dyn Policy>),
+        shards: usize,
+        engine: &Options,
+        store: &Arc<Store>,
+        policy: &Arc<dyn Policy>,
         clock: Clock,
         kept: &KeptFiles,
     ) -> Result<(Recording, Writer), RecordingError> {

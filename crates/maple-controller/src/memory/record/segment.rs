@@ -64,7 +64,7 @@ pub(crate) fn most_bytes(raw: usize) -> u64 {
 
 /// Writes a block at the end, which is `at`. Returns the bytes that it takes. `scratch` only lends its memory. If
 /// writing fails, a part of the block may be there, and the next one takes its place.
-pub(crate) fn append(file: &File, at: u64, (kind, raw): (u16, &[u8]), scratch: &mut Vec<u8>) -> io::Result<usize> {
+pub(crate) fn append(file: &File, at: u64, kind: u16, raw: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
     let most = lz4_flex::block::get_maximum_output_size(raw.len());
     scratch.clear();
     scratch.resize(HEADER + most, 0);
