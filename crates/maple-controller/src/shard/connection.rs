@@ -186,10 +186,14 @@ impl Connection {
         }
     }
 
-    /// Returns the connection's id and its switch, whose handshake is done. Until its end is announced, a connection
-    /// that was up stays up.
+    /// Returns the connection's id and its switch, if the handshake is done and the end is not announced.
     pub fn up(&mut self) -> Option<(ConnectionId, Dpid, &mut ConnectedSwitch)> {
         Some((self.id, self.dpid?, self.switch.as_mut()?))
+    }
+
+    /// Reports whether the connection is in use: it has not ended.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, ConnectionState::Open { .. })
     }
 
     /// Returns the session, while the connection is open.
@@ -381,9 +385,8 @@ impl Connection {
     /// their count.
     pub fn work(&mut self, now: Time) -> Option<Candidate> {
         let work = self.input.bytes - std::mem::replace(&mut self.moves.bytes_counted, self.input.bytes);
-        let is_open = matches!(self.state, ConnectionState::Open { .. });
         let stayed = self.moves.last.map(|last| until(last, now));
-        let can_migrate = is_open && self.is_served() && self.claimants.is_empty();
+        let can_migrate = self.is_open() && self.is_served() && self.claimants.is_empty();
         can_migrate.then_some(Candidate { slot: self.id.slot, work, stayed })
     }
 

@@ -14,7 +14,7 @@ use maple_wire::{Action, Dpid, Message, Port, PortNo};
 
 use super::announced::port_changes;
 use super::away::Away;
-use super::connection::{ConnectedSwitch, Connection, ConnectionState};
+use super::connection::{ConnectedSwitch, Connection};
 use super::context::Context;
 use super::departures::DepartedSwitch;
 use super::io::Io;
@@ -51,6 +51,7 @@ impl Switches {
     /// shard has the switch, the connection goes there.
     pub fn claim(&mut self, slot: usize, dpid: Dpid, engine: &Engine, io: &mut Io, ctx: &mut Context) {
         let Some(connection) = io.present(slot) else { return };
+        debug_assert!(connection.is_open(), "a connection that has ended claims nothing: its claim would never be released");
         let claimant = connection.id;
         if let Err(refusal) = connection.socket.admit(self.tls.as_deref(), dpid) {
             return self.close(slot, refusal.into(), engine, io, ctx);
@@ -75,7 +76,8 @@ impl Switches {
     /// Sends the connections away that go to the shards that have their switches.
     pub fn send_leaving(&mut self, io: &mut Io, ctx: &mut Context) {
         for (connection, to) in self.leaving.drain(..) {
-            if io.connections_mut().get_exactly(connection).is_some() {
+            // It may have ended over what followed the claim, and closes here then.
+            if io.connections_mut().get_exactly(connection).is_some_and(|connection| connection.is_open()) {
                 io.migrate(connection.slot, to, ctx);
             }
         }
@@ -95,7 +97,7 @@ impl Switches {
         }
         let slot = owner.slot;
         let owner = io.connections_mut().get_exactly(owner).filter(|connection| connection.dpid == Some(dpid));
-        match owner.filter(|connection| matches!(connection.state, ConnectionState::Open { .. })) {
+        match owner.filter(|connection| connection.is_open()) {
             Some(connection) => {
                 connection.claimants.push(claimant);
                 let is_first = connection.claimants.len() == 1;
@@ -121,16 +123,13 @@ impl Switches {
         io: &mut Io,
         ctx: &mut Context,
     ) {
-        if io.connections_mut().get_exactly(claimant).is_none() {
+        // The claimant may have ended meanwhile.
+        if !io.connections_mut().get_exactly(claimant).is_some_and(|connection| connection.is_open()) {
             return;
         }
-        match alive {
-            true => {
-                if let Some((session, outputs)) = io.session(claimant.slot) {
-                    session.refuse(CloseReason::Duplicate(dpid), outputs);
-                }
-            }
-            false => self.claim(claimant.slot, dpid, engine, io, ctx),
+        match io.session(claimant.slot) {
+            Some((session, outputs)) if alive => session.refuse(CloseReason::Duplicate(dpid), outputs),
+            _ => self.claim(claimant.slot, dpid, engine, io, ctx),
         }
     }
 
@@ -423,7 +422,7 @@ impl Switches {
     /// Reports the end of a connection to the engine, discovery, the program, the claimants and the log, once.
     fn announce_end(&mut self, slot: usize, reason: CloseReason, engine: &Engine, io: &mut Io, ctx: &mut Context) {
         let Some(connection) = io.present(slot) else { return };
-        if matches!(connection.state, ConnectionState::Lingering(_)) {
+        if !connection.is_open() {
             return;
         }
         let (id, peer, dpid) = (connection.id, connection.peer, connection.dpid);

@@ -14,6 +14,7 @@ use crate::session::ENGINE_XIDS;
 use crate::shard::FORGET_SWITCH_AFTER;
 use crate::shard::testing::{packet_in, reply};
 
+mod claims;
 mod polls;
 mod returns;
 
