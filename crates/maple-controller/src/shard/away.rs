@@ -3,18 +3,15 @@
 //! engine has such switches; here is what it is told of their ends and returns.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use maple_core::engine::{Engine, Event, InstalledFlow, Time};
-use maple_core::ids::LeafId;
-use maple_core::remembered::{Surroundings, Witness};
-use maple_wire::{Dpid, Message};
+use maple_wire::Dpid;
 
 use super::announced::{Announced, AnnouncedSwitch, port_changes, up};
 use super::connection::Connection;
 use super::context::Context;
-use super::departures::{DepartedSwitch, Departures};
+use super::departures::DepartedSwitch;
 use super::io::Io;
 use super::links::Links;
 use super::mailbox::ShardMessage;
@@ -22,29 +19,24 @@ use super::registry::ConnectionId;
 use super::returns::{Expected, Returns, attachment};
 use super::to_switch;
 use super::unreachable::Unreachable;
-use crate::counters::{FormerCounters, SwitchCounters};
 use crate::memory::Departed;
-#[cfg(test)]
-use crate::memory::LeafJournal;
-#[cfg(test)]
-use crate::memory::Restart;
-use crate::memory::takeover::CopiedSwitch;
 use crate::session::{CloseReason, SwitchInfo};
 
 /// The switches that have no connection, or come back.
 pub(super) struct Away {
     /// The known switches that come back.
-    returns: Returns,
+    pub returns: Returns,
     /// The switches that another process hands over.
-    announced: Announced,
+    pub announced: Announced,
     /// The engine's switches without a connection.
-    unreachable: Unreachable,
-    departures: Departures,
+    pub unreachable: Unreachable,
+    /// The switches without a connection whose end the engine has not handled yet.
+    departures: Vec<DepartedSwitch>,
 }
 
 impl Away {
     pub fn new(returns: Returns, unreachable: Unreachable) -> Away {
-        Away { returns, announced: Announced::default(), unreachable, departures: Departures::default() }
+        Away { returns, announced: Announced::default(), unreachable, departures: Vec::new() }
     }
 
     /// Takes a switch whose handshake is done. If the engine has it, and it describes itself as before, it continues.
@@ -115,65 +107,10 @@ impl Away {
         flows
     }
 
-    /// Takes a message of the engine to a switch without a connection. An announced switch gets a packet when it is up.
-    pub fn note_sent(&mut self, dpid: Dpid, xid: u32, message: &Message) {
-        self.announced.note_sent(dpid, xid, message);
-    }
-
-    /// Returns the switches that the engine has without a connection.
-    pub fn unreachable(&self) -> &Unreachable {
-        &self.unreachable
-    }
-
-    /// Reports whether the engine is to report all leaves, to be remembered.
-    pub fn is_to_tell_all(&mut self) -> bool {
-        self.returns.is_to_tell_all()
-    }
-
-    /// Records leaves for the next run.
-    pub fn remember(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
-        self.returns.note(leaves);
-    }
-
-    /// Records the leaves and the surroundings of a switch that has disconnected.
-    pub fn remember_departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
-        self.returns.departed(dpid, leaves, surroundings);
-    }
-
-    /// Takes the switches whose surroundings the engine has presumed.
-    pub fn take_presumed(&mut self) -> Vec<Arc<BTreeSet<Dpid>>> {
-        self.returns.take_presumed()
-    }
-
-    /// Gives the shard the memory of an earlier run.
-    #[cfg(test)]
-    pub fn remember_run(&mut self, known: (Arc<Restart>, Arc<LeafJournal>)) {
-        self.returns = Returns::new(Some(known));
-    }
-
     /// Returns those that claim the switch of this ended connection, if the engine has not handled the end yet.
     pub fn claimants_of(&mut self, connection: ConnectionId) -> Option<&mut Vec<ConnectionId>> {
-        self.departures.claimants_of(connection)
-    }
-
-    /// Keeps the counters of a switch's connection that has ended.
-    pub fn add_counters(&mut self, dpid: Dpid, counters: SwitchCounters) {
-        self.departures.add_counters(dpid, counters);
-    }
-
-    /// Returns the counters of ended connections.
-    pub fn former(&self) -> &FormerCounters {
-        self.departures.former()
-    }
-
-    /// Counts the end of a connection and reports it, once. `up` says whether its handshake was done.
-    pub fn report(&mut self, peer: SocketAddr, dpid: Option<Dpid>, up: bool, reason: CloseReason, ctx: &mut Context) {
-        self.departures.report(peer, dpid, up, reason, ctx);
-    }
-
-    /// Reports whether a switch is announced.
-    pub fn is_announced(&self, dpid: Dpid) -> bool {
-        self.announced.has(dpid)
+        let departure = self.departures.iter_mut().find(|departure| departure.connection == Some(connection));
+        departure.map(|departure| &mut departure.claimants)
     }
 
     /// Returns the time of the next deadline.
@@ -209,17 +146,6 @@ impl Away {
             ctx.events.push(Event::Restore { dpid, flows: told, witnesses, earlier: Arc::new(surroundings) });
             ctx.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
         }
-    }
-
-    /// Announces a switch, whose connection another process will hand over, to the engine.
-    pub fn announce(&mut self, switch: CopiedSwitch, ctx: &mut Context) {
-        ctx.events.push(self.announced.announce(switch));
-    }
-
-    /// Records that the connection of an announced switch has come.
-    pub fn note_resumed(&mut self, dpid: Dpid, slot: usize, io: &mut Io) {
-        let Some(connection) = io.present(slot) else { return };
-        self.announced.note_connection(dpid, connection.id);
     }
 
     /// Handles the end of the takeover: announced switches without a connection get none.
@@ -275,7 +201,7 @@ impl Away {
 
     /// Frees the datapath ids of switches whose end the engine has handled.
     pub fn free_departed(&mut self, engine: &Engine, links: &mut Links, ctx: &mut Context) {
-        for departure in self.departures.take() {
+        for departure in std::mem::take(&mut self.departures) {
             self.free(departure, engine, links, ctx);
         }
     }

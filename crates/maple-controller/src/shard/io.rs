@@ -78,14 +78,14 @@ pub(super) struct Io {
 
 /// A connection that was opened or taken over.
 pub(super) struct Opened {
-    pub slot: usize,
+    pub id: ConnectionId,
     /// Why it has failed at once.
     pub failure: Option<CloseReason>,
 }
 
 impl Opened {
-    fn new(slot: usize, registered: io::Result<()>) -> Opened {
-        Opened { slot, failure: registered.err().map(|error| CloseReason::of(error.kind())) }
+    fn new(id: ConnectionId, registered: io::Result<()>) -> Opened {
+        Opened { id, failure: registered.err().map(|error| CloseReason::of(error.kind())) }
     }
 }
 
@@ -214,7 +214,7 @@ impl Io {
         let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
         let session = Session::new(ctx.now, self.deadlines, &mut self.outputs);
         self.insert(id, socket, peer, session, ctx);
-        Opened::new(id.slot, registered)
+        Opened::new(id, registered)
     }
 
     /// Adopts a connection that another process handed over, and asks its switch for its features again. Returns
@@ -233,7 +233,7 @@ impl Io {
         if let ConnectionState::Open { framer, .. } = &mut self.insert(id, socket, peer, session, ctx).state {
             framer.begin_with(&partial);
         }
-        Some(Opened::new(id.slot, registered))
+        Some(Opened::new(id, registered))
     }
 
     fn insert(
@@ -286,7 +286,7 @@ impl Io {
         self.lists.want_read(connection);
         self.lists.want_write(connection);
         self.lists.arm(connection);
-        (Opened::new(id.slot, registered), claims)
+        (Opened::new(id, registered), claims)
     }
 
     /// Checks at the end of a turn whether a connection should move to another shard, and sends it there.

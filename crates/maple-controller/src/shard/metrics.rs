@@ -29,7 +29,7 @@ pub(super) fn collect(io: &Io, switches: &Switches, turn: &Turn, ctx: &Context) 
             ("reads", io.waiting_reads() as u64),
         ],
         switches: switch_metrics(io, switches, engine),
-        unreachable: switches.away.unreachable().infos().count() as u64,
+        unreachable: switches.away.unreachable.infos().count() as u64,
         failures: engine.failures(),
         violations: engine.violations(),
     }
@@ -37,7 +37,7 @@ pub(super) fn collect(io: &Io, switches: &Switches, turn: &Turn, ctx: &Context) 
 
 /// Collects the metrics of the switches that are connected here, and of those that were.
 fn switch_metrics(io: &Io, switches: &Switches, engine: &Engine) -> Vec<SwitchMetrics> {
-    let mut former: BTreeMap<Dpid, SwitchCounters> = switches.away.former().all().clone();
+    let mut former: BTreeMap<Dpid, SwitchCounters> = switches.closed.counters.all().clone();
     let of = |connection| connected_metrics(connection, engine);
     let mut all: Vec<_> = io.connections().iter().filter_map(of).collect();
     for switch in &mut all {

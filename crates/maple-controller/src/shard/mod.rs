@@ -74,6 +74,7 @@ mod io;
 mod to_switch;
 
 mod announced;
+mod closed;
 mod departures;
 mod links;
 mod returns;
@@ -284,16 +285,16 @@ impl Shard {
                 switches.on_challenge_result(dpid, claimant, alive, turn.engine(), io, ctx);
                 self.act(claimant.slot);
             }
-            ShardMessage::Restore(dpids) => switches.restore(&dpids, io, ctx),
+            ShardMessage::Restore(dpids) => switches.away.restore(&dpids, &mut switches.links, io, ctx),
             ShardMessage::Query(query) => {
                 let asked = queries.answer(query, turn, switches, io, ctx);
                 asked.into_iter().for_each(|slot| self.act(slot));
             }
             ShardMessage::Fence(to) => queries.fence(to),
             ShardMessage::Settle(to) => queries.settle(to, ctx),
-            ShardMessage::Announce(switch) => switches.away.announce(*switch, ctx),
+            ShardMessage::Announce(switch) => ctx.events.push(switches.away.announced.announce(*switch)),
             ShardMessage::Resume(connection) => self.resume(connection),
-            ShardMessage::AllResumed => switches.all_resumed(ctx),
+            ShardMessage::AllResumed => switches.away.all_resumed(&mut switches.links, ctx),
             ShardMessage::Listen(sockets) => io.listen(sockets),
             ShardMessage::Stop => ending.stop(),
             ShardMessage::Finish(to) => ending.finish(ctx.now, to),
@@ -339,25 +340,28 @@ impl Shard {
     fn resume(&mut self, handed: HandedConnection) {
         let dpid = handed.dpid;
         if let Some(opened) = self.io.resume(handed, &self.ctx) {
-            self.switches.away.note_resumed(dpid, opened.slot, &mut self.io);
+            self.switches.away.announced.note_connection(dpid, opened.id);
             self.opened(opened);
         }
     }
 
     fn opened(&mut self, opened: Opened) {
-        self.act(opened.slot);
-        self.io.want_read(opened.slot);
-        opened.failure.into_iter().for_each(|reason| self.close(opened.slot, reason));
+        let Opened { id, failure } = opened;
+        self.act(id.slot);
+        self.io.want_read(id.slot);
+        if let Some(reason) = failure {
+            self.close(id.slot, reason);
+        }
     }
 
     /// Serves a connection that another shard sent, perhaps because this shard has the switch that it claims.
     fn adopted(&mut self, opened: Opened, claims: Option<Dpid>) {
-        if let Some(reason) = opened.failure {
-            return self.close(opened.slot, reason);
-        }
-        if let Some(dpid) = claims {
-            self.switches.claim(opened.slot, dpid, self.turn.engine(), &mut self.io, &mut self.ctx);
-            self.act(opened.slot);
+        let Opened { id, failure } = opened;
+        if let Some(reason) = failure {
+            self.close(id.slot, reason);
+        } else if let Some(dpid) = claims {
+            self.switches.claim(id.slot, dpid, self.turn.engine(), &mut self.io, &mut self.ctx);
+            self.act(id.slot);
         }
     }
 
@@ -469,19 +473,19 @@ impl Shard {
 
     /// Has the engine handle the turn's events, and performs its effects.
     fn run_engine(&mut self) {
-        let tells_all = self.switches.away.is_to_tell_all();
+        let tells_all = self.switches.away.returns.is_to_tell_all();
         if !self.turn.run(tells_all, &mut self.io, &mut self.ctx) {
             return;
         }
         // What effects ask to presume becomes an event of the next turn.
-        let presumed = self.switches.away.take_presumed();
+        let presumed = self.switches.away.returns.take_presumed();
         let mut effects = self.turn.take_effects();
         for effect in effects.drain(..) {
             self.perform(effect);
         }
         self.turn.give_back(effects);
         announce_presumed(presumed, &mut self.ctx);
-        self.switches.free_departed(self.turn.engine(), &mut self.ctx);
+        self.free_departed();
     }
 
     pub(crate) fn perform(&mut self, effect: Effect) {
@@ -503,9 +507,9 @@ impl Shard {
                 let slot = io.connections().slot_of(dpid);
                 slot.into_iter().for_each(|slot| self.close(slot, CloseReason::OneTable));
             }
-            Effect::Remember(leaves) => switches.away.remember(leaves),
+            Effect::Remember(leaves) => switches.away.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => {
-                switches.away.remember_departed(dpid, leaves, surroundings)
+                switches.away.returns.departed(dpid, leaves, surroundings)
             }
             Effect::Mail { to, mail } => ctx.outgoing.send(to, ShardMessage::Mail(mail)),
             Effect::Live { token, news } => queries.live(token, news),
@@ -517,7 +521,7 @@ impl Shard {
             Effect::Report(report) if ctx.notices.is_known(&report) => {}
             Effect::Report(report) => {
                 if let Report::SwitchDown(dpid) = report {
-                    switches.drop_unreachable(dpid, ctx);
+                    switches.away.drop_unreachable(dpid, &mut switches.links, ctx);
                 }
                 turn.publish_report(&report, ctx);
                 ctx.notices.publish(Notice::Engine(report));
@@ -619,7 +623,7 @@ impl Shard {
     /// Gives the shard the memory of an earlier run.
     #[cfg(all(test, feature = "simulation"))]
     pub fn remember(&mut self, known: (Arc<Restart>, Arc<LeafJournal>)) {
-        self.switches.away.remember_run(known);
+        self.switches.away.returns = Returns::new(Some(known));
     }
 
     /// Ends all connections when the shard ends.
@@ -629,6 +633,12 @@ impl Shard {
         for slot in slots {
             self.drop_connection(slot, CloseReason::Stopping);
         }
-        self.switches.free_departed(self.turn.engine(), &mut self.ctx);
+        self.free_departed();
+    }
+
+    /// Frees the datapath ids of switches whose end the engine has handled.
+    fn free_departed(&mut self) {
+        let Switches { away, links, .. } = &mut self.switches;
+        away.free_departed(self.turn.engine(), links, &mut self.ctx);
     }
 }

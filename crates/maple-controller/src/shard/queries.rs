@@ -139,7 +139,7 @@ impl Queries {
             ShardQuery::Inspect(look) => look(engine),
             ShardQuery::Copies(to) => _ = to.send(copied_switches(turn, switches, io)),
             ShardQuery::Switches(to) => {
-                let unreachable = switches.away.unreachable().statuses(now, ctx.id);
+                let unreachable = switches.away.unreachable.statuses(now, ctx.id);
                 let statuses = io.connections().iter().filter_map(|connection| status(connection, &ctx.registry));
                 _ = to.send(statuses.chain(unreachable).collect());
             }
@@ -213,7 +213,7 @@ fn request_counters(
     ctx: &mut Context,
 ) -> Vec<Option<Duration>> {
     let (engine, now) = (turn.engine(), ctx.clock.now());
-    let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable().has(*dpid);
+    let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable.has(*dpid);
     let selected: Vec<Dpid> = engine.switches().filter(is_asked).collect();
     ctx.events.extend(selected.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
     selected.iter().map(|dpid| engine.counted_at(*dpid, what).map(|at| until(at, now))).collect()
@@ -227,7 +227,7 @@ fn copied_switches(turn: &Turn, switches: &Switches, io: &Io) -> Vec<CopiedSwitc
         let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
         Some(CopiedSwitch { info, rules: engine.installed(dpid) })
     };
-    let unreachable = switches.away.unreachable().copies(|dpid| engine.installed(dpid));
+    let unreachable = switches.away.unreachable.copies(|dpid| engine.installed(dpid));
     io.connections().iter().filter_map(copied).chain(unreachable).collect()
 }
 

@@ -4,7 +4,6 @@
 //! and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The engine's messages to a switch
 //! leave here, too ([`Switches::send`]).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_core::engine::{Engine, Event, InstalledFlow, ShardId, Time};
@@ -14,6 +13,7 @@ use maple_wire::{Action, Dpid, Message, Port, PortNo};
 
 use super::announced::port_changes;
 use super::away::Away;
+use super::closed::ClosedConnections;
 use super::connection::{ConnectedSwitch, Connection};
 use super::context::Context;
 use super::departures::DepartedSwitch;
@@ -34,6 +34,7 @@ pub(super) struct Switches {
     pub links: Links,
     /// The switches that have no connection, or come back.
     pub away: Away,
+    pub closed: ClosedConnections,
     /// Whether discovery is to get the new declaration, once the engine knows it.
     is_declared: bool,
     /// The connections that go to the shards that have their switches.
@@ -42,7 +43,7 @@ pub(super) struct Switches {
 
 impl Switches {
     pub fn new(tls: Option<Arc<Tls>>, links: Links, away: Away) -> Switches {
-        Switches { tls, links, away, is_declared: false, leaving: Vec::new() }
+        Switches { tls, links, away, closed: ClosedConnections::default(), is_declared: false, leaving: Vec::new() }
     }
 
     // A switch connects.
@@ -51,7 +52,10 @@ impl Switches {
     /// shard has the switch, the connection goes there.
     pub fn claim(&mut self, slot: usize, dpid: Dpid, engine: &Engine, io: &mut Io, ctx: &mut Context) {
         let Some(connection) = io.present(slot) else { return };
-        debug_assert!(connection.is_open(), "a connection that has ended claims nothing: its claim would never be released");
+        debug_assert!(
+            connection.is_open(),
+            "a connection that has ended claims nothing: its claim would never be released"
+        );
         let claimant = connection.id;
         if let Err(refusal) = connection.socket.admit(self.tls.as_deref(), dpid) {
             return self.close(slot, refusal.into(), engine, io, ctx);
@@ -272,7 +276,7 @@ impl Switches {
                 to_switch::reads_all_rules(message).then_some(slot)
             }
             None => {
-                self.away.note_sent(dpid, xid, message);
+                self.away.announced.note_sent(dpid, xid, message);
                 None
             }
         }
@@ -281,7 +285,7 @@ impl Switches {
     /// Sends a request of the engine that can wait, unless much output waits for the switch.
     pub fn poll(&mut self, dpid: Dpid, xid: u32, message: &Message, io: &mut Io, ctx: &mut Context) -> Option<usize> {
         let slot = io.connections().slot_of(dpid);
-        let must_wait = slot.map_or(self.away.is_announced(dpid), |slot| to_switch::is_busy(slot, io));
+        let must_wait = slot.map_or(self.away.announced.has(dpid), |slot| to_switch::is_busy(slot, io));
         if must_wait {
             ctx.events.push(Event::Unsent { dpid, xid });
             return None;
@@ -295,7 +299,7 @@ impl Switches {
         let slot = io.connections().slot_of(dpid);
         match slot.and_then(|slot| io.session(slot)) {
             Some((session, outputs)) => session.read_flows(ctx.now, outputs),
-            None if self.away.is_announced(dpid) => self.away.switch_known(None, dpid, ctx),
+            None if self.away.announced.has(dpid) => self.away.switch_known(None, dpid, ctx),
             // It has disconnected; the engine will get that event.
             None => {}
         }
@@ -349,7 +353,7 @@ impl Switches {
             is_known.then(|| (dpid, Arc::clone(&switch.ports)))
         };
         let mut switches: Vec<_> = io.connections().iter().filter_map(of).collect();
-        let unreachable = self.away.unreachable().infos();
+        let unreachable = self.away.unreachable.infos();
         switches.extend(unreachable.map(|info| (info.features.dpid, Arc::new(info.ports.clone()))));
         let switches = switches.iter().map(|(dpid, ports)| (*dpid, &ports[..]));
         self.links.declare(ctx.now, &facts, switches);
@@ -374,28 +378,6 @@ impl Switches {
             let connection = io.connections_mut().of_switch(dpid);
             connection.is_some_and(|connection| connection.input.waiting_since.is_some())
         });
-    }
-
-    // A switch has no connection.
-
-    /// Handles the end of the takeover: announced switches without a connection get none.
-    pub fn all_resumed(&mut self, ctx: &mut Context) {
-        self.away.all_resumed(&mut self.links, ctx);
-    }
-
-    /// Has the engine restore the switches among these that are expected here.
-    pub fn restore(&mut self, switches: &BTreeSet<Dpid>, io: &mut Io, ctx: &mut Context) {
-        self.away.restore(switches, &mut self.links, io, ctx);
-    }
-
-    /// Drops a switch that the engine has forgotten.
-    pub fn drop_unreachable(&mut self, dpid: Dpid, ctx: &mut Context) {
-        self.away.drop_unreachable(dpid, &mut self.links, ctx);
-    }
-
-    /// Frees the datapath ids of switches whose end the engine has handled.
-    pub fn free_departed(&mut self, engine: &Engine, ctx: &mut Context) {
-        self.away.free_departed(engine, &mut self.links, ctx);
     }
 
     // A connection ends.
@@ -439,14 +421,14 @@ impl Switches {
             let departure = DepartedSwitch { dpid, connection: Some(id), info, claimants };
             if up {
                 io.connections_mut().disconnect(dpid);
-                self.away.add_counters(dpid, counters);
+                self.closed.counters.add(dpid, counters);
             }
             match up && !is_served {
                 true => self.away.depart(departure, &reason, ctx),
                 false => self.away.free(departure, engine, &mut self.links, ctx),
             }
         }
-        self.away.report(peer, dpid, up, reason, ctx);
+        self.closed.report(peer, dpid, up, reason, ctx);
     }
 }
 
