@@ -117,7 +117,9 @@ impl Describe {
 impl Session {
     /// Handles a message between the features and the end of the handshake.
     pub(super) fn describe(&mut self, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
-        let (Phase::Claimed(describe) | Phase::Describe(describe)) = &mut self.phase else { return };
+        let (Phase::Claimed(describe) | Phase::Describe(describe)) = &mut self.phase else {
+            return debug_assert!(false, "there is no description in another phase");
+        };
         match message {
             Message::PortStatus(status) => apply_port_status(&mut describe.ports, status),
             Message::StatsReply(reply) if describe.is_pending(header.xid) => self.statistics(header.xid, reply, out),
@@ -136,7 +138,9 @@ impl Session {
 
     /// Handles a part of an answer.
     fn statistics(&mut self, xid: u32, reply: StatsReply, out: &mut Vec<Output>) {
-        let Phase::Describe(describe) = &mut self.phase else { return };
+        let Phase::Describe(describe) = &mut self.phase else {
+            return debug_assert!(false, "nothing is pending in another phase");
+        };
         describe.answered(xid, reply.more());
         match reply.body {
             ReplyBody::PortDesc(ports) if describe.ports.len() + ports.len() <= MAX_PORTS => {

@@ -71,16 +71,20 @@ impl Session {
     /// Asks for the next piece, if a rest is over.
     pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
         let is_due = |reading: &mut FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
-        let Some(mut reading) = self.reading.take_if(is_due) else { return };
-        reading.turn = Turn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
-        reading.part_due = after(now, self.deadlines.request);
-        self.reading = Some(reading);
+        if let Some(mut reading) = self.reading.take_if(is_due) {
+            reading.turn = Turn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
+            reading.part_due = after(now, self.deadlines.request);
+            self.reading = Some(reading);
+        }
     }
 
     /// Handles one part of the rules.
     pub(super) fn flows_part(&mut self, now: Time, reply: StatsReply, out: &mut Vec<Output>) {
-        let Some(reading) = &mut self.reading else { return };
+        let Some(reading) = &mut self.reading else {
+            return debug_assert!(false, "an answer belongs to a read");
+        };
         let more = reply.more();
+        // Statistics of another kind are no answer: the read goes on waiting, up to its deadline.
         let ReplyBody::Flow(part) = reply.body else { return };
         let is_sample = reading.pieces.is_sample();
         let next = reading.pieces.on_part(&part, more);

@@ -88,12 +88,14 @@ impl Keepalive {
     /// Records the answer to a request. Returns whether the request was open. Answers come in order, so the search is
     /// short.
     pub(super) fn answered(&mut self, xid: u32) -> bool {
-        let Some(at) = self.awaited.iter().position(|(awaited, _)| *awaited == xid) else { return false };
-        self.awaited.remove(at);
-        if at == 0 {
+        let found = self.awaited.iter().position(|(awaited, _)| *awaited == xid);
+        if let Some(at) = found {
+            self.awaited.remove(at);
+        }
+        if found == Some(0) {
             self.progress = self.last_received;
         }
-        true
+        found.is_some()
     }
 
     pub(super) fn challenge(&mut self, xid: u32, deadline: Time) {

@@ -240,9 +240,11 @@ impl Session {
 
     /// Grants the claim. Requests ports and description.
     pub fn admit(&mut self, now: Time, out: &mut Vec<Output>) {
-        let Phase::Claimed(mut describe) = std::mem::replace(&mut self.phase, Phase::Closed) else { return };
-        describe.begin(self, now, out);
-        self.phase = Phase::Describe(describe);
+        // The session may have ended over what followed the claim.
+        if let Phase::Claimed(mut describe) = std::mem::replace(&mut self.phase, Phase::Closed) {
+            describe.begin(self, now, out);
+            self.phase = Phase::Describe(describe);
+        }
     }
 
     /// Records that the switch has read or sent some bytes. So it is alive, though it may not have answered yet.
@@ -321,12 +323,13 @@ impl Session {
 
     /// Dispatches a message according to the phase.
     fn dispatch(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
-        let is_piece = self.is_piece(header.xid);
         match (&mut self.phase, message) {
             (Phase::Closed, _) => {}
             (Phase::Up, message @ Message::PacketIn(_)) => out.push(Output::Deliver { xid: header.xid, message }),
             (_, message @ Message::PacketIn(_)) if self.early.as_ref().is_some_and(|all| all.len() < MAX_EARLY) => {
-                self.early.iter_mut().for_each(|all| all.push((header.xid, message.clone())));
+                if let Some(early) = &mut self.early {
+                    early.push((header.xid, message));
+                }
             }
             (_, Message::EchoRequest(data)) => {
                 out.push(Output::Send { xid: header.xid, message: Message::EchoReply(data) });
@@ -346,39 +349,38 @@ impl Session {
                 self.config_answered(&message, out);
             }
             (Phase::Claimed(_) | Phase::Describe(_), message) => self.describe(header, message, bytes, out),
-            (Phase::Up, Message::Error(error)) if self.reading.as_ref().is_some_and(|r| r.is_answer(header.xid)) => {
+            (Phase::Up, message) => self.dispatch_up(now, header, message, bytes, out),
+            (_, message) => self.outside_handshake(header, message, bytes, out),
+        }
+    }
+
+    /// Dispatches a message of a switch that is up: the answers to the session's own requests, and all others.
+    fn dispatch_up(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
+        let xid = header.xid;
+        let (is_of_read, ends_read) = self
+            .reading
+            .as_ref()
+            .map_or((false, false), |reading| (reading.is_answer(xid), reading.is_deleted_by(xid)));
+        let is_of_ports = self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(xid));
+        let (is_piece, is_of_sizes) = (self.is_piece(xid), self.table_sizes.awaits(xid));
+        match message {
+            Message::Error(error) if is_of_read => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
                 self.flows_refused(now, out);
             }
-            (Phase::Up, Message::BarrierReply | Message::Error(_))
-                if self.reading.as_ref().is_some_and(|r| r.is_deleted_by(header.xid)) =>
-            {
-                self.end_reading(out);
-            }
-            (Phase::Up, Message::StatsReply(reply))
-                if self.reading.as_ref().is_some_and(|r| r.is_answer(header.xid)) =>
-            {
-                self.flows_part(now, reply, out);
-            }
-            (Phase::Up, Message::Error(error)) if is_piece => {
-                self.piece_refused(now, header.xid, error, out);
-            }
-            (Phase::Up, Message::StatsReply(reply)) if is_piece => {
-                self.piece_part(now, header.xid, reply, out);
-            }
-            (Phase::Up, message @ (Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_)))
-                if self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(header.xid)) =>
-            {
+            Message::BarrierReply | Message::Error(_) if ends_read => self.end_reading(out),
+            Message::StatsReply(reply) if is_of_read => self.flows_part(now, reply, out),
+            Message::Error(error) if is_piece => self.piece_refused(now, xid, error, out),
+            Message::StatsReply(reply) if is_piece => self.piece_part(now, xid, reply, out),
+            Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_) if is_of_ports => {
                 self.ports_part(message, out);
             }
-            (Phase::Up, Message::StatsReply(reply)) if self.table_sizes.awaits(header.xid) => {
-                self.table_sizes_part(header.xid, &reply, out);
-            }
-            (Phase::Up, Message::Error(error)) if self.table_sizes.awaits(header.xid) => {
+            Message::StatsReply(reply) if is_of_sizes => self.table_sizes_part(xid, &reply, out),
+            Message::Error(error) if is_of_sizes => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
-                self.table_sizes_end(header.xid, out);
+                self.table_sizes_end(xid, out);
             }
-            (_, message) => self.outside_handshake(header, message, bytes, out),
+            message => self.outside_handshake(header, message, bytes, out),
         }
     }
 

@@ -187,7 +187,10 @@ impl Session {
 
     /// Handles a part of a piece.
     pub(super) fn piece_part(&mut self, now: Time, open: u32, reply: StatsReply, out: &mut Vec<Output>) {
-        let Some(at) = self.all_rules_of(open) else { return };
+        let Some(at) = self.all_rules_of(open) else {
+            return debug_assert!(false, "an answer belongs to a request");
+        };
+        // Statistics of another kind are no answer: the request goes on waiting, up to its deadline.
         let ReplyBody::Flow(flows) = &reply.body else { return };
         let AllRules { xid, mut pieces, .. } = self.all_rules[at];
         let is_sample = pieces.is_sample();
@@ -216,7 +219,9 @@ impl Session {
     /// Handles the refusal of a switch to report rules. If it was asked for the sample, it may only be unable to select
     /// rules, and is asked for all.
     pub(super) fn piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
-        let Some(at) = self.all_rules_of(open) else { return };
+        let Some(at) = self.all_rules_of(open) else {
+            return debug_assert!(false, "a refusal belongs to a request");
+        };
         self.keepalive.answered(open);
         let AllRules { xid, pieces, .. } = self.all_rules.remove(at);
         if pieces.is_sample() {

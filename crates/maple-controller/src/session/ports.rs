@@ -41,7 +41,9 @@ impl Session {
 
     /// Handles a part of an answer, or another message that ends the question.
     pub(super) fn ports_part(&mut self, message: Message, out: &mut Vec<Output>) {
-        let Some(mut request) = self.ports_request.take() else { return };
+        let Some(mut request) = self.ports_request.take() else {
+            return debug_assert!(false, "an answer belongs to a request");
+        };
         let (ports, more) = match message {
             Message::FeaturesReply(features) => (features.ports, false),
             Message::StatsReply(StatsReply { body: ReplyBody::PortDesc(ports), flags }) => {
