@@ -40,7 +40,9 @@ impl Drop for Noting<'_> {
     /// Stops noting changes, if the process has gone before it was ready.
     fn drop(&mut self) {
         if !self.is_over {
-            self.handle.shared.archive.iter().for_each(|archive| drop(archive.journal.end_copy()));
+            if let Some(archive) = &self.handle.shared.archive {
+                drop(archive.journal.end_copy());
+            }
             self.handle.shared.succession.is_begun.store(false, Ordering::Relaxed);
         }
     }

@@ -147,7 +147,9 @@ impl Starting {
         options.engine.remember |= known.is_some();
         let (recording, record) = begin_recording(&options, workers, &clock)?.unzip();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));
-        options.tls.iter().for_each(|tls| tls.report_to(&options.files));
+        if let Some(tls) = &options.tls {
+            tls.report_to(&options.files);
+        }
         let publisher = notices.clone();
         options.files.attend(move |news| publisher.publish(Notice::File(news)));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());

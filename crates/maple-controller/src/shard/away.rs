@@ -83,7 +83,9 @@ impl Away {
         if let Some((session, outputs)) = io.session(slot) {
             session.read_flows(ctx.now, outputs);
         }
-        announced.packets.iter().for_each(|(xid, packet)| to_switch::send(slot, *xid, packet, io, ctx));
+        for (xid, packet) in &announced.packets {
+            to_switch::send(slot, *xid, packet, io, ctx);
+        }
     }
 
     /// Handles the end of a connection. If an announced switch had it, that switch has none. A switch that waits for
@@ -103,7 +105,9 @@ impl Away {
         ctx: &mut Context,
     ) -> Option<Vec<InstalledFlow>> {
         let (flows, alone) = self.returns.hold(connection, dpid, flows);
-        alone.into_iter().for_each(|switches| self.returns.presume(switches, ctx));
+        if let Some(switches) = alone {
+            self.returns.presume(switches, ctx);
+        }
         flows
     }
 
@@ -127,8 +131,9 @@ impl Away {
     /// Records that the engine knows a switch, and has asked for its rules. If the switch is the last one that others wait
     /// for, what was around them is presumed.
     pub fn switch_known(&mut self, connection: Option<ConnectionId>, dpid: Dpid, ctx: &mut Context) {
-        let complete = self.returns.arrive(connection, dpid);
-        complete.into_iter().for_each(|switches| self.returns.presume(switches, ctx));
+        if let Some(switches) = self.returns.arrive(connection, dpid) {
+            self.returns.presume(switches, ctx);
+        }
     }
 
     /// Has the engine restore the switches among these that are expected here.
@@ -214,7 +219,9 @@ impl Away {
         if !stays && !self.unreachable.has(dpid) && info.is_some() {
             links.switch_down(ctx.now, dpid);
         }
-        connection.into_iter().for_each(|connection| ctx.registry.release(dpid, connection, stays));
+        if let Some(connection) = connection {
+            ctx.registry.release(dpid, connection, stays);
+        }
         match info {
             Some(info) if stays => {
                 ctx.registry.keep(dpid, ctx.id);

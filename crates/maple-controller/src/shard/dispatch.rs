@@ -66,8 +66,10 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
                 Ok(Cut::Whole(header, message)) => self.on_whole(version, header, message),
                 Ok(Cut::Completed(header, message)) => self.on_completed(version, header, message),
                 Ok(Cut::Rest(header)) => {
-                    if self.answer_batch().is_continue() {
-                        header.into_iter().for_each(|header| self.session.on_header(header, self.out));
+                    if self.answer_batch().is_continue()
+                        && let Some(header) = header
+                    {
+                        self.session.on_header(header, self.out);
                     }
                     return;
                 }

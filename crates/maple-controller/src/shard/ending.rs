@@ -60,8 +60,9 @@ impl Ending {
     pub fn end_turn(&mut self, clock: &Clock, is_done: bool) {
         if let Some(finishing) = &mut self.finishing
             && (is_done || until(finishing.since, clock.now()) >= LAST_WORK)
+            && let Some(to) = finishing.to.take()
         {
-            finishing.to.take().into_iter().for_each(|to| _ = to.send(()));
+            _ = to.send(());
         }
     }
 

@@ -296,8 +296,9 @@ impl Io {
             && balancer.end_turn(ctx.now, now)
         {
             let movable = self.connections.iter_mut().filter_map(|connection| connection.work(now));
-            let chosen = balancer.choose(&movable.collect::<Vec<_>>());
-            chosen.into_iter().for_each(|(slot, to)| self.migrate(slot, to, ctx));
+            if let Some((slot, to)) = balancer.choose(&movable.collect::<Vec<_>>()) {
+                self.migrate(slot, to, ctx);
+            }
         }
     }
 

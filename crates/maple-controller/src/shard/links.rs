@@ -135,7 +135,9 @@ impl Links {
     pub fn take_probes(&mut self, now: Time, mut send: impl FnMut(Location, Vec<u8>)) {
         let mut probes = std::mem::take(&mut self.probes);
         for at in probes.drain(..) {
-            self.discovery.frames(now, at).into_iter().for_each(|frame| send(at, frame));
+            for frame in self.discovery.frames(now, at) {
+                send(at, frame);
+            }
         }
         self.probes = probes;
     }

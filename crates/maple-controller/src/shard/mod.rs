@@ -113,7 +113,7 @@ use maple_core::engine::{ShardId, Time};
 use maple_core::report::Report;
 #[cfg(feature = "simulation")]
 use maple_core::trace::Cond;
-use maple_wire::{Dpid, Message};
+use maple_wire::Dpid;
 use mio::Events;
 
 #[cfg(feature = "simulation")]
@@ -287,8 +287,9 @@ impl Shard {
             }
             ShardMessage::Restore(dpids) => switches.away.restore(&dpids, &mut switches.links, io, ctx),
             ShardMessage::Query(query) => {
-                let asked = queries.answer(query, turn, switches, io, ctx);
-                asked.into_iter().for_each(|slot| self.act(slot));
+                if let Some(slot) = queries.answer(query, turn, switches, io, ctx) {
+                    self.act(slot);
+                }
             }
             ShardMessage::Fence(to) => queries.fence(to),
             ShardMessage::Settle(to) => queries.settle(to, ctx),
@@ -301,7 +302,9 @@ impl Shard {
             ShardMessage::HandOver(to) => ending.hand_over(to),
             #[cfg(test)]
             ShardMessage::MigrateSwitch(dpid, to) => {
-                io.connections().slot_of(dpid).into_iter().for_each(|slot| io.migrate(slot, to, ctx));
+                if let Some(slot) = io.connections().slot_of(dpid) {
+                    io.migrate(slot, to, ctx);
+                }
             }
         }
     }
@@ -491,10 +494,15 @@ impl Shard {
     pub(crate) fn perform(&mut self, effect: Effect) {
         let Shard { ctx, io, switches, queries, turn, .. } = self;
         match effect {
-            Effect::Send { dpid, xid, message } => self.send(dpid, xid, &message),
+            Effect::Send { dpid, xid, message } => {
+                if let Some(slot) = switches.send(dpid, xid, &message, io, ctx) {
+                    self.act(slot);
+                }
+            }
             Effect::Poll { dpid, xid, message } => {
-                let asked = switches.poll(dpid, xid, &message, io, ctx);
-                asked.into_iter().for_each(|slot| self.act(slot));
+                if let Some(slot) = switches.poll(dpid, xid, &message, io, ctx) {
+                    self.act(slot);
+                }
             }
             Effect::ReadFlows { dpid } => {
                 if let Some(slot) = switches.read_flows(dpid, io, ctx) {
@@ -502,10 +510,15 @@ impl Shard {
                     self.switches.flows_asked(slot, &mut self.io, &mut self.ctx);
                 }
             }
-            Effect::AskPorts { dpid } => switches.ask_ports(dpid, io).into_iter().for_each(|slot| self.act(slot)),
+            Effect::AskPorts { dpid } => {
+                if let Some(slot) = switches.ask_ports(dpid, io) {
+                    self.act(slot);
+                }
+            }
             Effect::Reconnect { dpid } => {
-                let slot = io.connections().slot_of(dpid);
-                slot.into_iter().for_each(|slot| self.close(slot, CloseReason::OneTable));
+                if let Some(slot) = io.connections().slot_of(dpid) {
+                    self.close(slot, CloseReason::OneTable);
+                }
             }
             Effect::Remember(leaves) => switches.away.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => {
@@ -527,11 +540,6 @@ impl Shard {
                 ctx.notices.publish(Notice::Engine(report));
             }
         }
-    }
-
-    fn send(&mut self, dpid: Dpid, xid: u32, message: &Message) {
-        let asked = self.switches.send(dpid, xid, message, &mut self.io, &mut self.ctx);
-        asked.into_iter().for_each(|slot| self.act(slot));
     }
 
     /// Writes once to each socket with waiting output.

@@ -70,13 +70,16 @@ impl Queries {
 
     /// Passes the counters of a rule on.
     pub fn rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
-        self.counting.remove(&token).into_iter().for_each(|to| _ = to.send(count));
+        if let Some(to) = self.counting.remove(&token) {
+            _ = to.send(count);
+        }
     }
 
     /// Passes the result of a policy's trial on.
     pub fn tried(&mut self, candidate: u64, trial: Trial) {
-        let waits = self.tried.take_if(|(number, _)| *number == candidate);
-        waits.into_iter().for_each(|(_, to)| _ = to.send(trial.clone()));
+        if let Some((_, to)) = self.tried.take_if(|(number, _)| *number == candidate) {
+            _ = to.send(trial);
+        }
     }
 
     /// Handles that a new policy decides. The thread that waits for it is answered at the end of the turn.
@@ -88,7 +91,9 @@ impl Queries {
     /// Passes the news of a watch on. A client that is too slow misses news.
     pub fn live(&mut self, token: u64, news: LiveNews) {
         let is_last = matches!(news, LiveNews::Refused(_));
-        self.live.get(&token).into_iter().for_each(|to| _ = to.try_send(news.clone()));
+        if let Some(to) = self.live.get(&token) {
+            _ = to.try_send(news);
+        }
         if is_last {
             self.live.remove(&token);
         }

@@ -92,8 +92,10 @@ impl Returns {
 
     /// Records the connection of a switch that another process has handed over, if the switch is still to be restored.
     pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) {
-        let expected = self.expected.iter_mut().find(|expected| expected.dpid == dpid && expected.connection.is_none());
-        expected.into_iter().for_each(|expected| expected.connection = Some(connection));
+        let mut expected = self.expected.iter_mut();
+        if let Some(expected) = expected.find(|expected| expected.dpid == dpid && expected.connection.is_none()) {
+            expected.connection = Some(connection);
+        }
     }
 
     /// Returns the tracked state, if anything is remembered.
@@ -118,8 +120,11 @@ impl Returns {
 
     /// Has the engine presume what was around the switches that have waited for long enough.
     pub fn on_time(&mut self, ctx: &mut Context) {
-        let due = self.known.as_ref().and_then(|(restart, _)| restart.on_deadline(ctx.now));
-        due.into_iter().for_each(|switches| self.presume(switches, ctx));
+        if let Some((restart, _)) = &self.known
+            && let Some(switches) = restart.on_deadline(ctx.now)
+        {
+            self.presume(switches, ctx);
+        }
     }
 
     /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the earlier

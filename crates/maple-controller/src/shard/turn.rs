@@ -56,7 +56,9 @@ impl Turn {
             #[cfg(feature = "simulation")]
             is_traced: false,
         };
-        recorder.into_iter().for_each(|recorder| turn.record(recorder));
+        if let Some(recorder) = recorder {
+            turn.record(recorder);
+        }
         turn
     }
 
@@ -91,7 +93,9 @@ impl Turn {
 
     /// Records that this many packets of a switch were answered in place.
     pub fn note_hits(&mut self, dpid: Dpid, packet_outs: u64) {
-        self.recorder.iter_mut().for_each(|recorder| recorder.note_hits(dpid, packet_outs));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.note_hits(dpid, packet_outs);
+        }
     }
 
     /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else. `tells_all` has the
@@ -137,7 +141,9 @@ impl Turn {
 
     /// Has the engine handle the turn's events. Records the turn if the run is recorded.
     fn handle(&mut self, ctx: &mut Context) {
-        self.recorder.iter_mut().for_each(|recorder| recorder.begin(ctx.now, &ctx.events));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begin(ctx.now, &ctx.events);
+        }
         self.engine.handle(ctx.now, &mut ctx.events, &mut self.effects);
         if let Some(recorder) = &mut self.recorder
             && !recorder.end(&self.engine, &self.effects)

@@ -209,13 +209,17 @@ impl Groups {
         let Some(wanted) = self.members.get_mut(&group).and_then(|members| members.get_mut(&at)) else { return };
         let last = wanted.last();
         let before = std::mem::replace(&mut wanted.end, last);
-        before.iter().for_each(|end| _ = self.ends.remove(&(*end, group, at)));
+        if let Some(end) = before {
+            self.ends.remove(&(end, group, at));
+        }
         self.ends.extend(wanted.end.map(|end| (end, group, at)));
     }
 
     fn remove(&mut self, group: IpAddr, at: Location) {
         let Some(wanted) = take(&mut self.members, &group, &at) else { return };
-        wanted.end.iter().for_each(|end| _ = self.ends.remove(&(*end, group, at)));
+        if let Some(end) = wanted.end {
+            self.ends.remove(&(end, group, at));
+        }
         if let Some(groups) = self.of_port.get_mut(&at) {
             groups.remove(&group);
             if groups.is_empty() {
