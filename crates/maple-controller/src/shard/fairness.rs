@@ -71,11 +71,11 @@ fn a_switch_that_floods_delays_another_by_one_read_of_its_own() {
         }
         while let Ok(Some(_)) = flooding.try_next() {}
         quiet.write(&packet(n));
-        let before = stepped.shard.ctx.counters.of_bytes_in;
+        let before = stepped.shard.counters().of_bytes_in;
         let turns = stepped.turns_until_answered(&mut quiet);
-        let read = stepped.shard.ctx.counters.of_bytes_in - before;
+        let read = stepped.shard.counters().of_bytes_in - before;
         assert!(turns <= 2, "packet {n} waited for {turns} turns");
         assert!(read <= 2 * (READ_SHARE + packet(n).len()) as u64, "while {read} bytes were read");
     }
-    assert!(stepped.shard.ctx.counters.of_bytes_in > 20 * READ_SHARE as u64, "it did flood");
+    assert!(stepped.shard.counters().of_bytes_in > 20 * READ_SHARE as u64, "it did flood");
 }

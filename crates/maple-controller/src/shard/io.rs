@@ -1,7 +1,7 @@
 //! The sockets of a shard: what it reads, what it writes, and its timers.
 //!
 //! ```text
-//!  poll ──► Lists ──► Connection::read ──► session outputs ──► the shard acts on them (mod.rs)
+//!  poll ──► Lists ──► Connection::read ──► session outputs ──► the shard acts on them (event_loop.rs)
 //!  poll ◄── Lists ◄── outboxes ◄────────── Io::send ◄───────── to_switch.rs
 //! ```
 //!

@@ -1,5 +1,5 @@
 //! A turn of the engine: passes it the events of this turn, at most as many packets as it can handle in time, and
-//! returns its effects. `mod.rs` performs them.
+//! returns its effects. `event_loop.rs` performs them.
 
 use std::time::Duration;
 
