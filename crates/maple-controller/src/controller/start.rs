@@ -26,7 +26,7 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listen::{Listener, Subscriptions, listen as make_listener};
 use crate::memory::record::{Recording, Writer as RecordWriter};
-use crate::memory::{Archive, LeafJournal, Persistence, PersistenceError, Remembered, Restart};
+use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, Remembered, Restart};
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -76,8 +76,7 @@ impl Basics {
 /// The contents of the state file, and the means to write it.
 pub(super) struct Memory {
     pub persistence: Option<Persistence>,
-    /// The record of switches that may come back, and the journal of leaves.
-    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    pub known: Option<KnownSwitches>,
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run.
     pub policy_before: Option<PolicyRecord>,
@@ -110,7 +109,7 @@ impl Memory {
     pub fn of(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
         let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
-        let known = Some((restart, journal));
+        let known = Some(KnownSwitches { restart, journal });
         Ok(Memory { persistence: Some(persistence), known, archive: Some(archive), policy_before: None, epoch })
     }
 }
@@ -184,7 +183,7 @@ impl Starting {
         let (handle, threads) = (Handle::new(shared), Vec::new());
         let controller =
             Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0, record };
-        let common = Common { clock, registry, keys: (key, former_key), notices, subscriptions, known, recording };
+        let common = Common { clock, registry, key, former_key, notices, subscriptions, known, recording };
         Ok(Starting { controller, mailboxes, options, snoop, common, shards })
     }
 
@@ -253,12 +252,13 @@ impl Starting {
 struct Common {
     clock: Clock,
     registry: Arc<Registry>,
-    /// The key of this controller's probes, and that of the former controller's.
-    keys: (Key, Option<Key>),
+    /// The key of this controller's probes.
+    key: Key,
+    /// The key of the probes of the controller whose place this one takes.
+    former_key: Option<Key>,
     notices: Notices,
     subscriptions: Subscriptions,
-    /// The record of switches that may come back, and the journal of leaves.
-    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    known: Option<KnownSwitches>,
     recording: Option<Recording>,
 }
 
@@ -277,8 +277,8 @@ impl Common {
             common: CommonParts { id, clock, registry, inbox, outgoing, notices },
             io,
             tls: options.tls.clone(),
-            discovery: Discovery::new(self.keys.0, options.timing, u64::from_le_bytes(random()?))
-                .in_place_of(self.keys.1)
+            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
+                .in_place_of(self.former_key)
                 .without(options.engine.middleboxes.clone())
                 .with_facts(Arc::clone(&options.engine.facts)),
             subscriptions: self.subscriptions.clone(),

@@ -16,7 +16,7 @@ use super::start::{Basics, Memory, Starting, listeners};
 use super::{Controller, ControllerOptions, StartError};
 use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Successor, Takeover, names_of, place};
 use crate::memory::{
-    Archived, Departed, LeafJournal, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
+    Archived, Departed, KnownSwitches, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
 };
 use crate::priority;
 use crate::shard::mailbox::{Released, ShardMessage};
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// A controller that prepares to take over.
 struct Preparing {
     starting: Starting,
-    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    known: Option<KnownSwitches>,
     /// The way to report that the state file is free. Without that report the file is not opened.
     release: Sender<Release>,
     /// The surroundings according to the copy: links, edge ports and hosts.
@@ -158,7 +158,7 @@ impl Preparing {
 
     /// Has the engines prepare for these switches: f decides the remembered packets.
     fn announce(&mut self, switches: Vec<CopiedSwitch>) {
-        let Some((restart, _)) = &self.known else { return };
+        let Some(KnownSwitches { restart, .. }) = &self.known else { return };
         for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {
             let (dpid, shard) = (switch.info.features.dpid, self.starting.assign());
             self.announced.insert(dpid, shard);
@@ -202,7 +202,7 @@ impl Preparing {
 
     /// Tells the engines the differences from the copy, and the leaves that have come since.
     fn learn(&mut self, now: &Surroundings, leaves: Vec<(u64, Witness)>) {
-        let Some((restart, journal)) = self.known.clone() else { return };
+        let Some(KnownSwitches { restart, journal }) = self.known.clone() else { return };
         let later = restart.learn(leaves, now.clone());
         let events = corrections(&self.surroundings, now);
         for event in events {

@@ -31,6 +31,8 @@ pub mod replay;
 
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};
-pub(crate) use remember::{Archive, Archived, FORMAT, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch};
+pub(crate) use remember::{
+    Archive, Archived, FORMAT, KnownSwitches, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch,
+};
 pub(crate) use restart::{Arrival, Departed, Restart};
 pub(crate) use state_json::{from_json, parse_dpid, to_json};

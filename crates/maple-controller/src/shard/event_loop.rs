@@ -49,9 +49,7 @@ use super::unreachable::Unreachable;
 use crate::counters::Counters;
 use crate::discovery::IsAway;
 #[cfg(test)]
-use crate::memory::LeafJournal;
-#[cfg(test)]
-use crate::memory::Restart;
+use crate::memory::KnownSwitches;
 #[cfg(feature = "simulation")]
 use crate::memory::record::ShardRecorder;
 use crate::memory::takeover::HandedConnection;
@@ -540,7 +538,7 @@ impl Shard {
 
     /// Gives the shard the memory of an earlier run.
     #[cfg(all(test, feature = "simulation"))]
-    pub fn remember(&mut self, known: (Arc<Restart>, Arc<LeafJournal>)) {
+    pub fn remember(&mut self, known: KnownSwitches) {
         self.switches.away.returns = Returns::new(Some(known));
     }
 

@@ -7,8 +7,7 @@ use super::context::CommonParts;
 use super::io::IoParts;
 use crate::discovery::Discovery;
 use crate::listen::Subscriptions;
-use crate::memory::LeafJournal;
-use crate::memory::Restart;
+use crate::memory::KnownSwitches;
 use crate::memory::record::ShardRecorder;
 use crate::tls::Tls;
 
@@ -22,8 +21,7 @@ pub(crate) struct Parts {
     pub subscriptions: Subscriptions,
     /// How long a switch without a connection is kept; `None`: without limit.
     pub forget_after: Option<Duration>,
-    /// The record of switches that may come back, and the journal of leaves.
-    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    pub known: Option<KnownSwitches>,
     /// Records the engine's turns.
     pub recorder: Option<ShardRecorder>,
 }

@@ -19,13 +19,12 @@ use super::context::Context;
 use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::Attachment;
-use crate::memory::LeafJournal;
-use crate::memory::{Arrival, Departed, Restart};
+use crate::memory::{Arrival, Departed, KnownSwitches};
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
-    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    known: Option<KnownSwitches>,
     expected: Vec<Expected>,
     /// The switches whose surroundings the engine is to presume, and has not presumed yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
@@ -44,14 +43,14 @@ pub(super) struct Expected {
 }
 
 impl Returns {
-    pub fn new(known: Option<(Arc<Restart>, Arc<LeafJournal>)>) -> Returns {
+    pub fn new(known: Option<KnownSwitches>) -> Returns {
         Returns { known, ..Returns::default() }
     }
 
     /// Records that the engine knows that a switch is up. If it is the last one that others have waited for, returns
     /// these with the switch itself.
     pub fn arrive(&mut self, connection: Option<ConnectionId>, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
-        let (restart, _) = self.known.as_ref()?;
+        let KnownSwitches { restart, .. } = self.known.as_ref()?;
         let complete = match restart.arrive(dpid) {
             Arrival::Alone => return None,
             Arrival::Waits => None,
@@ -75,7 +74,7 @@ impl Returns {
             expected.flows = Some(flows);
             return (None, None);
         }
-        if !self.known.as_ref().is_some_and(|(restart, _)| restart.knows(dpid)) {
+        if !self.known.as_ref().is_some_and(|known| known.restart.knows(dpid)) {
             return (Some(flows), None);
         }
         self.expected.push(Expected { connection: Some(connection), dpid, flows: Some(flows) });
@@ -85,7 +84,7 @@ impl Returns {
     /// Handles the end of a connection. If its switch waits for others, it stops waiting. Otherwise it stays expected,
     /// because the engine has to learn that it will not be restored.
     pub fn leave(&mut self, connection: ConnectionId) {
-        if let Some((restart, _)) = &self.known {
+        if let Some(KnownSwitches { restart, .. }) = &self.known {
             self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
         }
     }
@@ -100,17 +99,17 @@ impl Returns {
 
     /// Returns the tracked state, if anything is remembered.
     pub fn state(&self) -> Option<Arc<Snapshot>> {
-        Some(self.known.as_ref()?.0.store().snapshot())
+        Some(self.known.as_ref()?.restart.store().snapshot())
     }
 
     /// Returns the time at which the switches stop waiting for each other.
     pub fn deadline(&self) -> Option<Time> {
-        self.known.as_ref()?.0.deadline()
+        self.known.as_ref()?.restart.deadline()
     }
 
     /// Has the engine presume what was around these switches.
     pub fn presume(&mut self, switches: BTreeSet<Dpid>, ctx: &mut Context) {
-        let Some((restart, _)) = &self.known else {
+        let Some(KnownSwitches { restart, .. }) = &self.known else {
             return debug_assert!(false, "nothing is remembered, so no switch waits");
         };
         let earlier = Arc::new(restart.around(&switches));
@@ -120,7 +119,7 @@ impl Returns {
 
     /// Has the engine presume what was around the switches that have waited for long enough.
     pub fn on_time(&mut self, ctx: &mut Context) {
-        if let Some((restart, _)) = &self.known
+        if let Some(KnownSwitches { restart, .. }) = &self.known
             && let Some(switches) = restart.on_deadline(ctx.now)
         {
             self.presume(switches, ctx);
@@ -130,7 +129,7 @@ impl Returns {
     /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the earlier
     /// run are outdated.
     pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<(Expected, Departed)> {
-        let Some((restart, journal)) = &self.known else {
+        let Some(KnownSwitches { restart, journal }) = &self.known else {
             debug_assert!(self.expected.is_empty(), "only switches that are remembered are expected");
             return Vec::new();
         };
@@ -150,20 +149,20 @@ impl Returns {
 
     /// Reports whether the journal has asked for all leaves since the last call.
     pub fn is_to_tell_all(&mut self) -> bool {
-        let wanted = self.known.as_ref().map_or(0, |(_, journal)| journal.wanted());
+        let wanted = self.known.as_ref().map_or(0, |known| known.journal.wanted());
         std::mem::replace(&mut self.told_all, wanted) != wanted
     }
 
     /// Records leaves for the next run.
     pub fn note(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
-        if let Some((_, journal)) = &self.known {
+        if let Some(KnownSwitches { journal, .. }) = &self.known {
             journal.note(leaves);
         }
     }
 
     /// Records the leaves and the surroundings of a switch that has disconnected.
     pub fn departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
-        if let Some((restart, journal)) = &self.known {
+        if let Some(KnownSwitches { restart, journal }) = &self.known {
             let switch = journal.departed(leaves, surroundings);
             let rows = switch.rows.clone();
             if !restart.depart(dpid, switch) {

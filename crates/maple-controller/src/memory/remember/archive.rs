@@ -10,6 +10,13 @@ use super::journal::{COPY, LeafJournal};
 use crate::memory::late::LateDatabase;
 use crate::memory::restart::Restart;
 
+/// What a run knows of switches that may come back, and notes of its leaves for the next run.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownSwitches {
+    pub restart: Arc<Restart>,
+    pub journal: Arc<LeafJournal>,
+}
+
 /// The sources of leaves and surroundings for a process that takes over.
 pub(crate) struct Archive {
     pub journal: Arc<LeafJournal>,

@@ -26,7 +26,7 @@ mod file;
 mod journal;
 mod writer;
 
-pub(crate) use archive::{Archive, Archived};
+pub(crate) use archive::{Archive, Archived, KnownSwitches};
 pub(crate) use file::{
     FORMAT, RUN, Remembered, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
     put_all, put_formats,

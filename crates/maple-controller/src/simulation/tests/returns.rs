@@ -6,8 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::memory::LeafJournal;
-use crate::memory::{Departed, Restart};
+use crate::memory::{Departed, KnownSwitches, LeafJournal, Restart};
 
 /// The switches, each with a host and a leaf.
 const SWITCHES: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
@@ -26,8 +25,8 @@ impl World {
     fn after_a_restart() -> World {
         let mut world = World::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
         let earlier = SWITCHES.map(|dpid| (dpid, departed(dpid))).into();
-        let known =
-            (Arc::new(Restart::new(world.now, Arc::clone(&world.store), earlier)), Arc::new(LeafJournal::new(2)));
+        let restart = Arc::new(Restart::new(world.now, Arc::clone(&world.store), earlier));
+        let known = KnownSwitches { restart, journal: Arc::new(LeafJournal::new(2)) };
         for simulated in &mut world.simulation.shards {
             simulated.shard.remember(known.clone());
         }
