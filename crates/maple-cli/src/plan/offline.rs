@@ -40,7 +40,7 @@ pub fn plan(state: &Path, from: &str, name: &str, loader: Option<&dyn PolicyLoad
             bail!("one of {from} and {name} was made for a network whose hosts are tracked, and the other was not");
         }
         drop(rehearsal.store().migrate()?);
-        let plan = Plan::rehearse(rehearsal, (name.to_owned(), new.policy), sources, versions);
+        let plan = Plan::rehearse(rehearsal, name.to_owned(), new.policy, sources, versions);
         Ok(plan.with_warnings(suspicions(name, loader)).to_json())
     };
     let plan = made();

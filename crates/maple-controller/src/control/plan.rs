@@ -91,11 +91,12 @@ fn digits_of(packet: &DecidedPacket) -> String {
 }
 
 impl Plan {
-    /// Rehearses what would change if this policy, which has these files, took the place of the rehearsed one. The
+    /// Rehearses what would change if `candidate`, a policy with this name and these files, took the place of the rehearsed one. The
     /// rules of switches are printed in their OpenFlow versions.
     pub fn rehearse(
         rehearsal: Rehearsal,
-        (policy, candidate): (String, Arc<dyn Policy>),
+        policy: String,
+        candidate: Arc<dyn Policy>,
         sources: Fingerprint,
         versions: BTreeMap<Dpid, Version>,
     ) -> Plan {

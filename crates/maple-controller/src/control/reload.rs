@@ -318,7 +318,8 @@ impl Handle {
         sources: Fingerprint,
     ) -> Result<Plan, LateShard> {
         let versions = self.switches()?.into_iter().map(|switch| (switch.dpid, switch.version)).collect();
-        Ok(Plan::rehearse(rehearsal, policy, sources, versions))
+        let (name, candidate) = policy;
+        Ok(Plan::rehearse(rehearsal, name, candidate, sources, versions))
     }
 
     /// Keeps the label ids of a plan for its labels, until the next plan. Call this just before the policy is reloaded.

@@ -127,7 +127,7 @@ impl Persistence {
         let written = Written { by, at: SystemTime::now() };
         store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes, written);
         let epoch = Some(remembered.epoch);
-        let persistence = Persistence::start(place, store, (database, pending, files), pace, epoch)?;
+        let persistence = Persistence::start(place, store, database, pending, files, pace, epoch)?;
         Ok((persistence, remembered))
     }
 
@@ -164,7 +164,7 @@ impl Persistence {
             }
         };
         let opener = std::thread::Builder::new().name("open-state".into()).spawn(work)?;
-        let mut persistence = Persistence::start(place, store, (database, pending, files), Pace::default(), epoch)?;
+        let mut persistence = Persistence::start(place, store, database, pending, files, Pace::default(), epoch)?;
         persistence.opener = Some(opener);
         Ok(persistence)
     }
@@ -173,7 +173,9 @@ impl Persistence {
     fn start(
         place: StateFile,
         store: &Arc<Store>,
-        (database, pending, files): (Arc<LateDatabase>, Arc<PendingWrites>, &KeptFiles),
+        database: Arc<LateDatabase>,
+        pending: Arc<PendingWrites>,
+        files: &KeptFiles,
         pace: Pace,
         epoch: Option<u16>,
     ) -> Result<Persistence, PersistenceError> {

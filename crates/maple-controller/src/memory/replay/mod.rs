@@ -220,7 +220,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     std::thread::scope(|scope| {
         for number in 0..shards {
             let (common, store, policy, options) = (&common, &store, &first, engine_options.clone());
-            scope.spawn(move || run_shard(recorded, common, ShardId(number as u8), (store, policy, options)));
+            scope.spawn(move || run_shard(recorded, common, ShardId(number as u8), store, policy, options));
         }
         scope.spawn(|| {
             if let Err(error) = repeat_outside(recorded, &common, &store, shards) {
@@ -239,7 +239,9 @@ fn run_shard(
     recorded: &Recorded,
     common: &Common,
     shard: ShardId,
-    (store, policy, options): (&Arc<Store>, &Arc<dyn Policy>, Options),
+    store: &Arc<Store>,
+    policy: &Arc<dyn Policy>,
+    options: Options,
 ) {
     let turns = recorded.blocks(shard.0.into());
     let mut work = Some(|| {
