@@ -277,7 +277,7 @@ impl Discovery {
         form: ProbeForm,
         out: &mut Vec<DiscoveryOutput>,
     ) {
-        let Some(port) = self.ports.get_mut(&at) else { return };
+        let Some(port) = present(&mut self.ports, at) else { return };
         if probe.from == at {
             return port.report(at, Anomaly::Reflected, out);
         }
@@ -369,7 +369,7 @@ impl Discovery {
     /// Probes a port, unless it is a new port whose grace period ends soon because its last quick probe left late. Then
     /// waits for that, so that the conclusion does not come a whole interval later.
     fn probe_after_grace(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
-        let Some(port) = self.ports.get_mut(&at) else { return };
+        let Some(port) = present(&mut self.ports, at) else { return };
         match port.grace_ends_soon(now, &self.timing) {
             Some(end) => {
                 port.next = end;
@@ -380,14 +380,15 @@ impl Discovery {
     }
 
     /// Asks the other ends of a link whether they receive probes, after too many without an answer.
-    fn ask_peers(&self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
-        let Some(port) = self.ports.get(&at) else { return };
+    fn ask_peers(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+        let Some(port) = present(&mut self.ports, at) else { return };
         for (peer, sent) in port.unanswered(now, &self.timing) {
             out.push(DiscoveryOutput::Message { to: peer, message: PeerMessage::Unanswered { peer: at, sent } });
         }
     }
 
-    /// Returns the frames of a probe that leaves by this port at `now`, LLDP first; none if the port is down.
+    /// Returns the frames of a probe that leaves by this port at `now`, LLDP first; none if the port has gone down since
+    /// the probe was due.
     pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
         let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
         let (sent, forms) = port.stamp(now);
@@ -415,11 +416,11 @@ impl Discovery {
 
     fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         self.edges.remove(&at);
-        let Some(port) = self.ports.remove(&at) else { return };
-        let linked = port.attachment.peers();
-        self.keep_former(at, linked);
-        for peer in port.peers() {
-            out.push(gone(peer, at, now));
+        // A port that is not probed has no peers.
+        if let Some(port) = self.ports.remove(&at) {
+            let linked = port.attachment.peers();
+            self.keep_former(at, linked);
+            out.extend(port.peers().into_iter().map(|peer| gone(peer, at, now)));
         }
     }
 
@@ -437,7 +438,7 @@ impl Discovery {
             return;
         }
         let interval = self.next_interval();
-        let Some(port) = self.ports.get_mut(&at) else { return };
+        let Some(port) = present(&mut self.ports, at) else { return };
         port.latest = port.latest.max(now);
         port.probes = port.probes.saturating_add(1);
         port.next =
@@ -448,6 +449,7 @@ impl Discovery {
 
     /// Concludes what is attached to the port, and outputs the conclusion if it is new.
     fn conclude(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+        // A port that is down, or at the edge by declaration, is not probed.
         let Some(port) = self.ports.get_mut(&at) else { return };
         let mut attachment = port.conclusion(now, &self.timing);
         if attachment == Attachment::Edge && self.facts.role(at) == PortRole::Link {
@@ -491,4 +493,11 @@ impl Discovery {
         let part = self.spread.u32(..2048);
         self.timing.interval * 9 / 10 + self.timing.interval / 5 * part / 2048
     }
+}
+
+/// Returns a port that must be probed, because something of it is being handled.
+fn present(ports: &mut BTreeMap<Location, PortState>, at: Location) -> Option<&mut PortState> {
+    let port = ports.get_mut(&at);
+    debug_assert!(port.is_some(), "{at} is not probed");
+    port
 }
