@@ -148,7 +148,7 @@ impl AddAssign for SwitchCounters {
     }
 }
 
-/// The most switches whose ended connections are remembered.
+/// Maximum number of switches whose ended connections are remembered. As many have rows in the metrics.
 const MAX_FORMER: usize = 10_000;
 
 /// What ended connections have counted, by switch. Peers can invent datapath ids, so the switches that left first are
@@ -161,7 +161,7 @@ pub(crate) struct FormerCounters {
 }
 
 impl FormerCounters {
-    /// A connection of this switch has ended.
+    /// Adds what an ended connection of this switch has counted.
     pub fn add(&mut self, dpid: Dpid, counters: SwitchCounters) {
         if !self.by_switch.contains_key(&dpid) {
             if self.order.len() >= MAX_FORMER
@@ -174,7 +174,7 @@ impl FormerCounters {
         *self.by_switch.entry(dpid).or_default() += counters;
     }
 
-    /// All of them, by switch.
+    /// Returns the counters by switch.
     pub fn all(&self) -> &BTreeMap<Dpid, SwitchCounters> {
         &self.by_switch
     }

@@ -7,9 +7,10 @@
 
 use maple_wire::{Error, Header};
 
-/// The largest empty buffer that is kept for the start of a message, in bytes. A larger one is freed.
+/// The largest empty buffer that is kept for the start of a message, in bytes: a packet-in with a frame of 1,500 bytes
+/// fits. A larger one is freed.
 const MAX_KEPT: usize = 2048;
-/// Maximum number of bytes that a shard reads from a socket in one turn.
+/// Maximum number of bytes that a shard reads from a socket in one turn. No OpenFlow message is longer.
 pub(crate) const READ_SHARE: usize = 64 * 1024;
 /// The number of bytes of the OpenFlow header.
 const HEADER: usize = 8;

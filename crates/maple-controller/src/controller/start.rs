@@ -39,7 +39,7 @@ use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
 
-/// Maximum number of connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted: Linux allows no more by default (`net.core.somaxconn`).
 const BACKLOG: i32 = 4096;
 
 /// The options after their check, before anything is opened.

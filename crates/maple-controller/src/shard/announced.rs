@@ -14,7 +14,7 @@ use super::registry::ConnectionId;
 use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 
-/// Maximum number of packets that wait for a switch to be up.
+/// Maximum number of packets that wait for a switch to be up. They wait for one handshake.
 const MOST_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.

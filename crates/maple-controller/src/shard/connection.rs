@@ -22,10 +22,11 @@ use crate::program::{Candidate, Line, Program, Progress};
 use crate::session::{CloseReason, Output, Session, SwitchInfo};
 use crate::time::{after, until};
 
-/// How long an ended connection stays open so that the last message reaches the switch.
+/// How long an ended connection stays open so that the last message reaches the switch: several round trips, however far
+/// it is.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// The time after which a deadline that passed while data lay unread is checked again.
+/// The time after which a deadline that passed while data lay unread is checked again. The shard reads in between.
 const LATE_RETRY: Duration = Duration::from_millis(10);
 
 /// One connection.

@@ -58,7 +58,7 @@ use crate::program::Progress;
 use crate::session::{CloseReason, Output};
 use crate::time::until;
 
-/// Maximum number of connections accepted in one turn.
+/// Maximum number of connections accepted in one turn. A storm of connections delays switches by no more than that.
 const ACCEPT_SHARE: usize = 64;
 
 /// One shard.

@@ -37,7 +37,7 @@ use crate::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Pro
 use crate::session::{CloseReason, Deadlines, Output, Session};
 use crate::time::{after, before, until};
 
-/// Maximum number of socket events that one turn takes from the poll.
+/// Maximum number of socket events that one turn takes from the poll. The others come with the next turn.
 pub(super) const POLL_EVENTS: usize = 1024;
 
 /// The sockets, and what their connections need.

@@ -23,7 +23,7 @@ pub(super) const FIRST_LISTENER: usize = 1;
 /// The number that is added to a connection's slot to get its token.
 pub(super) const FIRST_CONNECTION: usize = 1 << 16;
 
-/// How long accepting pauses after an error, such as a lack of descriptors.
+/// How long accepting pauses after an error, such as a lack of descriptors. So the log gets at most ten lines a second.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket, with its certificates if its connections begin with TLS.

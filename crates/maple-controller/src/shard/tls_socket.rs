@@ -16,9 +16,9 @@ use rustls::ServerConnection;
 use crate::framing::READ_SHARE;
 use crate::tls::{Identity, NotThisSwitch, Tls, told};
 
-/// Maximum number of bytes that are read at a time.
+/// Maximum number of bytes that are read at a time: about a record.
 const READ: usize = 16 * 1024;
-/// Maximum length of a record's plaintext in bytes. A read may complete a record that was begun before.
+/// Maximum length of a record's plaintext in bytes (RFC 8446 §5.1). A read may complete a record that was begun before.
 const RECORD: usize = 16 * 1024;
 
 /// A TCP socket with TLS on it. The module's documentation says how it uses memory.

@@ -8,7 +8,7 @@ use maple_wire::{Message, Version};
 use super::context::Context;
 use super::io::Io;
 
-/// The number of waiting bytes above which a request that can wait is not sent to a switch.
+/// The number of waiting bytes above which a request that can wait is not sent to a switch: more than a hundred rules.
 const MAX_BYTES_BEFORE_POLL: usize = 16 * 1024;
 /// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` in 1.0, and with `OFPFMFC_UNKNOWN` in 1.3.
 const UNSUPPORTED_10: (u16, u16) = (3, 5);
