@@ -264,7 +264,7 @@ impl Controller {
     ) -> Result<Controller, StartError> {
         let basics = Basics::new(options)?;
         let listeners = listeners(&basics.options, inherited)?;
-        let address = |(one, tls): &ListeningSocket| Ok((one.local_addr()?, tls.is_some()));
+        let address = |one: &ListeningSocket| Ok((one.listener.local_addr()?, one.tls.is_some()));
         let listening = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let memory = Memory::open(&basics.options, clock.now())?;

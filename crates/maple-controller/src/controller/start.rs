@@ -322,8 +322,8 @@ fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
 }
 
-/// Returns the sockets to listen on: those that another process has handed over, or new ones. Each comes with its TLS
-/// certificates, if its connections begin with TLS.
+/// Returns the sockets to listen on: those that another process has handed over, each with whether its connections begin
+/// with TLS, or new ones.
 pub(super) fn listeners(
     options: &ControllerOptions,
     taken: Vec<(net::TcpListener, bool)>,
@@ -336,7 +336,8 @@ pub(super) fn listeners(
     if taken.is_empty() {
         let plain = options.listen.iter().map(|address| (*address, false));
         let all = plain.chain(options.listen_tls.iter().map(|address| (*address, true)));
-        return all.map(|(address, is_tls)| Ok((listen(address)?, with(address, is_tls)?))).collect();
+        let new = |(address, is_tls)| Ok(ListeningSocket { listener: listen(address)?, tls: with(address, is_tls)? });
+        return all.map(new).collect();
     }
     if options.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
         return Err(StartError::NoSocketWithTls);
@@ -344,7 +345,7 @@ pub(super) fn listeners(
     let taken = taken.into_iter().map(|(listener, is_tls)| {
         listener.set_nonblocking(true)?;
         let tls = with(listener.local_addr()?, is_tls)?;
-        Ok((TcpListener::from_std(listener), tls))
+        Ok(ListeningSocket { listener: TcpListener::from_std(listener), tls })
     });
     taken.collect()
 }

@@ -26,8 +26,12 @@ pub(super) const FIRST_CONNECTION: usize = 1 << 16;
 /// How long accepting pauses after an error, such as a lack of descriptors. So the log gets at most ten lines a second.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A listening socket, with its certificates if its connections begin with TLS.
-pub(crate) type ListeningSocket = (TcpListener, Option<Arc<Tls>>);
+/// A listening socket.
+pub(crate) struct ListeningSocket {
+    pub listener: TcpListener,
+    /// The certificates, if its connections begin with TLS.
+    pub tls: Option<Arc<Tls>>,
+}
 
 /// The listening sockets. One shard accepts for all.
 pub(super) struct Listeners {
@@ -47,9 +51,10 @@ impl Listeners {
 
     /// Accepts at these sockets too.
     pub fn add(&mut self, sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<()> {
-        for (mut socket, tls) in sockets {
-            registry.register(&mut socket, Token(FIRST_LISTENER + self.sockets.len()), Interest::READABLE)?;
-            self.sockets.push((socket, tls));
+        for mut socket in sockets {
+            let token = Token(FIRST_LISTENER + self.sockets.len());
+            registry.register(&mut socket.listener, token, Interest::READABLE)?;
+            self.sockets.push(socket);
         }
         Ok(())
     }
@@ -57,9 +62,9 @@ impl Listeners {
     /// Takes the sockets, each with whether its connections begin with TLS. Accepting ends with that.
     pub fn release(&mut self, registry: &mio::Registry) -> Vec<(net::TcpListener, bool)> {
         let sockets = std::mem::take(&mut self.sockets).into_iter();
-        let released = sockets.filter_map(|(mut socket, tls)| {
-            registry.deregister(&mut socket).ok()?;
-            Some((owned(&socket).ok()?.into(), tls.is_some()))
+        let released = sockets.filter_map(|ListeningSocket { mut listener, tls }| {
+            registry.deregister(&mut listener).ok()?;
+            Some((owned(&listener).ok()?.into(), tls.is_some()))
         });
         released.collect()
     }
@@ -94,9 +99,9 @@ impl Listeners {
     }
 
     fn try_accept(&mut self) -> io::Result<Option<(Socket, SocketAddr)>> {
-        for (socket, tls) in &self.sockets {
+        for ListeningSocket { listener, tls } in &self.sockets {
             loop {
-                match socket.accept() {
+                match listener.accept() {
                     Ok((stream, peer)) => {
                         let socket = match tls {
                             None => Socket::Tcp(stream),

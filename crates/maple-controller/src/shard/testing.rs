@@ -22,7 +22,7 @@ use mio::net::TcpListener;
 
 use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
-use super::{CommonParts, FORGET_SWITCH_AFTER, IoParts, Parts, QueueLimits, Shard, sync};
+use super::{CommonParts, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::framing::{Cut, Framer};
 use crate::listen::Subscriptions;
@@ -47,7 +47,7 @@ impl Setting {
     /// Creates the parts of a shard with these programs.
     pub fn parts(self, programs: Arc<dyn ProgramFactory>) -> Parts {
         let Setting { id, poll, clock, listeners, registry, inbox, outgoing, notices } = self;
-        let listeners = listeners.into_iter().map(|listener| (listener, None)).collect();
+        let listeners = listeners.into_iter().map(|listener| ListeningSocket { listener, tls: None }).collect();
         let (deadlines, limits, programs) = (Deadlines::default(), QueueLimits::default(), Some(programs));
         Parts {
             common: CommonParts { id, clock, registry, inbox, outgoing, notices },
