@@ -34,7 +34,7 @@ use crate::program::Balancer;
 use crate::random::random;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{CommonParts, IoParts, ListeningSocket, Parts, Shard, WAKER};
+use crate::shard::{Context, IoParts, ListeningSocket, Parts, Shard, WAKER};
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -274,7 +274,7 @@ impl Common {
     ) -> io::Result<Parts> {
         let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
         Ok(Parts {
-            common: CommonParts { id, clock, registry, inbox, outgoing, notices },
+            ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io,
             tls: options.tls.clone(),
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
@@ -409,7 +409,7 @@ fn spawn_snooper(
 /// Starts a shard's thread, which makes the engine: an engine never leaves its thread. If a shard fails, the controller
 /// stops: otherwise some of its switches would silently be without service.
 fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
-    let id = parts.common.id;
+    let id = parts.ctx.id;
     let selected =
         if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
     let core = if options.pin { selected.into_iter().cycle().nth(usize::from(id.0)) } else { None };

@@ -12,7 +12,7 @@ use crate::notice::Notices;
 use crate::time::Clock;
 
 /// What all parts of a shard need. It knows no part.
-pub(super) struct Context {
+pub(crate) struct Context {
     pub id: ShardId,
     pub clock: Clock,
     /// The time at which the turn began.
@@ -26,19 +26,15 @@ pub(super) struct Context {
     pub events: Vec<Event>,
 }
 
-/// What a shard shares with others.
-pub(crate) struct CommonParts {
-    pub id: ShardId,
-    pub clock: Clock,
-    pub registry: Arc<Registry>,
-    pub inbox: Receiver<Vec<ShardMessage>>,
-    pub outgoing: Outgoing,
-    pub notices: Notices,
-}
-
 impl Context {
-    pub fn new(parts: CommonParts) -> Context {
-        let CommonParts { id, clock, registry, inbox, outgoing, notices } = parts;
+    pub fn new(
+        id: ShardId,
+        clock: Clock,
+        registry: Arc<Registry>,
+        inbox: Receiver<Vec<ShardMessage>>,
+        outgoing: Outgoing,
+        notices: Notices,
+    ) -> Context {
         let (counters, events) = (Counters::default(), Vec::new());
         Context { id, clock, now: Time(0), registry, inbox, outgoing, notices, counters, events }
     }

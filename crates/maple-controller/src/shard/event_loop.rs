@@ -79,12 +79,12 @@ impl Shard {
     /// # Errors
     /// The system's error if a listening socket can't be registered with the poll.
     pub fn new(parts: Parts, engine: Engine) -> Result<Shard> {
-        let Parts { common, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
-        let registry = Arc::clone(&common.registry);
-        let io = Io::new(io, common.id)?;
+        let Parts { ctx, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
+        let registry = Arc::clone(&ctx.registry);
+        let io = Io::new(io, ctx.id)?;
         let links = Links::new(discovery.asking(IsAway::by(move |dpid| registry.is_away(dpid))));
         Ok(Shard {
-            ctx: Context::new(common),
+            ctx,
             io,
             switches: Switches::new(tls, links, Away::new(Returns::new(known), Unreachable::new(forget_after))),
             turn: Turn::new(engine, subscriptions, recorder),

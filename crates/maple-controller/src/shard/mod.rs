@@ -91,7 +91,7 @@ mod schedules;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub(crate) use context::CommonParts;
+pub(crate) use context::Context;
 pub(crate) use event_loop::Shard;
 pub(crate) use io::IoParts;
 pub(crate) use listeners::{ListeningSocket, WAKER};

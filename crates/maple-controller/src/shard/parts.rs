@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::CommonParts;
+use super::context::Context;
 use super::io::IoParts;
 use crate::discovery::Discovery;
 use crate::listen::Subscriptions;
@@ -13,7 +13,7 @@ use crate::tls::Tls;
 
 /// The parts of a shard, except its engine.
 pub(crate) struct Parts {
-    pub common: CommonParts,
+    pub ctx: Context,
     pub io: IoParts,
     /// The certificates for TLS, and which switches need one.
     pub tls: Option<Arc<Tls>>,

@@ -22,7 +22,7 @@ use mio::net::TcpListener;
 
 use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
-use super::{CommonParts, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Parts, QueueLimits, Shard, sync};
+use super::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::framing::{Cut, Framer};
 use crate::listen::Subscriptions;
@@ -50,7 +50,7 @@ impl Setting {
         let listeners = listeners.into_iter().map(|listener| ListeningSocket { listener, tls: None }).collect();
         let (deadlines, limits, programs) = (Deadlines::default(), QueueLimits::default(), Some(programs));
         Parts {
-            common: CommonParts { id, clock, registry, inbox, outgoing, notices },
+            ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io: IoParts { poll, deadlines, limits, listeners, programs, write_each: false, balancer: None },
             tls: None,
             discovery: Discovery::new(Key([0; 16]), Timing::default(), 1),
@@ -65,7 +65,7 @@ impl Setting {
 /// Creates the shard, in the thread that runs it.
 pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
-    let engine = Engine::new(parts.common.id, Store::new(), policy, Options::default());
+    let engine = Engine::new(parts.ctx.id, Store::new(), policy, Options::default());
     Shard::new(parts, engine)
 }
 

@@ -30,7 +30,7 @@ use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 pub use crate::shard::memory_socket::Line;
 use crate::shard::registry::Registry;
-use crate::shard::{CommonParts, IoParts, Parts, QueueLimits, Shard, WAKER};
+use crate::shard::{Context, IoParts, Parts, QueueLimits, Shard, WAKER};
 use crate::time::{Clock, after};
 
 /// The messages of one turn from one shard to another.
@@ -235,14 +235,8 @@ impl SimulatedShard {
         let subscriptions = Subscriptions::new(options.subscriptions.clone()).map_err(io::Error::other)?;
         let engine_options =
             Options { listener_filters: Arc::clone(subscriptions.conditions()), ..options.engine.clone() };
-        let common = CommonParts {
-            id,
-            clock: Clock::Simulated(Arc::clone(clock)),
-            registry: Arc::clone(registry),
-            inbox,
-            outgoing: Outgoing::new(id, mailboxes),
-            notices: notices.clone(),
-        };
+        let (clock, to_others) = (Clock::Simulated(Arc::clone(clock)), Outgoing::new(id, mailboxes));
+        let ctx = Context::new(id, clock, Arc::clone(registry), inbox, to_others, notices.clone());
         let io = IoParts {
             poll,
             deadlines: options.deadlines,
@@ -253,7 +247,7 @@ impl SimulatedShard {
             balancer: None,
         };
         let parts = Parts {
-            common,
+            ctx,
             io,
             tls: None,
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
