@@ -252,7 +252,9 @@ impl Shared {
 
     /// Appends a record of a shard.
     pub fn append(&self, shard: ShardId, record: &[u8]) {
-        let Some(buffer) = self.shards.get(usize::from(shard.0)) else { return };
+        let Some(buffer) = self.shards.get(usize::from(shard.0)) else {
+            return debug_assert!(false, "the recording has no shard {}", shard.0);
+        };
         self.append_to(buffer, |out| out.extend_from_slice(record));
     }
 
@@ -465,9 +467,11 @@ impl Recording {
     /// Notes that a policy lets `new` decide what enters at some switches, and `old` everything else.
     pub fn name_canary(&self, policy: &Arc<dyn Policy>, of: (&Arc<dyn Policy>, &Arc<dyn Policy>), switches: &[Dpid]) {
         let mut sources = lock(&self.0.sources);
-        let (Some(old), Some(new)) = (sources.number_of(of.0), sources.number_of(of.1)) else { return };
-        let number = sources.next;
-        sources.add(policy, number, RecordedSource::Canary { old, new, switches: switches.to_vec() });
+        // Without the sources of both this policy has none, and the recording ends when it is tried.
+        if let (Some(old), Some(new)) = (sources.number_of(of.0), sources.number_of(of.1)) {
+            let number = sources.next;
+            sources.add(policy, number, RecordedSource::Canary { old, new, switches: switches.to_vec() });
+        }
     }
 
     /// Notes that this candidate is to be tried. If its policy has no known source, the recording ends.

@@ -250,10 +250,12 @@ fn run_shard(
         ShardReplay::new(common, shard, turns, recorded.folder()).run(engine)
     });
     policy.on_thread(&mut || {
-        let Some(work) = work.take() else { return };
-        let engine = catch_unwind(AssertUnwindSafe(work)).ok();
-        common.gate.finish(usize::from(shard.0));
-        common.ends(engine.map(|engine| (shard, engine)));
+        // A policy runs it once.
+        if let Some(work) = work.take() {
+            let engine = catch_unwind(AssertUnwindSafe(work)).ok();
+            common.gate.finish(usize::from(shard.0));
+            common.ends(engine.map(|engine| (shard, engine)));
+        }
     });
 }
 
