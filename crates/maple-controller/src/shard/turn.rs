@@ -150,7 +150,7 @@ impl Turn {
         if let Some(recorder) = &mut self.recorder
             && !recorder.end(&self.engine, &self.effects)
         {
-            self.engine.end_record();
+            self.engine.detach();
             self.recorder = None;
         }
     }

@@ -84,7 +84,7 @@ impl<'a> ShardReplay<'a> {
                 self.common.gate.announce(party, first);
             }
             // The recorded engine panicked in this turn, and so this one will.
-            None => engine.end_replay(),
+            None => engine.detach(),
         }
         let mut events = self.take_events(turn)?;
         let count = events.len() as u64;

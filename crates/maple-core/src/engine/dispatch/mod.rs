@@ -515,13 +515,8 @@ impl Engine {
         self.fabric.ctx.store.replay(self.fabric.ctx.shard, from, conductor);
     }
 
-    /// Ends a replay: the engine then uses the store freely, and notes nothing.
-    pub fn end_replay(&mut self) {
-        self.fabric.ctx.store.detach();
-    }
-
-    /// Stops recording.
-    pub fn end_record(&mut self) {
+    /// Ends a recording or a replay: the engine then uses the store freely, and notes nothing.
+    pub fn detach(&mut self) {
         self.fabric.ctx.store.detach();
     }
 
