@@ -68,7 +68,7 @@ pub fn run(app: App) -> ExitCode {
         Some(ProgramCommand::Explain(_)) if is_handlers => unrecorded(),
         Some(ProgramCommand::Explain(args)) => explain::main(&args, None, Some(controller.policy)),
         None if is_handlers => run_command::handlers::run(&options, controller, started),
-        None => run_command::with(options, controller, started, None),
+        None => run_command::run_policy(options, controller, started, None),
     })
     .into()
 }

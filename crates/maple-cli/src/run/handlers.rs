@@ -1,18 +1,16 @@
 //! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program for each switch, not a policy.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use anyhow::anyhow;
+use maple_controller::{Controller, ControllerOptions, Handle};
 
-use anyhow::{anyhow, bail};
-use maple_controller::{Controller, ControllerOptions};
-
+use super::controller_options::with_common;
 use super::progress::Lines;
+use super::real_network::RealNetwork;
 use super::tls::Renewal;
-use super::{Started, TURN, joined, placed, tell_metrics};
+use super::{Started, stop_unless_failed};
 use crate::options::RunOptions;
-use crate::service::{self, Watchdog};
-use crate::signal;
 use crate::usage_error::usage_error;
+use crate::{service, signal};
 use maple_wire::counted;
 
 /// Serves switches until it is asked to stop.
@@ -20,6 +18,24 @@ use maple_wire::counted;
 /// # Errors
 /// If options do not apply to handlers, or if the controller can't start.
 pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
+    refuse_options_of_policies(options)?;
+    options.logging().install();
+    let stop = signal::stop_flag()?;
+    let inherited = service::listeners()?;
+    let chosen = with_common(options, chosen)?;
+    let renewal = Renewal::of(&chosen)?;
+    let controller = Controller::start_on(chosen, inherited)?;
+    let handle = controller.handle();
+    started(controller.handle());
+    let mut network = RealNetwork::new(&handle, options.logging(), renewal);
+    network.serve(&stop, |_| None);
+    network.print_rest();
+    print_summary(&handle, &mut network.lines);
+    stop_unless_failed(controller)
+}
+
+/// Refuses options that have no effect on handlers.
+fn refuse_options_of_policies(options: &RunOptions) -> anyhow::Result<()> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),
         (options.emulation.traffic.is_some(), "--traffic"),
@@ -51,28 +67,10 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
             )));
         }
     }
-    options.logging().install();
-    let stop = signal::stop_flag()?;
-    let inherited = service::listeners()?;
-    let chosen = placed(options, chosen)?;
-    let mut renewal = Renewal::of(&chosen)?;
-    let controller = Controller::start_on(chosen, inherited)?;
-    let handle = controller.handle();
-    started(controller.handle());
-    let mut lines = Lines::new(handle.names(), options.logging());
-    lines.report_to(handle.files());
-    lines.print_line(&format!("listening on {}", joined(handle.addresses())));
-    tell_metrics(&handle, &mut lines);
-    service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
-    let _watchdog = Watchdog::start(&handle);
-    while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
-        lines.follow(&handle, TURN);
-        if let Some(renewal) = &mut renewal {
-            renewal.look(&mut lines);
-        }
-    }
-    service::tell("STOPPING=1");
-    lines.follow(&handle, Duration::ZERO);
+    Ok(())
+}
+
+fn print_summary(handle: &Handle, lines: &mut Lines) {
     match handle.stats().map(|stats| stats.total.counters) {
         Ok(counters) => lines.print_line(&format!(
             "{} packet-ins, {} flow-mods, {} packet-outs",
@@ -84,9 +82,4 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     if failures > 0 {
         lines.print_line(&format!("handlers failed {}, see above", counted(failures, "time")));
     }
-    if let Some(failure) = handle.failure() {
-        bail!("{failure}");
-    }
-    controller.stop();
-    Ok(0)
 }

@@ -1,0 +1,155 @@
+//! Applies the options of the command line and of the configuration to those of a program or policy, over which they take
+//! precedence.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::anyhow;
+use maple_controller::ControllerOptions;
+use maple_controller::record::{PolicySource, RecordOptions};
+use maple_core::state::{Writer, Written};
+use maple_emulator::Topology;
+use maple_lab::{costs_of, with_names_of};
+
+use super::reload::Reloading;
+use super::tls;
+use crate::declared::{DeclaredNetwork, FileLine};
+use crate::options::{RunOptions, control_of_controller};
+use crate::policy::source;
+use crate::replay::COMPILER;
+use crate::usage_error::{OrUsageError as _, usage_error};
+use crate::values::{OnOff, Pause, Unreachable};
+use crate::{service, weights};
+
+/// The default number of leaves that are checked each second.
+const CHECK_RATE: u32 = 2;
+/// The default interval of comparing a switch's rules with the intended ones.
+const AUDIT: Duration = Duration::from_secs(60);
+/// The default bound of all recordings together, in bytes.
+const RECORD_LIMIT: u64 = 1 << 30;
+
+/// Applies the options for a policy, on the emulated network `topology` or a real one. `reloading`: how the policy is
+/// loaded again, if it can be.
+///
+/// # Errors
+/// If options are wrong or don't fit together, or a file that they name is wrong.
+pub fn for_policy(
+    options: &RunOptions,
+    mut loaded: ControllerOptions,
+    topology: Option<&Topology>,
+    reloading: Option<&Reloading<'_>>,
+) -> anyhow::Result<ControllerOptions> {
+    if let Some(topology) = topology {
+        let costs = costs_of(topology, &loaded.store.snapshot());
+        loaded.store.update(|_| costs);
+    }
+    if let Some(path) = &options.weights {
+        let costs = weights::read(path)?;
+        loaded.store.update(|_| costs);
+    }
+    let servers = options.dhcp_servers()?;
+    loaded.snooping = loaded.snooping.with(&options.snoop, &servers, options.querier).or_usage_error()?;
+    let mut chosen = with_policy_options(options, loaded)?;
+    if let Some(topology) = topology {
+        chosen.names = Arc::new(with_names_of(topology, options.network.names.clone()));
+    }
+    chosen.record = recorded(options, reloading)?;
+    Ok(chosen)
+}
+
+/// Returns the options of the recording, if there is one.
+fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<Option<RecordOptions>> {
+    let Some(folder) = options.record.clone() else { return Ok(None) };
+    let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
+    let limit = options.record_limit.unwrap_or(RECORD_LIMIT);
+    Ok(Some(RecordOptions { folder, limit, policy, compiler: COMPILER.to_owned() }))
+}
+
+/// Applies the options that only policies have, and those of [`with_common`].
+fn with_policy_options(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
+    if let Some(wish) = options.track_hosts {
+        chosen.engine.track_hosts = wish == OnOff::On;
+    }
+    chosen.engine.max_rules = options.max_rules.map(|count| count as usize).or(chosen.engine.max_rules);
+    chosen.engine.max_traces = options.max_traces.map(|count| count as usize).or(chosen.engine.max_traces);
+    let or = |chosen: Option<u32>, default: usize| chosen.map_or(default, |count| count as usize);
+    chosen.engine.max_hosts_per_port = or(options.max_hosts_per_port, chosen.engine.max_hosts_per_port);
+    chosen.engine.max_hosts = or(options.max_hosts, chosen.engine.max_hosts);
+    if let Some(seconds) = options.host_timeout {
+        chosen.engine.host_timeout = Duration::from_secs(seconds.into());
+    }
+    chosen.forget_switch_after = match (options.unreachable, options.forget_switch_after) {
+        (Some(Unreachable::Forget), _) => Some(Duration::ZERO),
+        (_, Some(Pause(Duration::ZERO))) => None,
+        (_, Some(Pause(wait))) => Some(wait),
+        (_, None) => chosen.forget_switch_after,
+    };
+    chosen.engine.middleboxes.extend(options.middleboxes()?);
+    declare(&options.network, &mut chosen)?;
+    chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
+    chosen.engine.flow_mod_rate = options.flow_mod_rate;
+    chosen.engine.audit = options.audit.map_or(AUDIT, |Pause(audit)| audit);
+    chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
+    chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
+    with_common(options, chosen)
+}
+
+/// Applies the configuration's declarations about the network.
+fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow::Result<()> {
+    let DeclaredNetwork { facts, names, costs, rows, .. } = network;
+    if facts.has_places() && !chosen.engine.track_hosts {
+        return Err(usage_error(anyhow!("hosts with a fixed place need host tracking, and that is off")));
+    }
+    chosen.engine.facts = Arc::new(facts.clone());
+    let written = |place: &FileLine| {
+        let by = Writer::File(place.to_string().into());
+        Written { by, at: SystemTime::now() }
+    };
+    let mut writes: Vec<_> = costs.iter().map(|cost| (written(&cost.at), cost.writes.clone())).collect();
+    for (place, row) in rows {
+        if !row.is_declared(&chosen.store) {
+            let kind = if row.key.is_some() { "table" } else { "variable" };
+            eprintln!("warning: {place}: the policy has not declared the {kind} {}", row.name);
+        }
+        let write = row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?;
+        writes.push((written(place), vec![write]));
+    }
+    for (written, writes) in writes {
+        chosen.store.update_as(written, |_| writes);
+    }
+    Ok(())
+}
+
+/// Applies the options that policies and handlers have: the listening addresses, the cores and the control socket. Raises
+/// the system's limit of descriptors, which limits the number of switches.
+///
+/// # Errors
+/// If options don't fit together, or a file of TLS is wrong.
+pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
+    maple_load::descriptors::raise();
+    if !options.cores.is_empty() {
+        chosen.workers = options.cores.len();
+        chosen.cores.clone_from(&options.cores);
+    }
+    chosen.workers = options.workers.map_or(chosen.workers, usize::from);
+    chosen.write_each = options.batch == Some(OnOff::Off);
+    chosen.heap_bytes = Some(maple_heap::held);
+    chosen.names = Arc::new(options.network.names.clone());
+    chosen.metrics = options.metrics.or(chosen.metrics);
+    if options.listen.is_empty() && options.emulate.is_some() {
+        chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+        chosen.pin = false;
+    }
+    tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
+    let service = || service::state_file().filter(|_| options.emulate.is_none());
+    chosen.state_file = options.state.clone().or(chosen.state_file).or_else(service);
+    chosen.remember = options.emulate.is_none();
+    chosen.control = match &options.control {
+        Some(path) if path == Path::new("none") => None,
+        Some(path) => Some(path.clone()),
+        None => chosen.control.or_else(|| options.emulate.is_none().then(control_of_controller)),
+    };
+    Ok(chosen)
+}
