@@ -141,6 +141,17 @@ pub enum Command {
     Man(ManArgs),
 }
 
+impl Command {
+    /// Returns the reason why options that are valid one by one can't be used together.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        match self {
+            Command::Run(args) => args.refusal(),
+            Command::Emulate(args) => args.refusal(),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,55 +52,38 @@ use std::process::ExitCode;
 pub use app::run;
 pub use policy::{Loaded, PolicyLoader, Suspicion};
 
-use command_line::{Command, ParseError};
+use command_line::{Command, CommandLine, ParseError};
 use config::{ConfigArgs, ConfigCommand};
 use output::{exit_status, print_usage};
+
+/// The commands for which the exit status 2 says that something would change, or was found. A usage error is 1 there.
+const COMMANDS_WITH_STATUS_2: [&str; 3] = ["plan", "doctor", "replay"];
 
 /// Runs the `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. Returns the
 /// exit status: 0 for success, 1 for a failure, 2 for a usage error.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // For these commands 2 means that something would change, or was found.
-    let means_more =
-        arguments.get(1).is_some_and(|command| ["plan", "doctor", "replay"].iter().any(|one| command == one));
+    let is_2_taken = arguments.get(1).is_some_and(|given| COMMANDS_WITH_STATUS_2.iter().any(|one| given == one));
     let command_line = match command_line::parse(arguments) {
         Ok(command_line) => command_line,
-        Err(ParseError::Usage(error)) if means_more => return print_usage(&error).min(1),
+        Err(ParseError::Usage(error)) if is_2_taken => return print_usage(&error).min(1),
         Err(ParseError::Usage(error)) => return print_usage(&error),
         Err(ParseError::Config(error)) => return exit_status(Err(error)),
     };
-    let refusal = match &command_line.command {
-        Command::Run(args) => args.refusal(),
-        Command::Emulate(args) => args.refusal(),
-        Command::Check(_)
-        | Command::Test(_)
-        | Command::Decode(_)
-        | Command::Show(_)
-        | Command::Explain(_)
-        | Command::Doctor(_)
-        | Command::Reload(_)
-        | Command::Plan(_)
-        | Command::Apply(_)
-        | Command::Replay(_)
-        | Command::Rollback(_) => None,
-        Command::Config(_)
-        | Command::State(_)
-        | Command::Acl(_)
-        | Command::Schema
-        | Command::Completions(_)
-        | Command::Man(_)
-        | Command::Load(_) => None,
-    };
-    if let Some(error) = refusal {
-        return print_usage(&error);
+    match command_line.command.refusal() {
+        Some(error) => print_usage(&error),
+        None => exit_status(execute(command_line, loader)),
     }
-    if let Command::Run(args) = &command_line.command
-        && args.options.count_heap
-    {
-        maple_heap::count_all();
-    }
-    exit_status(match command_line.command {
-        Command::Run(args) => run::main(*args, loader),
+}
+
+fn execute(command_line: CommandLine, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    match command_line.command {
+        Command::Run(args) => {
+            if args.options.count_heap {
+                maple_heap::count_all();
+            }
+            run::main(*args, loader)
+        }
         Command::Reload(args) => reload::main(&args),
         Command::Plan(args) => plan::main(&args, loader),
         Command::Replay(args) => replay::main(&args, loader),
@@ -121,7 +104,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Schema => state::print_schema(),
         Command::Completions(args) => manual::completions(command_line::definition(), args.shell),
         Command::Man(args) => manual::man(command_line::definition(), &args.folder),
-    })
+    }
 }
 
 fn decoded(args: decode::DecodeArgs) -> anyhow::Result<u8> {
