@@ -1,0 +1,167 @@
+//! From what a rule says of its packets to cubes.
+
+use maple_core::Location;
+use maple_wire::{Dpid, Field, PortNo};
+
+use crate::address::{Addresses, Kind};
+use crate::cube::{Cube, SWITCH};
+use crate::service::Service;
+
+/// The packets of a rule, and those that look like replies to them. The cubes may overlap.
+pub(super) struct Cubes {
+    pub once: Vec<Cube>,
+    pub replies: Vec<Cube>,
+}
+
+/// The ports from the first to the last.
+type Range = (u16, u16);
+
+/// A switch, or one port of it.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub switch: Dpid,
+    pub port: Option<PortNo>,
+}
+
+impl Place {
+    /// Parses a switch, and a port if one is given.
+    pub fn parse(text: &str) -> Option<Place> {
+        match text.parse::<Dpid>() {
+            Ok(switch) => Some(Place { switch, port: None }),
+            Err(_) => text.parse().ok().map(|Location { switch, port }| Place { switch, port: Some(port) }),
+        }
+    }
+}
+
+/// One choice of the addresses that a side of a rule names.
+type Side = Option<(Kind, u128, u128)>;
+
+/// The constraints of a rule's packets, apart from their addresses.
+pub(super) struct Constraints {
+    pub services: Option<Vec<Service>>,
+    pub source_ports: Vec<Range>,
+    pub ethertype: Option<u128>,
+    /// The values of `vlan_vid`, from the first to the last; `None` stands for all.
+    pub vlans: Vec<Option<(u128, u128)>>,
+    /// The places where the packets enter; `None` stands for all.
+    pub at: Vec<Option<Place>>,
+    /// Whether the packets that look like replies belong to them.
+    pub replies: bool,
+}
+
+impl Constraints {
+    /// Returns an upper bound of the number of cubes; `None` if it overflows.
+    pub fn max_cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Option<usize> {
+        let side = |addresses: Option<&Addresses>| addresses.map_or(1, |all| all.blocks().len());
+        let services = self.services.as_ref().map_or(1, |all| 2 * all.len());
+        let rest = [side(to), services, self.source_ports.len().max(1), self.vlans.len(), self.at.len()];
+        let once = rest.into_iter().try_fold(side(from), usize::checked_mul)?;
+        once.checked_mul(if self.replies { 2 } else { 1 })
+    }
+
+    /// Returns the packets from some addresses to others; `None` stands for all addresses.
+    pub fn cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Cubes {
+        let services = self.services.as_ref().map_or(vec![None], |all| all.iter().copied().map(Some).collect());
+        let sources = match &self.source_ports[..] {
+            [] => vec![None],
+            all => all.iter().copied().map(Some).collect(),
+        };
+        let (once, mut replies) = (self.between(from, to, &services, &sources), Vec::new());
+        if self.replies {
+            let pairs = services.into_iter().flat_map(|service| sources.iter().map(move |source| (service, *source)));
+            for (service, source) in pairs {
+                match service.map(|service| service.replies(source.unwrap_or((0, u16::MAX)))) {
+                    None => replies.extend(self.between(to, from, &[None], &[None])),
+                    Some(Some((service, source))) => {
+                        replies.extend(self.between(to, from, &[Some(service)], &[source]));
+                    }
+                    Some(None) => {}
+                }
+            }
+        }
+        Cubes { once, replies }
+    }
+
+    fn between(
+        &self,
+        from: Option<&Addresses>,
+        to: Option<&Addresses>,
+        services: &[Option<Service>],
+        sources: &[Option<Range>],
+    ) -> Vec<Cube> {
+        let side = |addresses: Option<&Addresses>| -> Vec<Side> {
+            addresses.map_or(vec![None], |all| all.blocks().into_iter().map(Some).collect())
+        };
+        let (from, to) = (side(from), side(to));
+        let places = self.at.iter().flat_map(|place| self.vlans.iter().map(|vlan| located(*place, *vlan)));
+        let mut cubes = Vec::new();
+        for base in places.flatten() {
+            for (source, destination) in from.iter().flat_map(|source| to.iter().map(move |to| (*source, *to))) {
+                for service in services {
+                    let kinds = self.kinds(source, destination, *service).into_iter();
+                    let addressed = kinds.filter_map(|kind| addressed(&base, kind, source, destination));
+                    match service {
+                        None => cubes.extend(addressed),
+                        Some(service) => {
+                            cubes.extend(addressed.flat_map(|cube| {
+                                sources.iter().filter_map(move |ports| service.of(cube.clone(), *ports))
+                            }))
+                        }
+                    }
+                }
+            }
+        }
+        cubes
+    }
+
+    /// Returns the possible Ethernet types of such packets; `None` stands for any.
+    fn kinds(&self, source: Side, destination: Side, service: Option<Service>) -> Vec<Option<u128>> {
+        let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != Kind::Mac);
+        let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];
+        let types: Vec<u128> =
+            wanted.into_iter().flatten().map(|kind| if kind == Kind::V4 { 0x800 } else { 0x86dd }).collect();
+        let agree = |kind: &u128| types.iter().chain(&self.ethertype).all(|other| other == kind);
+        match types.first().copied().or(self.ethertype) {
+            Some(kind) => Some(kind).filter(agree).map(Some).into_iter().collect(),
+            None if service.is_some() => vec![Some(0x800), Some(0x86dd)],
+            None => vec![None],
+        }
+    }
+}
+
+fn located(place: Option<Place>, vlan: Option<(u128, u128)>) -> Option<Cube> {
+    let mut cube = Cube::all();
+    if let Some(Place { switch, port }) = place {
+        cube = cube.is(SWITCH, switch.0.into())?;
+        if let Some(port) = port {
+            cube = cube.is(Field::InPort, port.0.into())?;
+        }
+    }
+    match vlan {
+        Some((lo, hi)) => cube.with(Field::VlanVid, lo, hi),
+        None => Some(cube),
+    }
+}
+
+fn addressed(base: &Cube, kind: Option<u128>, source: Side, destination: Side) -> Option<Cube> {
+    let mut cube = match kind {
+        Some(kind) => base.clone().is(Field::EthType, kind)?,
+        None => base.clone(),
+    };
+    let fields = [
+        (source, [Field::Ipv4Src, Field::Ipv6Src, Field::EthSrc]),
+        (destination, [Field::Ipv4Dst, Field::Ipv6Dst, Field::EthDst]),
+    ];
+    for (side, [v4, v6, mac]) in fields {
+        let Some((kind, lo, hi)) = side else { continue };
+        let field = match kind {
+            Kind::V4 => v4,
+            Kind::V6 => v6,
+            Kind::Mac => mac,
+        };
+        if hi - lo < field.full_mask() {
+            cube = cube.with(field, lo, hi)?;
+        }
+    }
+    Some(cube)
+}
