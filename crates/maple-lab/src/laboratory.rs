@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use maple_core::check::{self, Examined, Host, Observation, Question};
 use maple_core::network::{HostInfo, Location, Mac};
@@ -118,7 +118,9 @@ impl Laboratory {
             let also = merge::besides(&store.snapshot(), other, &self.topology)?;
             store.update(|_| also);
         }
-        Ok(check::examine(self.policy.inner(), &store, (hosts, self.track_hosts), question, packets))
+        let began = Instant::now();
+        let clock = Box::new(move || began.elapsed());
+        Ok(check::examine(self.policy.inner(), &store, hosts, self.track_hosts, question, packets, clock))
     }
 
     /// Reports whether hosts are tracked.

@@ -9,6 +9,7 @@ mod output;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use maple_controller::ControllerOptions;
@@ -55,7 +56,9 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     prepare(&store, &topology, options)?;
     let hosts = network::hosts(&topology, &frames);
     let samples = network::samples(&hosts, frames);
-    let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed);
+    let began = Instant::now();
+    let clock = Box::new(move || began.elapsed());
+    let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed, clock);
     samples.into_iter().rev().for_each(|sample| check.give(sample));
     if options.constraints {
         if check.constraints().is_empty() {

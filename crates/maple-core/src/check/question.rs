@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::coverage::keys;
 use super::proof::Open;
 use super::scope::{Scope, Scoped};
-use super::{Check, Coverage, Host, Observation, Sample, first_packets};
+use super::{Check, Clock, Coverage, Host, Observation, Sample, first_packets};
 use crate::network::Location;
 use crate::plan::{Resolved, RouteError};
 use crate::policy::{Policy, PolicyError};
@@ -79,13 +79,16 @@ pub struct Counterexample {
 
 /// Explores a policy until a packet contradicts the claim, everything is explored, or `packets` packets were tried.
 ///
-/// The policy writes into the store, so pass a copy of the network's. `hosts` are those of the network.
+/// The policy writes into the store, so pass a copy of the network's. `hosts` are those of the network. `clock` measures
+/// runs of the policy.
 pub fn examine(
     policy: &Arc<dyn Policy>,
     store: &Arc<Store>,
-    (hosts, track_hosts): (Vec<Host>, bool),
+    hosts: Vec<Host>,
+    track_hosts: bool,
     question: Question,
     packets: u64,
+    clock: Clock,
 ) -> Examined {
     let Question { scope, claim } = question;
     let samples = seeds(&scope, &hosts);
@@ -95,7 +98,7 @@ pub fn examine(
     };
     let scope = Arc::new(scope);
     let scoped = Scoped { scope: Arc::clone(&scope), policy: Arc::clone(policy), other };
-    let mut check = Check::new(Arc::new(scoped), Arc::clone(store), hosts, track_hosts, 1);
+    let mut check = Check::new(Arc::new(scoped), Arc::clone(store), hosts, track_hosts, 1, clock);
     samples.into_iter().rev().for_each(|sample| check.give(sample));
     check.for_packets_that_pass(scope.last_tests());
     let mut judge = Judge { policy, scope: &scope, claim: &claim, track_hosts, judged: HashSet::new(), passed: 0 };

@@ -29,9 +29,14 @@ fn network() -> (Arc<Store>, Vec<Host>) {
     (store, (1..).zip(places).map(host).collect())
 }
 
+/// A clock that stands still.
+fn stopped() -> Clock {
+    Box::new(|| Duration::ZERO)
+}
+
 fn checked(policy: impl Policy + 'static, packets: u64) -> Check {
     let (store, hosts) = network();
-    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, stopped());
     check.explore(packets);
     check.again();
     check
@@ -89,7 +94,7 @@ fn what_changes_only_later_is_found_by_running_again() {
         _ => Route::drop(),
     };
     let (store, hosts) = network();
-    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, stopped());
     check.explore(50);
     assert_eq!(check.findings().count(), 0);
     late.store(1, Ordering::Relaxed);
@@ -181,7 +186,7 @@ fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> 
     let destinations = hosts.iter().map(|(mac, _)| *mac).collect();
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy);
-    examine(&policy, &store, (hosts, true), Question { scope, claim }, 2000)
+    examine(&policy, &store, hosts, true, Question { scope, claim }, 2000, stopped())
 }
 
 fn never_at_the_last(hosts: &[Host]) -> Claim {
@@ -209,7 +214,7 @@ fn what_is_read_as_a_whole_leaves_a_claim_open_but_for_known_receivers() {
     let receivers = Some(vec![hosts[3].clone()]);
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, receivers, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(forward);
-    let found = examine(&policy, &store, (hosts, true), Question { scope, claim: Claim::Arrives }, 2000);
+    let found = examine(&policy, &store, hosts, true, Question { scope, claim: Claim::Arrives }, 2000, stopped());
     assert!(found.counterexample.is_none() && found.open.is_none(), "{:?}", found.open);
 }
 
@@ -234,7 +239,7 @@ fn a_side_that_failed_tests_rule_out_is_no_gap_in_a_proof() {
         let _ = pkt.within(Field::TcpDst, 0, 2) || pkt.is(Field::TcpDst, 2) || pkt.is(Field::TcpDst, 5);
         Route::drop()
     };
-    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, stopped());
     check.for_all_packets();
     check.explore(5000);
     assert_eq!(check.is_complete(), Ok(()));

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_core::ShardId;
 use maple_core::check::{Check, Claim, Counterexample, Examined, Finding, Host, Observation, Question, Scope, examine};
@@ -35,7 +36,7 @@ fn network() -> (Arc<Store>, Vec<Host>) {
 
 fn explored(policy: Program, packets: u64) -> Check {
     let (store, hosts) = network();
-    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, Box::new(|| Duration::ZERO));
     check.explore(packets);
     check.again();
     check
@@ -91,7 +92,7 @@ fn examined(policy: &Program, other: &Program) -> Examined {
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy.clone());
     let claim = Claim::SameAs(Arc::new(other.clone()));
-    examine(&policy, &store, (hosts, true), Question { scope, claim }, 2000)
+    examine(&policy, &store, hosts, true, Question { scope, claim }, 2000, Box::new(|| Duration::ZERO))
 }
 
 proptest! {
