@@ -33,32 +33,41 @@ pub trait Policy: Send + Sync {
         runs.iter().map(decide).collect()
     }
 
+    /// Returns the policy that this one runs for its answers and only adds to, if there is one. What a policy says of
+    /// itself, by the methods below, is what that one says, unless it overrides them.
+    fn wrapped(&self) -> Option<&dyn Policy> {
+        None
+    }
+
     /// Returns packets that the policy decides by nothing but lists and tests. The engine decides them before such
     /// packets come, at each switch where packets can enter (the paper's proactive installer, §3).
     fn samples(&self) -> Vec<SamplePacket> {
-        Vec::new()
+        self.wrapped().map_or_else(Vec::new, Policy::samples)
     }
 
     /// Returns the access lists that the policy asks, in order. Their counters and differences are shown to people.
     fn access_lists(&self) -> Vec<Arc<AccessList>> {
-        Vec::new()
+        self.wrapped().map_or_else(Vec::new, Policy::access_lists)
     }
 
     /// Returns the names of the constraints that the policy's routes must satisfy: see [`crate::portal`].
     fn constraints(&self) -> Vec<Arc<str>> {
-        Vec::new()
+        self.wrapped().map_or_else(Vec::new, Policy::constraints)
     }
 
     /// Returns the reads in the policy's source that can't be tracked, as far as its language can find them:
     /// `file:line: text`. A report that the policy depends on such a read names them.
     fn untracked_reads(&self) -> Vec<Arc<str>> {
-        Vec::new()
+        self.wrapped().map_or_else(Vec::new, Policy::untracked_reads)
     }
 
     /// Runs `worker`, which is the whole work of a thread that calls this policy. Bindings to languages that register
     /// their threads do so here once, instead of for each batch.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        worker();
+        match self.wrapped() {
+            Some(policy) => policy.on_thread(worker),
+            None => worker(),
+        }
     }
 }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use maple_core::access::AccessList;
 use maple_core::network::RESERVED;
-use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
+use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, Step};
@@ -139,19 +138,7 @@ impl Policy for Counted {
         routes
     }
 
-    fn samples(&self) -> Vec<SamplePacket> {
-        self.policy.samples()
-    }
-
-    fn access_lists(&self) -> Vec<Arc<AccessList>> {
-        self.policy.access_lists()
-    }
-
-    fn constraints(&self) -> Vec<Arc<str>> {
-        self.policy.constraints()
-    }
-
-    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        self.policy.on_thread(worker);
+    fn wrapped(&self) -> Option<&dyn Policy> {
+        Some(&*self.policy)
     }
 }

@@ -16,9 +16,8 @@ use maple_wire::{Constraint, Dpid, Field};
 
 use super::Host;
 use super::packet::{ARP, IPV4, IPV6, Sample};
-use crate::access::AccessList;
 use crate::network::Mac;
-use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
+use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::Route;
 use crate::run::Observe;
 use crate::trace::Cond;
@@ -160,19 +159,7 @@ impl Policy for Scoped {
         Ok(route)
     }
 
-    fn samples(&self) -> Vec<SamplePacket> {
-        self.policy.samples()
-    }
-
-    fn access_lists(&self) -> Vec<Arc<AccessList>> {
-        self.policy.access_lists()
-    }
-
-    fn constraints(&self) -> Vec<Arc<str>> {
-        self.policy.constraints()
-    }
-
-    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        self.policy.on_thread(worker);
+    fn wrapped(&self) -> Option<&dyn Policy> {
+        Some(&*self.policy)
     }
 }
