@@ -1,6 +1,7 @@
 //! Notices for people: the log, a queue for programs, and the most recent errors. Repeated notices are suppressed.
 
 mod about;
+mod advice;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -24,6 +25,7 @@ use crate::session::{CloseReason, ProtocolWarning};
 use crate::snoop::Ignored;
 use crate::time::after;
 use about::{about, policy_error};
+use advice::advice;
 
 /// The maximum number of notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
@@ -158,7 +160,7 @@ impl Notice {
 impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Notice::Engine(report) => report.fmt(f),
+            Notice::Engine(report) => write!(f, "{report}{}", advice(report)),
             Notice::Connected { dpid, peer, version, description } => {
                 write!(f, "switch {dpid} connected from {peer}, OpenFlow {version}, {description}")
             }

@@ -20,6 +20,15 @@ pub enum Counted {
     Rules,
 }
 
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Counted::Ports => "ports",
+            Counted::Rules => "rules",
+        })
+    }
+}
+
 /// The subject of a report. Hosts and peers can cause any number of reports about a port or a switch, so each subject
 /// has a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +39,17 @@ pub enum ReportSubject {
     Switch(Dpid),
     /// A port.
     Port(Location),
+}
+
+impl fmt::Display for ReportSubject {
+    /// Says where it is, as the end of a text; nothing if it is the policy.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReportSubject::Policy => Ok(()),
+            ReportSubject::Switch(dpid) => write!(f, " at switch {dpid}"),
+            ReportSubject::Port(at) => write!(f, " at {at}"),
+        }
+    }
 }
 
 /// A kind of report that is made once for each distinct case, such as each distinct error of the policy.
@@ -83,10 +103,13 @@ impl fmt::Display for ReportKind {
 
 /// An event or condition that is worth a line in the log. The engine reports it when it begins, and counts repetitions
 /// in [`crate::engine::Stats`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Its text says what happened. What people may do about it is added by those who print it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Report {
     /// A host was seen for the first time.
+    #[error("host {mac} found at {at}")]
     HostFound {
         /// The address of the host.
         mac: Mac,
@@ -94,6 +117,7 @@ pub enum Report {
         at: Location,
     },
     /// A host has moved to another port.
+    #[error("host {mac} moved from {from} to {to}: {why}")]
     HostMoved {
         /// The address of the host.
         mac: Mac,
@@ -106,6 +130,10 @@ pub enum Report {
     },
     /// A packet was dropped because its source is located at another port, as far as is known so far. At most one
     /// report a minute for each port where such packets come from.
+    #[error(
+        "packet from {mac} at {seen} dropped: its source is located at {at}, which is asked whether it is there{}",
+        before(.seen, .unreported)
+    )]
     HostElsewhere {
         /// The source.
         mac: Mac,
@@ -118,6 +146,7 @@ pub enum Report {
     },
     /// Packets with a known host's source address come from another port, and the host still answers at the old one.
     /// The packets are dropped.
+    #[error("packets from {mac} at {seen} dropped: the host answers at {at}")]
     HostSpoofed {
         /// The address.
         mac: Mac,
@@ -128,6 +157,7 @@ pub enum Report {
     },
     /// Packets with the source of a host that has a fixed place come from another port, and are dropped. One report for
     /// each sender of a port, for a bounded number of senders.
+    #[error("packets from {mac} at {seen} dropped: the configuration says that the host is at {at}")]
     HostMisplaced {
         /// The address.
         mac: Mac,
@@ -138,6 +168,9 @@ pub enum Report {
     },
     /// A host announces an address that the configuration gives to another one. It is ignored. One report for each host
     /// of a port, for a bounded number of hosts.
+    #[error(
+        "host {mac} at {at} announces {ip}, which is ignored: the configuration says that it is an address of {owner}"
+    )]
     AddressOfAnother {
         /// The host.
         mac: Mac,
@@ -150,6 +183,7 @@ pub enum Report {
     },
     /// A host seems to move to and fro between two ports. A transparent middlebox may forward its packets. One report
     /// for each host and pair of ports.
+    #[error("host {mac} comes and goes between {a} and {b}, and packets of it are dropped meanwhile")]
     HostFlips {
         /// The host.
         mac: Mac,
@@ -160,6 +194,7 @@ pub enum Report {
     },
     /// A port, or its switch, has its maximum number of hosts. Packets of further hosts there are dropped. One report
     /// for each port.
+    #[error("port {at} sends more than {most} addresses: what new ones send there is dropped")]
     TooManyHosts {
         /// The port.
         at: Location,
@@ -167,6 +202,7 @@ pub enum Report {
         most: usize,
     },
     /// A host announces more addresses than are kept for a host. The oldest one is dropped. One report for each host.
+    #[error("host {mac} at {at} announces more than {most} IP addresses of a kind: the oldest give way")]
     TooManyAddresses {
         /// The host.
         mac: Mac,
@@ -176,6 +212,7 @@ pub enum Report {
         most: usize,
     },
     /// A host is gone with its port or switch, or was silent for too long.
+    #[error("host {mac} at {at} lost")]
     HostLost {
         /// The address of the host.
         mac: Mac,
@@ -184,6 +221,12 @@ pub enum Report {
     },
     /// Several ports of switches share a segment, with hosts or with each other. One of them is the segment's way in
     /// and out.
+    #[error(
+        "a plain bridge joins {}{}: its hosts enter and leave by {at} only, and packets from switch to switch over it go \
+         through the controller",
+        list(.at, .others),
+        .host.map(|mac| format!(" and host {mac}")).unwrap_or_default()
+    )]
     SegmentShared {
         /// The port that is the segment's way in and out.
         at: Location,
@@ -194,6 +237,10 @@ pub enum Report {
     },
     /// Several ports of switches share a segment, and all of them are declared link ports, so none can be its way in
     /// and out. The segment is not used.
+    #[error(
+        "a plain bridge joins {}, which are declared link ports: it is not used, as hosts on it would need an edge port",
+        list(.at, .others)
+    )]
     SegmentOfLinks {
         /// One of the ports.
         at: Location,
@@ -201,18 +248,25 @@ pub enum Report {
         others: Vec<Location>,
     },
     /// A switch has connected.
+    #[error("switch {0} up")]
     SwitchUp(Dpid),
     /// A switch is gone.
+    #[error("switch {0} down")]
     SwitchDown(Dpid),
     /// A switch has lost its connection. It is assumed to forward packets as before.
+    #[error("switch {0} unreachable: its links, hosts and rules stand")]
     SwitchUnreachable(Dpid),
     /// A switch has a connection again.
+    #[error("switch {0} reachable again")]
     SwitchReachable(Dpid),
     /// A link was found.
+    #[error("link {0} - {1} up")]
     LinkUp(Location, Location),
     /// A link is gone.
+    #[error("link {0} - {1} down")]
     LinkDown(Location, Location),
     /// f failed, and the packet was dropped. One report for each distinct error.
+    #[error("policy failed on a packet at {at}: {error}")]
     PolicyFailed {
         /// The error with its traceback, as f's language prints it.
         error: Arc<str>,
@@ -221,6 +275,7 @@ pub enum Report {
     },
     /// There are more reports of a kind than are made. [`crate::engine::Stats`] counts the others
     /// (`reports_suppressed`).
+    #[error("there are more {kind}{about} than are reported")]
     Suppressed {
         /// The kind of the reports.
         kind: ReportKind,
@@ -228,12 +283,16 @@ pub enum Report {
         about: ReportSubject,
     },
     /// f writes state for all such packets, so they always come to the controller. One report for each place in f.
+    #[error("the policy writes for each such packet, so all of them come to the controller: {what}")]
     PolicyWrites {
         /// The cell that f writes, and the source line, if known.
         what: Arc<str>,
     },
     /// A route's only port is the one by which the packet came in. A switch sends nothing there. One report for each
     /// place in f.
+    #[error(
+        "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back there"
+    )]
     RouteGoesBack {
         /// The port where the packet entered.
         at: Location,
@@ -241,6 +300,7 @@ pub enum Report {
         place: Arc<str>,
     },
     /// A route has a place that is absent, which gets nothing. One report for each place, and one for an absent switch.
+    #[error("{place}: the route leaves out {}", absence(.at, .why))]
     PlaceAbsent {
         /// The place.
         at: Location,
@@ -250,6 +310,7 @@ pub enum Report {
         place: Arc<str>,
     },
     /// A constraint refused a route, and the packet was dropped. One report for each constraint and line.
+    #[error("{place}: the route of a packet at {at} violates {constraint}: {why}; such packets are dropped")]
     ConstraintViolated {
         /// The constraint, with its line, if known.
         constraint: Arc<str>,
@@ -262,11 +323,15 @@ pub enum Report {
     },
     /// A packet that a constraint binds to the switches of its path was dropped, because no rule leads along the path:
     /// the rules are still being sent, or cannot be installed. One report for each port.
+    #[error(
+        "a packet at {at} was dropped: a constraint says which switches it passes, and no rule leads it along them"
+    )]
     NoRuleForWay {
         /// The port where the packet entered.
         at: Location,
     },
     /// A packet was decided by a rule that logs.
+    #[error("{what}: {packet} at {at}{}", more(.unreported))]
     AccessLogged {
         /// The decision, and the rule that made it.
         what: Arc<str>,
@@ -278,6 +343,7 @@ pub enum Report {
         unreported: u64,
     },
     /// f gave different answers although it observed the same: it reads something that is not tracked.
+    #[error("the policy depends on untracked state: {}{what}", listed(.reads))]
     PolicyNotAFunction {
         /// Both traces, with source lines.
         what: Arc<str>,
@@ -285,6 +351,7 @@ pub enum Report {
         reads: Arc<[Arc<str>]>,
     },
     /// A route can't have the labels that it needs. The controller forwards its packets. One report for each reason.
+    #[error("packets that enter at switch {ingress} go through the controller, without a label: {why}")]
     NotLabelled {
         /// The switch where its packets enter.
         ingress: Dpid,
@@ -292,6 +359,7 @@ pub enum Report {
         why: Arc<str>,
     },
     /// A switch refused a rule. The controller forwards the packets of that rule.
+    #[error("switch {switch} refused a rule: {what}")]
     RuleRefused {
         /// The switch.
         switch: Dpid,
@@ -299,6 +367,10 @@ pub enum Report {
         what: Arc<str>,
     },
     /// A switch announced several tables, but refused a rule that each of them must have. It is used with one table.
+    #[error(
+        "switch {switch} says that it has more tables than it takes rules in: from now on one is used, and it connects \
+         again; it refused {what}"
+    )]
     OneTable {
         /// The switch.
         switch: Dpid,
@@ -306,6 +378,7 @@ pub enum Report {
         what: Arc<str>,
     },
     /// A switch announced bundles, but refused one. Its updates take two steps instead.
+    #[error("switch {switch} refused a bundle of changes ({why}); its updates take two steps from now on")]
     BundleRefused {
         /// The switch.
         switch: Dpid,
@@ -313,6 +386,7 @@ pub enum Report {
         why: Arc<str>,
     },
     /// A switch can't limit packets that a route limits there. They pass without the limit. One report for each reason.
+    #[error("switch {switch} can't have the meters of routes: {why}; packets are not limited there")]
     NotMetered {
         /// The switch.
         switch: Dpid,
@@ -320,6 +394,7 @@ pub enum Report {
         why: Arc<str>,
     },
     /// A switch does not report its counters, so rates that f asks for are 0.
+    #[error("switch {switch} does not tell what its {what} have counted: rates are 0 there")]
     CountersRefused {
         /// The switch.
         switch: Dpid,
@@ -327,6 +402,10 @@ pub enum Report {
         what: Counted,
     },
     /// An audit found wrong rules in a switch, and a later audit found that they were put right.
+    #[error(
+        "switch {switch} did not have the rules that it is to have: {missing} were missing, {altered} altered, {unknown} \
+         unknown; put right, for example {example}"
+    )]
     RulesRepaired {
         /// The switch.
         switch: Dpid,
@@ -340,6 +419,10 @@ pub enum Report {
         example: Box<str>,
     },
     /// A switch still, or again, has wrong rules after they were put right. The repair is tried again.
+    #[error(
+        "switch {switch} does not have the rules that it is to have, although they were sent: {count} are wrong, for \
+         example {example}; somebody else changes them, or the switch does not do what it confirms"
+    )]
     RulesNotRepaired {
         /// The switch.
         switch: Dpid,
@@ -349,6 +432,9 @@ pub enum Report {
         example: Box<str>,
     },
     /// The meters of a switch were not those that Maple made, and were put right.
+    #[error(
+        "switch {switch} did not have the meters that Maple made: {missing} were missing, {altered} altered; made again"
+    )]
     MetersRepaired {
         /// The switch.
         switch: Dpid,
@@ -358,6 +444,10 @@ pub enum Report {
         altered: usize,
     },
     /// A rule that another controller or person made takes packets from ours.
+    #[error(
+        "switch {switch} has a rule that is not Maple's and takes packets from {taken_from} of Maple's rules: {foreign}; \
+         the first of these is {first}"
+    )]
     ForeignRule {
         /// The switch.
         switch: Dpid,
@@ -369,6 +459,11 @@ pub enum Report {
         first: Box<str>,
     },
     /// The rules of access lists are being installed, which takes a while.
+    #[error(
+        "installing the rules of access lists: {entries} of {of} entries ({} %) at {}",
+        .entries * 100 / (*.of).max(1),
+        counted(.switches, "switch")
+    )]
     ListsInstalling {
         /// The number of entries that were decided, all switches together.
         entries: usize,
@@ -378,6 +473,12 @@ pub enum Report {
         switches: usize,
     },
     /// The rules of access lists were decided and sent, which took a while.
+    #[error(
+        "the rules of access lists are sent: {} at {} in {:.1} s",
+        counted(.entries, "entry"),
+        counted(.switches, "switch"),
+        .took.as_secs_f64()
+    )]
     ListsInstalled {
         /// The number of entries, all switches together.
         entries: usize,
@@ -387,6 +488,7 @@ pub enum Report {
         took: Duration,
     },
     /// A switch lost rules that we did not delete, and they were sent again.
+    #[error("switch {switch} lost {}; sent again", counted(.count, "rule"))]
     RulesLost {
         /// The switch.
         switch: Dpid,
@@ -419,178 +521,30 @@ impl fmt::Display for MoveReason {
     }
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Report::HostFound { mac, at } => write!(f, "host {mac} found at {at}"),
-            Report::HostMoved { mac, from, to, why } => write!(f, "host {mac} moved from {from} to {to}: {why}"),
-            Report::HostSpoofed { mac, at, seen } => {
-                write!(
-                    f,
-                    "packets from {mac} at {seen} dropped: the host answers at {at}; if a transparent middlebox passes them on there, \
-                     declare its ports (--middlebox {seen},...) or do without host tracking (track_hosts=False)"
-                )
-            }
-            Report::HostElsewhere { mac, at, seen, unreported } => {
-                write!(
-                    f,
-                    "packet from {mac} at {seen} dropped: its source is located at {at}, which is asked whether it is there"
-                )?;
-                if *unreported > 0 {
-                    write!(f, " ({unreported} more such packets at {seen} before)")?;
-                }
-                write!(
-                    f,
-                    "; a host that has moved is accepted when it does not answer there; if a transparent middlebox passes \
-                     its packets on, declare its ports (--middlebox {seen},...)"
-                )
-            }
-            Report::HostMisplaced { mac, at, seen } => {
-                write!(f, "packets from {mac} at {seen} dropped: the configuration says that the host is at {at}")
-            }
-            Report::AddressOfAnother { mac, at, ip, owner } => write!(
-                f,
-                "host {mac} at {at} announces {ip}, which is ignored: the configuration says that it is an address of {owner}"
-            ),
-            Report::SegmentOfLinks { at, others } => {
-                write!(f, "a plain bridge joins {at}")?;
-                others.iter().try_for_each(|other| write!(f, ", {other}"))?;
-                write!(f, ", which are declared link ports: it is not used, as hosts on it would need an edge port")
-            }
-            Report::HostFlips { mac, a, b } => write!(
-                f,
-                "host {mac} comes and goes between {a} and {b}, and packets of it are dropped meanwhile: if a transparent \
-                 middlebox passes them on, declare its ports (--middlebox PORT,...) or do without host tracking \
-                 (track_hosts=False)"
-            ),
-            Report::TooManyHosts { at, most } => {
-                write!(f, "port {at} sends more than {most} addresses: what new ones send there is dropped")
-            }
-            Report::TooManyAddresses { mac, at, most } => {
-                write!(f, "host {mac} at {at} announces more than {most} IP addresses of a kind: the oldest give way")
-            }
-            Report::HostLost { mac, at } => write!(f, "host {mac} at {at} lost"),
-            Report::SegmentShared { at, others, host } => {
-                write!(f, "a plain bridge joins {at}")?;
-                others.iter().try_for_each(|other| write!(f, ", {other}"))?;
-                host.iter().try_for_each(|mac| write!(f, " and host {mac}"))?;
-                write!(
-                    f,
-                    ": its hosts enter and leave by {at} only, and packets from switch to switch over it go through the \
-                     controller; wires between the switches, or a bridge with two of them and no host, would be faster \
-                     (docs/networks.md)"
-                )
-            }
-            Report::SwitchUp(dpid) => write!(f, "switch {dpid} up"),
-            Report::SwitchDown(dpid) => write!(f, "switch {dpid} down"),
-            Report::SwitchUnreachable(dpid) => {
-                write!(f, "switch {dpid} unreachable: its links, hosts and rules stand (docs/control-network.md)")
-            }
-            Report::SwitchReachable(dpid) => write!(f, "switch {dpid} reachable again"),
-            Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),
-            Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
-            Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
-            Report::Suppressed { kind, about } => {
-                let about = match about {
-                    ReportSubject::Policy => String::new(),
-                    ReportSubject::Switch(dpid) => format!(" at switch {dpid}"),
-                    ReportSubject::Port(at) => format!(" at {at}"),
-                };
-                write!(
-                    f,
-                    "there are more {kind}{about} than are reported: `maple show stats` counts the others (reports_suppressed)"
-                )
-            }
-            Report::PolicyWrites { what } => write!(
-                f,
-                "the policy writes for each such packet, so all of them come to the controller: {what}; write only what is \
-                 not there yet"
-            ),
-            Report::RouteGoesBack { at, place } => write!(
-                f,
-                "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back \
-                 there; to(IN_PORT) does"
-            ),
-            Report::PlaceAbsent { at, why: Absence::Switch, place } => {
-                write!(f, "{place}: the route leaves out the ports of switch {}, which is not there", at.switch)
-            }
-            Report::PlaceAbsent { at, why, place } => {
-                write!(f, "{place}: the route leaves out {at}, where no packet can leave the network: {why}")
-            }
-            Report::ConstraintViolated { constraint, why, place, at } => {
-                write!(
-                    f,
-                    "{place}: the route of a packet at {at} violates {constraint}: {why}; such packets are dropped"
-                )
-            }
-            Report::NoRuleForWay { at } => write!(
-                f,
-                "a packet at {at} was dropped: a constraint says which switches it passes, and no rule leads it along them \
-                 (docs/guarding.md)"
-            ),
-            Report::AccessLogged { what, packet, at, unreported } => {
-                write!(f, "{what}: {packet} at {at}")?;
-                if *unreported > 0 { write!(f, ", and {unreported} more packets before") } else { Ok(()) }
-            }
-            Report::PolicyNotAFunction { what, reads } if reads.is_empty() => {
-                write!(f, "the policy depends on untracked state: {what}; `maple check` looks for the read")
-            }
-            Report::PolicyNotAFunction { what, reads } => {
-                write!(f, "the policy depends on untracked state: {}; {what}", reads.join("; "))
-            }
-            Report::NotLabelled { ingress, why } => {
-                write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")
-            }
-            Report::NotMetered { switch, why } => {
-                write!(f, "switch {switch} can't have the meters of routes: {why}; packets are not limited there")
-            }
-            Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
-            Report::OneTable { switch, what } => write!(
-                f,
-                "switch {switch} says that it has more tables than it takes rules in: from now on one is used, and it \
-                 connects again; it refused {what}"
-            ),
-            Report::BundleRefused { switch, why } => {
-                write!(f, "switch {switch} refused a bundle of changes ({why}); its updates take two steps from now on")
-            }
-            Report::CountersRefused { switch, what } => {
-                let what = match what {
-                    Counted::Ports => "ports",
-                    Counted::Rules => "rules",
-                };
-                write!(f, "switch {switch} does not tell what its {what} have counted: rates are 0 there")
-            }
-            Report::RulesRepaired { switch, missing, altered, unknown, example } => write!(
-                f,
-                "switch {switch} did not have the rules that it is to have: {missing} were missing, {altered} altered, \
-                 {unknown} unknown; put right, for example {example}"
-            ),
-            Report::RulesNotRepaired { switch, count, example } => write!(
-                f,
-                "switch {switch} does not have the rules that it is to have, although they were sent: {count} are wrong, \
-                 for example {example}; somebody else changes them, or the switch does not do what it confirms"
-            ),
-            Report::MetersRepaired { switch, missing, altered } => write!(
-                f,
-                "switch {switch} did not have the meters that Maple made: {missing} were missing, {altered} altered; made \
-                 again"
-            ),
-            Report::ForeignRule { switch, foreign, taken_from, first } => write!(
-                f,
-                "switch {switch} has a rule that is not Maple's and takes packets from {taken_from} of Maple's rules: \
-                 {foreign}; the first of these is {first}"
-            ),
-            Report::ListsInstalling { entries, of, switches } => {
-                let (percent, switches) = (entries * 100 / of.max(&1), counted(switches, "switch"));
-                write!(f, "installing the rules of access lists: {entries} of {of} entries ({percent} %) at {switches}")
-            }
-            Report::ListsInstalled { entries, switches, took } => {
-                let (entries, switches) = (counted(entries, "entry"), counted(switches, "switch"));
-                write!(f, "the rules of access lists are sent: {entries} at {switches} in {:.1} s", took.as_secs_f64())
-            }
-            Report::RulesLost { switch, count } => {
-                write!(f, "switch {switch} lost {}; sent again", counted(count, "rule"))
-            }
-        }
+/// Returns how many packets like one at `seen` came before it unreported, as the end of its text.
+fn before(seen: &Location, unreported: &u64) -> String {
+    if *unreported > 0 { format!(" ({unreported} more such packets at {seen} before)") } else { String::new() }
+}
+
+/// Returns how many packets like one came before it unreported, as the end of its text.
+fn more(unreported: &u64) -> String {
+    if *unreported > 0 { format!(", and {unreported} more packets before") } else { String::new() }
+}
+
+fn list(first: &Location, others: &[Location]) -> String {
+    let all: Vec<String> = std::iter::once(first).chain(others).map(Location::to_string).collect();
+    all.join(", ")
+}
+
+/// Returns the reads, if any are known, as the beginning of what follows.
+fn listed(reads: &[Arc<str>]) -> String {
+    if reads.is_empty() { String::new() } else { format!("{}; ", reads.join("; ")) }
+}
+
+/// Returns what a route leaves out, and why.
+fn absence(at: &Location, why: &Absence) -> String {
+    match why {
+        Absence::Switch => format!("the ports of switch {}, which is not there", at.switch),
+        why => format!("{at}, where no packet can leave the network: {why}"),
     }
 }
