@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 64;
 
 /// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum AddressKind {
     V4,
     V6,
     Mac,
@@ -23,7 +23,7 @@ pub enum Kind {
 
 /// A set of addresses: disjoint intervals in ascending order, which are not adjacent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Addresses(Vec<(Kind, u128, u128)>);
+pub struct Addresses(Vec<(AddressKind, u128, u128)>);
 
 /// The groups of a file.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Addresses {
     /// Sorts collected intervals, and joins those that are adjacent or overlap.
     fn merge(&mut self) {
         self.0.sort_unstable();
-        let mut merged: Vec<(Kind, u128, u128)> = Vec::with_capacity(self.0.len());
+        let mut merged: Vec<(AddressKind, u128, u128)> = Vec::with_capacity(self.0.len());
         for &(kind, lo, hi) in &self.0 {
             match merged.last_mut() {
                 Some(last) if last.0 == kind && lo <= last.2.saturating_add(1) => last.2 = last.2.max(hi),
@@ -48,7 +48,7 @@ impl Addresses {
 
     fn remove(&mut self, other: &Addresses) {
         for &(kind, out_lo, out_hi) in &other.0 {
-            let cut = |&(there, lo, hi): &(Kind, u128, u128)| {
+            let cut = |&(there, lo, hi): &(AddressKind, u128, u128)| {
                 if there != kind || hi < out_lo || out_hi < lo {
                     return [Some((there, lo, hi)), None];
                 }
@@ -59,7 +59,7 @@ impl Addresses {
     }
 
     /// Returns the set as prefixes: aligned blocks, as few as possible.
-    pub fn blocks(&self) -> Vec<(Kind, u128, u128)> {
+    pub fn blocks(&self) -> Vec<(AddressKind, u128, u128)> {
         let all = self.0.iter().flat_map(|&(kind, lo, hi)| blocks(lo, hi).map(move |(lo, hi)| (kind, lo, hi)));
         all.collect()
     }
@@ -175,7 +175,7 @@ impl<'a> Groups<'a> {
 fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
     let one = |kind, lo, hi| Addresses(vec![(kind, lo, hi)]);
     if let Ok(mac) = text.parse::<Mac>() {
-        return Some(Ok(one(Kind::Mac, mac.bits(), mac.bits())));
+        return Some(Ok(one(AddressKind::Mac, mac.bits(), mac.bits())));
     }
     if let Some((lo, hi)) = text.split_once('-')
         && let (Some(lo), Some(hi)) = (ip(lo.trim()), ip(hi.trim()))
@@ -189,7 +189,7 @@ fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
         return ip(text).map(|(kind, value)| Ok(one(kind, value, value)));
     };
     let (kind, value) = ip(address)?;
-    let bits = if kind == Kind::V4 { 32 } else { 128 };
+    let bits = if kind == AddressKind::V4 { 32 } else { 128 };
     let Some(length) = length.parse::<u32>().ok().filter(|length| *length <= bits) else {
         return Some(Err(format!("`{text}` must end with a length from /0 to /{bits}")));
     };
@@ -205,22 +205,22 @@ fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
     Some(Ok(one(kind, value, value | host)))
 }
 
-fn ip(text: &str) -> Option<(Kind, u128)> {
-    let v4 = text.parse::<Ipv4Addr>().map(|ip| (Kind::V4, u128::from(u32::from(ip))));
-    v4.or_else(|_| text.parse::<Ipv6Addr>().map(|ip| (Kind::V6, u128::from(ip)))).ok()
+fn ip(text: &str) -> Option<(AddressKind, u128)> {
+    let v4 = text.parse::<Ipv4Addr>().map(|ip| (AddressKind::V4, u128::from(u32::from(ip))));
+    v4.or_else(|_| text.parse::<Ipv6Addr>().map(|ip| (AddressKind::V6, u128::from(ip)))).ok()
 }
 
-fn show(kind: Kind, value: u128) -> String {
+fn show(kind: AddressKind, value: u128) -> String {
     match kind {
-        Kind::V4 => Ipv4Addr::from(value as u32).to_string(),
-        Kind::V6 => Ipv6Addr::from(value).to_string(),
-        Kind::Mac => Mac::from_bits(value).to_string(),
+        AddressKind::V4 => Ipv4Addr::from(value as u32).to_string(),
+        AddressKind::V6 => Ipv6Addr::from(value).to_string(),
+        AddressKind::Mac => Mac::from_bits(value).to_string(),
     }
 }
 
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let one = |&(kind, lo, hi): &(Kind, u128, u128)| match lo == hi {
+        let one = |&(kind, lo, hi): &(AddressKind, u128, u128)| match lo == hi {
             true => show(kind, lo),
             false => format!("{}-{}", show(kind, lo), show(kind, hi)),
         };

@@ -5,7 +5,7 @@ use std::fmt;
 use maple_wire::Field;
 use rustc_hash::FxHashMap;
 
-use crate::address::Kind;
+use crate::address::AddressKind;
 use crate::cube::Cube;
 use crate::error::{Fault, did_you_mean};
 use crate::yaml::{Key, Node, Value};
@@ -53,10 +53,10 @@ impl Transport {
 
 impl Service {
     /// The kind of IP addresses of the service's packets, if there is only one.
-    pub fn kind(self) -> Option<Kind> {
+    pub fn kind(self) -> Option<AddressKind> {
         match self {
-            Service::Icmp(..) => Some(Kind::V4),
-            Service::Icmp6(..) => Some(Kind::V6),
+            Service::Icmp(..) => Some(AddressKind::V4),
+            Service::Icmp6(..) => Some(AddressKind::V6),
             Service::Ports(..) | Service::Proto(_) => None,
         }
     }

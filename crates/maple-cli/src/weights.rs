@@ -21,7 +21,7 @@ use serde::Deserialize;
 /// The links of an entry, and their cost.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-enum Entry {
+enum LinkCost {
     Switches {
         a: String,
         b: String,
@@ -52,7 +52,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Write>> {
         writes.push(Write::Weight(name.as_str().into()));
         for (index, value) in entries.into_iter().enumerate() {
             let context = || format!("{name}[{index}]: {value}");
-            let entry = Entry::deserialize(&value)
+            let entry = LinkCost::deserialize(&value)
                 .ok()
                 .with_context(context)
                 .context("expected {\"a\": …, \"b\": …, \"cost\": …} or {\"switch\": …, \"port\": …, \"cost\": …}")?;
@@ -67,15 +67,15 @@ fn parse(text: &str) -> anyhow::Result<Vec<Write>> {
     Ok(writes)
 }
 
-impl Entry {
+impl LinkCost {
     fn links(&self) -> anyhow::Result<(Vec<LinkName>, u64)> {
         let (links, cost) = match self {
-            Entry::Switches { a, b, cost, one_way } => {
+            LinkCost::Switches { a, b, cost, one_way } => {
                 let (a, b) = (dpid(a)?, dpid(b)?);
                 let back = (!one_way).then_some(LinkName::Switches(b, a));
                 ([LinkName::Switches(a, b)].into_iter().chain(back).collect(), *cost)
             }
-            Entry::Port { switch, port, cost } => {
+            LinkCost::Port { switch, port, cost } => {
                 let port = port.port()?;
                 anyhow::ensure!(port.is_ordinary_or_local(), "there is no port {port}");
                 (vec![LinkName::Port(Location::new(dpid(switch)?, port))], *cost)

@@ -77,7 +77,7 @@ pub fn area_of_module(module: &str) -> &'static str {
 
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LogEntry {
     /// Its number. Each is one higher than the one before.
     pub number: u64,
     /// The time when it was written.
@@ -140,7 +140,7 @@ pub(crate) struct Log {
 
 #[derive(Debug, Default)]
 struct Ring {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     next: u64,
     /// The budget of each source for each level, so that a flood of harmless lines hides no warning.
     budgets: FxHashMap<(Source, Level), Budget>,
@@ -172,14 +172,14 @@ impl Log {
         if ring.entries.len() == KEPT {
             ring.entries.pop_front();
         }
-        ring.entries.push_back(Entry { number, time, level, area, text });
+        ring.entries.push_back(LogEntry { number, time, level, area, text });
         drop(ring);
         self.changed.notify_all();
     }
 
     /// Returns the entries from this number on that are still kept. If there are none yet, waits for one, at most for
     /// `timeout`.
-    pub fn since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
+    pub fn since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
         let deadline = Instant::now() + timeout;
         let mut ring = self.lock();
         while ring.next <= number {

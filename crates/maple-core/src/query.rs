@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use crate::policy_error::panic_text;
 use crate::run::{Net, Run};
-use crate::state::{Answer, Cell, CellValue, Function, Question, Read, Stored, Value, WrongType};
+use crate::state::{Cell, CellValue, Function, QueryAnswer, QueryCall, Read, Stored, Value, WrongType};
 
 /// A memoised function of state, with an argument (`()` if there is none).
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// [`QueryError`] if the function panics, asks for what is not there, writes, waits, asks itself, or answers with a
     /// value of another type.
     pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
-        let question = Question::new(self.function.clone(), argument.to_value());
+        let question = QueryCall::new(self.function.clone(), argument.to_value());
         let place = question.to_string();
         match state.cell(Cell::Query(question)) {
             CellValue::Answer(Ok(value)) => {
@@ -105,7 +105,7 @@ impl<A, V> Clone for Query<A, V> {
 
 impl Function {
     /// Creates the query that `ask`, a function of state and argument, answers.
-    pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> Answer + Send + Sync + 'static) -> Function {
+    pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> QueryAnswer + Send + Sync + 'static) -> Function {
         Function::asking(name, move |txn, argument, hosts_tracked, within| {
             let run = Run::of_state(txn, hosts_tracked);
             run.net().set_slice(within.cloned());

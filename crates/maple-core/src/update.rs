@@ -306,13 +306,13 @@ fn differs(a: &Rule, b: &Rule) -> bool {
 }
 
 /// A rule's identity on a switch, ordered by priority: its match with known and unknown fields in a fixed order.
-type Entry<'a> = (u16, Vec<Constraint>, Vec<(u32, &'a [u8])>);
+type RuleIdentity<'a> = (u16, Vec<Constraint>, Vec<(u32, &'a [u8])>);
 
-fn by_entry(rules: &[Rule]) -> BTreeMap<Entry<'_>, &Rule> {
+fn by_entry(rules: &[Rule]) -> BTreeMap<RuleIdentity<'_>, &Rule> {
     rules.iter().map(|rule| (entry(rule), rule)).collect()
 }
 
-fn entry(rule: &Rule) -> Entry<'_> {
+fn entry(rule: &Rule) -> RuleIdentity<'_> {
     let (known, unknown) = match_key(&rule.matching);
     (rule.priority, known, unknown)
 }

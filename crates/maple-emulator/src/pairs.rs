@@ -2,7 +2,7 @@
 
 use maple_wire::{Field, Packet};
 
-use crate::host::Kind;
+use crate::host::FlowKind;
 
 /// Frames from one host to another, of one kind. Answers count for the host that answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +12,7 @@ pub struct PairKey {
     /// The receiver's name.
     pub dst: String,
     /// The kind of the frames.
-    pub kind: Kind,
+    pub kind: FlowKind,
 }
 
 /// The deliveries of frames from one host to another.
@@ -31,11 +31,11 @@ pub(crate) fn classify(frame: &[u8], name: impl Fn([u8; 6]) -> Option<String>) -
     let get = |field| packet.get(field).map(|value| value as u16);
     let server = |a: Option<u16>, b: Option<u16>| a.zip(b).map(|(a, b)| a.min(b));
     let kind = if let Some(port) = server(get(Field::TcpSrc), get(Field::TcpDst)) {
-        Kind::Tcp(port)
+        FlowKind::Tcp(port)
     } else if let Some(port) = server(get(Field::UdpSrc), get(Field::UdpDst)) {
-        Kind::Udp(port)
+        FlowKind::Udp(port)
     } else if matches!(get(Field::Icmpv4Type), Some(0 | 8)) || matches!(get(Field::Icmpv6Type), Some(128 | 129)) {
-        Kind::Ping
+        FlowKind::Ping
     } else {
         return None;
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maple_switch::time::{SECOND, Time};
 
-use crate::host::{Kind, Progress};
+use crate::host::{FlowKind, Progress};
 use crate::network::{Network, NetworkError};
 pub use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
@@ -32,7 +32,7 @@ pub struct TrafficOptions {
     /// The time in which flows are opened, in nanoseconds.
     pub duration: Time,
     /// The kinds of flows. One of these is drawn for each flow.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<FlowKind>,
     /// The share of flows over IPv6, 0.0 to 1.0.
     pub ipv6: f64,
     /// The seed that chooses the hosts of each flow.
@@ -45,7 +45,14 @@ impl Default for TrafficOptions {
         TrafficOptions {
             flows_per_second: 20,
             duration: 20 * SECOND,
-            kinds: vec![Kind::Ping, Kind::Tcp(22), Kind::Tcp(80), Kind::Tcp(443), Kind::Tcp(8080), Kind::Udp(53)],
+            kinds: vec![
+                FlowKind::Ping,
+                FlowKind::Tcp(22),
+                FlowKind::Tcp(80),
+                FlowKind::Tcp(443),
+                FlowKind::Tcp(8080),
+                FlowKind::Udp(53),
+            ],
             ipv6: 0.1,
             seed: 1,
         }
@@ -53,7 +60,7 @@ impl Default for TrafficOptions {
 }
 
 /// The expectation of a flow, by source, destination and kind: `true` if it must succeed.
-pub type Expectation = Box<dyn Fn(&str, &str, Kind) -> bool + Send>;
+pub type Expectation = Box<dyn Fn(&str, &str, FlowKind) -> bool + Send>;
 
 /// Opens flows at random between the hosts of a network, and counts their results.
 pub struct Traffic {

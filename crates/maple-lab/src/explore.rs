@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use maple::Policy;
-use maple_core::check::{Claim, Counterexample, Examined, Host, Open, Question, Scope};
+use maple_core::check::{Claim, Counterexample, Examined, Host, Open, Scope, ScopedClaim};
 use maple_core::state::Store;
 use maple_wire::packet::text::summary;
 
@@ -131,7 +131,7 @@ impl Network {
         let by_address = self.laboratory.tracks_hosts();
         let scope = Scope { senders, receivers, is_addressed, by_address, destinations, ..Scope::default() };
         let state = other.map(Store::snapshot);
-        let examined = self.laboratory.examine(Question { scope, claim }, state.as_deref(), PACKETS);
+        let examined = self.laboratory.examine(ScopedClaim { scope, claim }, state.as_deref(), PACKETS);
         let Examined { counterexample, coverage, open } = examined.unwrap_or_else(|error| panic!("{error}"));
         if let Some(Counterexample { sample, why, lines, other, .. }) = counterexample {
             let mut told = vec![why, format!("packet  {} at {}", summary(&sample.packet()), sample.at)];

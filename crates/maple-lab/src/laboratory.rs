@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use maple_core::check::{self, Examined, Host, Observation, Question};
+use maple_core::check::{self, Examined, Host, Observation, ScopedClaim};
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
@@ -111,7 +111,7 @@ impl Laboratory {
     ///
     /// # Errors
     /// [`LabError`] if the laboratory has ended, or no state fits both policies.
-    pub fn examine(&self, question: Question, other: Option<&Snapshot>, packets: u64) -> Result<Examined, LabError> {
+    pub fn examine(&self, question: ScopedClaim, other: Option<&Snapshot>, packets: u64) -> Result<Examined, LabError> {
         let hosts = self.hosts()?.into_iter().map(|(_, host)| host).collect();
         let store = self.store.copy();
         if let Some(other) = other {

@@ -12,7 +12,7 @@ use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
-use maple_emulator::host::{Kind, Progress};
+use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::lab::{Ground, LabError};
 use maple_emulator::network::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
@@ -253,7 +253,7 @@ impl World {
     pub fn flow(
         &mut self,
         (src, dst): (&str, &str),
-        kind: Kind,
+        kind: FlowKind,
         ipv6: bool,
         within: Time,
     ) -> Result<Progress, LabError> {

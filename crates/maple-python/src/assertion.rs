@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyRange, PyString};
 
 use crate::address::{Family, Prefix};
 use crate::field::FieldRef;
-use crate::kind::{Kind, TAGGED, largest, named, operand, to_raw};
+use crate::kind::{FieldKind, TAGGED, largest, named, operand, to_raw};
 use crate::told::described;
 
 /// The meaning of a keyword argument.
@@ -81,12 +81,12 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     let is_prefix = value.is_instance_of::<Prefix>()
         || value.cast::<PyString>().is_ok_and(is_text)
         || value.hasattr(intern!(value.py(), "prefixlen"))?;
-    let family = match Kind::of(field) {
+    let family = match FieldKind::of(field) {
         _ if !is_prefix => return Ok(None),
-        Kind::Mac => Family::Mac,
-        Kind::Ipv4 => Family::Ipv4,
-        Kind::Ipv6 => Family::Ipv6,
-        Kind::Number => {
+        FieldKind::Mac => Family::Mac,
+        FieldKind::Ipv4 => Family::Ipv4,
+        FieldKind::Ipv6 => Family::Ipv6,
+        FieldKind::Number => {
             let what = format!("{field} is a number and has no prefixes; write {field}=range(first, last + 1)");
             return Err(PyTypeError::new_err(what));
         }
@@ -101,7 +101,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
 
 /// Returns the condition of `range(first, last + 1)`. Numbers that the field cannot have are cut off.
 fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
-    if Kind::of(field) != Kind::Number {
+    if FieldKind::of(field) != FieldKind::Number {
         return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
     }
     if range.getattr("step")?.ne(1)? {

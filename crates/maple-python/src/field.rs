@@ -18,7 +18,7 @@ use pyo3::types::PyInt;
 
 use crate::address::{Family, FieldFunctions, Prefix};
 use crate::current::{self, Ticket};
-use crate::kind::{Bounded, Kind, TAGGED, bound, from_raw, largest, operand, to_raw};
+use crate::kind::{Bounded, FieldKind, TAGGED, bound, from_raw, largest, operand, to_raw};
 use crate::source;
 use crate::spelling;
 
@@ -76,7 +76,7 @@ impl FieldRef {
     /// Reads the field as a Python object: `int`, `Mac`, `Ip` or `None`.
     fn plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
-            Some(value) => Kind::of(self.field).to_python(py, value),
+            Some(value) => FieldKind::of(self.field).to_python(py, value),
             None => Ok(py.None().into_bound(py)),
         }
     }
@@ -125,11 +125,11 @@ impl FieldRef {
     }
 
     fn family(&self) -> PyResult<Family> {
-        match Kind::of(self.field) {
-            Kind::Mac => Ok(Family::Mac),
-            Kind::Ipv4 => Ok(Family::Ipv4),
-            Kind::Ipv6 => Ok(Family::Ipv6),
-            Kind::Number => Err(PyTypeError::new_err(format!(
+        match FieldKind::of(self.field) {
+            FieldKind::Mac => Ok(Family::Mac),
+            FieldKind::Ipv4 => Ok(Family::Ipv4),
+            FieldKind::Ipv6 => Ok(Family::Ipv6),
+            FieldKind::Number => Err(PyTypeError::new_err(format!(
                 "{} is a number and has no prefixes; test it with lo <= pkt.{} <= hi",
                 self.field, self.field
             ))),
@@ -139,7 +139,7 @@ impl FieldRef {
     /// Compares with another field: two reads.
     fn compare_fields(&self, other: &Bound<'_, FieldRef>, op: CompareOp) -> PyResult<bool> {
         let py = other.py();
-        let (kind, theirs) = (Kind::of(self.field), Kind::of(other.get().field));
+        let (kind, theirs) = (FieldKind::of(self.field), FieldKind::of(other.get().field));
         if kind != theirs {
             return Err(PyTypeError::new_err(format!(
                 "{} can't be compared with {}: they are of different kinds",
@@ -151,7 +151,9 @@ impl FieldRef {
         match op {
             CompareOp::Eq => Ok(a == b),
             CompareOp::Ne => Ok(a != b),
-            _ if kind == Kind::Mac => Err(PyTypeError::new_err(format!("{} is a MAC address: no order", self.field))),
+            _ if kind == FieldKind::Mac => {
+                Err(PyTypeError::new_err(format!("{} is a MAC address: no order", self.field)))
+            }
             _ => Ok(a.zip(b).is_some_and(|(a, b)| op.matches(a.cmp(&b)))),
         }
     }
@@ -177,7 +179,7 @@ impl FieldRef {
     /// Returns the plain value for arithmetic, or an error that names the field if it is absent.
     fn number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
-            Some(value) => Kind::of(self.field).to_python(py, value),
+            Some(value) => FieldKind::of(self.field).to_python(py, value),
             None => Err(PyTypeError::new_err(format!("this packet has no {}", self.field))),
         }
     }
@@ -286,8 +288,8 @@ impl FieldRef {
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        match Kind::of(self.field) {
-            Kind::Number => self.in_range(py, 1, largest(self.field)),
+        match FieldKind::of(self.field) {
+            FieldKind::Number => self.in_range(py, 1, largest(self.field)),
             _ => self.is_present(py),
         }
     }
@@ -297,8 +299,8 @@ impl FieldRef {
     }
 
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match Kind::of(self.field) {
-            Kind::Number => self.number(py),
+        match FieldKind::of(self.field) {
+            FieldKind::Number => self.number(py),
             _ => Err(PyTypeError::new_err(format!("{} is an address, not an index", self.field))),
         }
     }

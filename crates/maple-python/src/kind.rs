@@ -15,7 +15,7 @@ use crate::told::described;
 
 /// The Python type of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     /// An `int`.
     Number,
     /// A [`Mac`].
@@ -26,26 +26,26 @@ pub enum Kind {
     Ipv6,
 }
 
-impl Kind {
+impl FieldKind {
     /// Returns the kind of the values of `field`.
-    pub const fn of(field: Field) -> Kind {
+    pub const fn of(field: Field) -> FieldKind {
         match field {
             Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
-                Kind::Mac
+                FieldKind::Mac
             }
-            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Kind::Ipv4,
-            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Kind::Ipv6,
-            _ => Kind::Number,
+            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => FieldKind::Ipv4,
+            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => FieldKind::Ipv6,
+            _ => FieldKind::Number,
         }
     }
 
     /// Returns the name of such a value in messages.
     const fn noun(self) -> &'static str {
         match self {
-            Kind::Number => "a number",
-            Kind::Mac => "a MAC address",
-            Kind::Ipv4 => "an IPv4 address",
-            Kind::Ipv6 => "an IPv6 address",
+            FieldKind::Number => "a number",
+            FieldKind::Mac => "a MAC address",
+            FieldKind::Ipv4 => "an IPv4 address",
+            FieldKind::Ipv6 => "an IPv6 address",
         }
     }
 
@@ -55,10 +55,10 @@ impl Kind {
     /// The error of Python if it can't make the object.
     pub fn to_python<'py>(self, py: Python<'py>, value: u128) -> PyResult<Bound<'py, PyAny>> {
         Ok(match self {
-            Kind::Number => value.into_pyobject(py)?.into_any(),
-            Kind::Mac => Mac::cached(py, value as u64)?.into_any(),
-            Kind::Ipv4 => Ip::cached(py, Ip::v4(value as u32))?.into_any(),
-            Kind::Ipv6 => Ip::cached(py, Ip::v6(value))?.into_any(),
+            FieldKind::Number => value.into_pyobject(py)?.into_any(),
+            FieldKind::Mac => Mac::cached(py, value as u64)?.into_any(),
+            FieldKind::Ipv4 => Ip::cached(py, Ip::v4(value as u32))?.into_any(),
+            FieldKind::Ipv6 => Ip::cached(py, Ip::v6(value))?.into_any(),
         })
     }
 }
@@ -129,18 +129,18 @@ fn with_tag_bit(number: i128) -> String {
 /// `TypeError` if `other` has a wrong type, `ValueError` if it is a value that the field can't have; both name the
 /// field.
 pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
-    match Kind::of(field) {
-        Kind::Number => {
+    match FieldKind::of(field) {
+        FieldKind::Number => {
             let number = signed_operand(field, other)?;
             u128::try_from(number).ok().filter(|n| *n <= largest(field)).ok_or_else(|| {
                 let why = if field == Field::VlanVid { with_tag_bit(number) } else { String::new() };
                 PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}{why}", largest(field)))
             })
         }
-        Kind::Mac => Mac::from_object(other).map(|mac| u128::from(mac.0)).map_err(|e| refuse(field, other, e)),
-        kind @ (Kind::Ipv4 | Kind::Ipv6) => {
+        FieldKind::Mac => Mac::from_object(other).map(|mac| u128::from(mac.0)).map_err(|e| refuse(field, other, e)),
+        kind @ (FieldKind::Ipv4 | FieldKind::Ipv6) => {
             let ip = Ip::from_object(other).map_err(|e| refuse(field, other, e))?;
-            if ip.is_v4() == (kind == Kind::Ipv4) {
+            if ip.is_v4() == (kind == FieldKind::Ipv4) {
                 Ok(ip.number())
             } else {
                 Err(PyValueError::new_err(format!("{field} is {}; it can't be {ip}", kind.noun())))
@@ -154,17 +154,17 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
 /// # Errors
 /// The errors of [`operand`], and `TypeError` for MAC addresses, which have no order.
 pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
-    match Kind::of(field) {
-        Kind::Number => Ok(match signed_operand(field, other)? {
+    match FieldKind::of(field) {
+        FieldKind::Number => Ok(match signed_operand(field, other)? {
             n if n < 0 => Bounded::Below,
             n if n as u128 > largest(field) => Bounded::Above,
             n => Bounded::At(n as u128),
         }),
-        Kind::Mac => Err(PyTypeError::new_err(format!(
+        FieldKind::Mac => Err(PyTypeError::new_err(format!(
             "{field} is a MAC address, and these have no order; \
              to test some of its bits write {field} in Prefix(\"01:00:5e:00:00:00/25\")"
         ))),
-        Kind::Ipv4 | Kind::Ipv6 => operand(field, other).map(Bounded::At),
+        FieldKind::Ipv4 | FieldKind::Ipv6 => operand(field, other).map(Bounded::At),
     }
 }
 
@@ -194,7 +194,7 @@ fn signed_operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<i128> {
 /// Adds the field to the error of a conversion.
 fn refuse(field: Field, other: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = other.py();
-    let noun = Kind::of(field).noun();
+    let noun = FieldKind::of(field).noun();
     if error.is_instance_of::<PyTypeError>(py) {
         PyTypeError::new_err(format!("{field} is {noun}; it can't be compared with {}", described(other)))
     } else {

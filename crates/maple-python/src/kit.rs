@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use maple_controller::discovery::{self, Key, ParsedProbe, Probe};
 use maple_controller::snoop::QUERIER_MAC;
-use maple_core::check::{Claim, Counterexample, Examined, Host, Question, Scope};
+use maple_core::check::{Claim, Counterexample, Examined, Host, Scope, ScopedClaim};
 use maple_core::engine::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};
-use maple_emulator::host::{Kind, Progress};
+use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::network::{Delivery, Outcome};
 use maple_emulator::time::SECOND;
 use maple_lab::Laboratory;
@@ -21,7 +21,7 @@ use pyo3::types::PyDict;
 
 use crate::assertion::condition;
 use crate::host::laboratory_error;
-use crate::kind::{Kind as FieldKind, from_raw};
+use crate::kind::{FieldKind, from_raw};
 use crate::laboratory::{Names, PyJourney, PyLaboratory, PyPlace, of_journey};
 use crate::policy::PythonPolicy;
 
@@ -162,8 +162,8 @@ pub fn open_flow(
     ipv6: bool,
 ) -> PyResult<Option<String>> {
     let kind = match kind {
-        "tcp" => Kind::Tcp(port),
-        "udp" => Kind::Udp(port),
+        "tcp" => FlowKind::Tcp(port),
+        "udp" => FlowKind::Udp(port),
         _ => return Err(PyValueError::new_err(format!("a flow is \"tcp\" or \"udp\", not {kind:?}"))),
     };
     laboratory.call(py, move |lab, world| {
@@ -214,7 +214,7 @@ pub fn examine(
         }
         (claim, _) => return Err(PyValueError::new_err(format!("there is no claim {claim:?}, or it lacks a policy"))),
     };
-    let question = Question { scope, claim };
+    let question = ScopedClaim { scope, claim };
     let examined = py.detach(|| inner.examine(question, state.as_deref(), packets)).map_err(laboratory_error)?;
     Ok(of_examined(examined, &laboratory.names()))
 }

@@ -15,7 +15,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::address::Mac;
 use crate::host;
-use crate::kind::{Kind, from_raw};
+use crate::kind::{FieldKind, from_raw};
 use crate::route::{PyLocation, frame_bytes};
 
 /// A packet that entered the network and that an `@on` function asked for.
@@ -40,7 +40,7 @@ impl PyHeard {
 
     fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.packet().get(field).and_then(|raw| from_raw(field, raw));
-        value.map(|value| Kind::of(field).to_python(py, value)).transpose()
+        value.map(|value| FieldKind::of(field).to_python(py, value)).transpose()
     }
 }
 

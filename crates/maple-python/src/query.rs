@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use maple_core::policy::Net;
-use maple_core::state::{Answer, CellValue, Function, Value};
+use maple_core::state::{CellValue, Function, QueryAnswer, Value};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -69,7 +69,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn answer(&self, py: Python<'_>, net: &Net, argument: &Value) -> Answer {
+    fn answer(&self, py: Python<'_>, net: &Net, argument: &Value) -> QueryAnswer {
         self.call(py, net, argument).map_err(|error| {
             if error.is_instance_of::<Retry>(py) {
                 return Arc::from("it calls retry(), and queries don't wait");

@@ -3,7 +3,7 @@
 use maple_core::Location;
 use maple_wire::{Dpid, Field, PortNo};
 
-use crate::address::{Addresses, Kind};
+use crate::address::{AddressKind, Addresses};
 use crate::cube::{Cube, SWITCH};
 use crate::service::Service;
 
@@ -34,7 +34,7 @@ impl Place {
 }
 
 /// One choice of the addresses that a side of a rule names.
-type Side = Option<(Kind, u128, u128)>;
+type Side = Option<(AddressKind, u128, u128)>;
 
 /// The constraints of a rule's packets, apart from their addresses.
 pub(super) struct Constraints {
@@ -116,10 +116,10 @@ impl Constraints {
 
     /// Returns the possible Ethernet types of such packets; `None` stands for any.
     fn kinds(&self, source: Side, destination: Side, service: Option<Service>) -> Vec<Option<u128>> {
-        let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != Kind::Mac);
+        let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != AddressKind::Mac);
         let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];
         let types: Vec<u128> =
-            wanted.into_iter().flatten().map(|kind| if kind == Kind::V4 { 0x800 } else { 0x86dd }).collect();
+            wanted.into_iter().flatten().map(|kind| if kind == AddressKind::V4 { 0x800 } else { 0x86dd }).collect();
         let agree = |kind: &u128| types.iter().chain(&self.ethertype).all(|other| other == kind);
         match types.first().copied().or(self.ethertype) {
             Some(kind) => Some(kind).filter(agree).map(Some).into_iter().collect(),
@@ -155,9 +155,9 @@ fn addressed(base: &Cube, kind: Option<u128>, source: Side, destination: Side) -
     for (side, [v4, v6, mac]) in fields {
         let Some((kind, lo, hi)) = side else { continue };
         let field = match kind {
-            Kind::V4 => v4,
-            Kind::V6 => v6,
-            Kind::Mac => mac,
+            AddressKind::V4 => v4,
+            AddressKind::V6 => v6,
+            AddressKind::Mac => mac,
         };
         if hi - lo < field.full_mask() {
             cube = cube.with(field, lo, hi)?;

@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 use toml_edit::Value;
 
 use super::TABLES;
-use super::document::{Entry, Section};
+use super::document::{ConfigEntry, Section};
 use crate::declared::Setting;
 use crate::options::RunArgs;
 use crate::values::with_values;
@@ -56,7 +56,7 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
         if inner.is_empty() {
             continue;
         }
-        let Some(entry) = root.get(name).filter(Entry::is_table) else { continue };
+        let Some(entry) = root.get(name).filter(ConfigEntry::is_table) else { continue };
         let Some(mut section) = entry.section() else { continue };
         for (key, arg) in inner {
             let Some(entry) = section.get(key) else { continue };
@@ -87,7 +87,7 @@ fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a A
 }
 
 /// Reads one option; `None` if its value is wrong.
-fn setting(command: &Command, arg: &Arg, entry: &Entry<'_>, folder: &Path) -> Option<Setting> {
+fn setting(command: &Command, arg: &Arg, entry: &ConfigEntry<'_>, folder: &Path) -> Option<Setting> {
     let values: Vec<String> =
         entry.items().into_iter().map(|value| text(arg, value)).collect::<Option<_>>().or_else(|| {
             entry.wrong("this is text, a number, true or false, or an array of these");

@@ -86,7 +86,7 @@ pub struct Section<'a> {
 
 /// A key and its value.
 #[derive(Clone)]
-pub struct Entry<'a> {
+pub struct ConfigEntry<'a> {
     document: &'a Document,
     /// The key, with dots between the tables.
     pub key: String,
@@ -99,13 +99,13 @@ pub struct Entry<'a> {
 
 impl<'a> Section<'a> {
     /// Returns an optional key with its value.
-    pub fn get(&mut self, name: &str) -> Option<Entry<'a>> {
+    pub fn get(&mut self, name: &str) -> Option<ConfigEntry<'a>> {
         self.known.push(name.to_owned());
         self.table.get_key_value(name).map(|(key, item)| self.entry(key, item))
     }
 
     /// Returns a required key with its value, or records that it is missing.
-    pub fn need(&mut self, name: &str, at: &Entry<'_>) -> Option<Entry<'a>> {
+    pub fn need(&mut self, name: &str, at: &ConfigEntry<'_>) -> Option<ConfigEntry<'a>> {
         let found = self.get(name);
         if found.is_none() {
             at.wrong(format!("{name} is missing"));
@@ -114,7 +114,7 @@ impl<'a> Section<'a> {
     }
 
     /// Returns all keys, known or not.
-    pub fn all(self) -> Vec<Entry<'a>> {
+    pub fn all(self) -> Vec<ConfigEntry<'a>> {
         let name = |(key, _): (&str, &'a Item)| self.table.get_key_value(key).map(|(key, item)| self.entry(key, item));
         self.table.iter().filter_map(name).collect()
     }
@@ -130,15 +130,15 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn entry(&self, key: &'a Key, item: &'a Item) -> Entry<'a> {
+    fn entry(&self, key: &'a Key, item: &'a Item) -> ConfigEntry<'a> {
         let name = key.get().to_owned();
         let full = if self.name.is_empty() { name.clone() } else { format!("{}.{name}", self.name) };
         let at = self.document.place(key.span().or_else(|| item.span()));
-        Entry { document: self.document, key: full, name, at, item }
+        ConfigEntry { document: self.document, key: full, name, at, item }
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ConfigEntry<'a> {
     /// Records a fault of this entry.
     pub fn wrong(&self, text: impl Into<String>) {
         let problem = Problem { at: self.at.clone(), key: self.key.clone(), text: text.into() };
@@ -165,7 +165,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Returns the tables of an array of tables, each with an entry of its own.
-    pub fn sections(&self) -> Vec<(Entry<'a>, Section<'a>)> {
+    pub fn sections(&self) -> Vec<(ConfigEntry<'a>, Section<'a>)> {
         let tables: Vec<(Option<Range<usize>>, &'a dyn TableLike)> = match self.item {
             Item::ArrayOfTables(all) => all.iter().map(|table| (table.span(), table as &dyn TableLike)).collect(),
             Item::Value(Value::Array(all)) if all.iter().all(Value::is_inline_table) => {
@@ -180,7 +180,7 @@ impl<'a> Entry<'a> {
         let section = |(n, (span, table)): (usize, (Option<Range<usize>>, &'a dyn TableLike))| {
             let (key, at) = (format!("{}[{n}]", self.key), self.document.place(span));
             let section = Section { document: self.document, name: key.clone(), table, known: Vec::new() };
-            (Entry { key, at, ..self.clone() }, section)
+            (ConfigEntry { key, at, ..self.clone() }, section)
         };
         tables.into_iter().enumerate().map(section).collect()
     }

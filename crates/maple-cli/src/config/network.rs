@@ -12,7 +12,7 @@ use maple_wire::{Dpid, PortNo};
 use toml_edit::Value;
 
 use super::arguments;
-use super::document::{Entry, Section, to_json};
+use super::document::{ConfigEntry, Section, to_json};
 use crate::declared::{Cost, DeclaredNetwork, FileLine};
 
 /// Reads the tables about the network.
@@ -45,7 +45,7 @@ pub fn read(root: &mut Section<'_>) -> DeclaredNetwork {
 }
 
 /// Returns the tables in this table, if it is one: `weights` may also be the option with a file's name.
-fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
+fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<ConfigEntry<'a>> {
     let Some(entry) = root.get(name) else { return Vec::new() };
     if !entry.is_table() {
         // An option may have this name; then its value was read before.
@@ -57,7 +57,7 @@ fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
     entry.section().map(Section::all).unwrap_or_default()
 }
 
-fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)> {
+fn switch(entry: &ConfigEntry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)> {
     let mut section = entry.section()?;
     let dpid = section.need("dpid", entry).and_then(|dpid| {
         let text = dpid.text()?;
@@ -80,7 +80,7 @@ fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)> {
 }
 
 /// Reads ports: `3`, `"1-24"`, `[1, 2, "5-8"]`.
-fn ports(entry: &Entry<'_>) -> PortSet {
+fn ports(entry: &ConfigEntry<'_>) -> PortSet {
     let range = |value: &Value| match value {
         Value::Integer(number) => port_range(&number.value().to_string()),
         Value::String(text) => port_range(text.value()),
@@ -99,17 +99,18 @@ fn port_range(text: &str) -> Result<RangeInclusive<u32>, String> {
 }
 
 /// Reads one maximum for all ports, or one for each range of ports.
-fn max_hosts(entry: &Entry<'_>) -> Vec<(PortSet, usize)> {
+fn max_hosts(entry: &ConfigEntry<'_>) -> Vec<(PortSet, usize)> {
     if !entry.is_table() {
         let most = entry.number(1);
         return most.map(|most| (PortSet(vec![0..=u32::MAX]), most as usize)).into_iter().collect();
     }
-    let limit = |entry: Entry<'_>| Some((PortSet(vec![entry.ok(port_range(&entry.name))?]), entry.number(1)? as usize));
+    let limit =
+        |entry: ConfigEntry<'_>| Some((PortSet(vec![entry.ok(port_range(&entry.name))?]), entry.number(1)? as usize));
     entry.section().map(Section::all).unwrap_or_default().into_iter().filter_map(limit).collect()
 }
 
 fn host(
-    entry: &Entry<'_>,
+    entry: &ConfigEntry<'_>,
     names: &Names,
     roles: &Facts,
     owners: &mut BTreeMap<IpAddr, String>,
@@ -162,7 +163,7 @@ fn costs(root: &mut Section<'_>, names: &Names) -> Vec<Cost> {
     all
 }
 
-fn cost(name: &str, entry: &Entry<'_>, mut section: Section<'_>, names: &Names) -> Option<Cost> {
+fn cost(name: &str, entry: &ConfigEntry<'_>, mut section: Section<'_>, names: &Names) -> Option<Cost> {
     let ends = ["a", "b", "at"].map(|key| section.get(key));
     let (cost, one_way) = (section.need("cost", entry), section.get("one-way"));
     section.end();
@@ -174,7 +175,7 @@ fn cost(name: &str, entry: &Entry<'_>, mut section: Section<'_>, names: &Names) 
         }
     });
     let cost = cost?.number(1)?;
-    let switch = |entry: &Entry<'_>| entry.ok(names.switch(entry.text()?));
+    let switch = |entry: &ConfigEntry<'_>| entry.ok(names.switch(entry.text()?));
     let (links, text) = match ends {
         [Some(a), Some(b), None] => {
             let (from, to) = (switch(&a)?, switch(&b)?);

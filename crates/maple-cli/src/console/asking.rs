@@ -29,22 +29,23 @@ pub struct Asking<'a, G> {
 /// The commands of `maple` that the controller of this process answers.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, name = "maple", disable_help_subcommand = true, max_term_width = 100)]
-pub enum Question {
+pub enum ControllerCommand {
     Show(ShowArgs),
     Explain(Box<ExplainArgs>),
     State(StateArgs),
 }
 
-impl Question {
-    fn parse_words(words: &[String]) -> Result<Question, LabError> {
-        Question::try_parse_from(words).map_err(|error| LabError::Wrong(error.to_string().trim_end().to_owned()))
+impl ControllerCommand {
+    fn parse_words(words: &[String]) -> Result<ControllerCommand, LabError> {
+        ControllerCommand::try_parse_from(words)
+            .map_err(|error| LabError::Wrong(error.to_string().trim_end().to_owned()))
     }
 
     fn ask(self, controller: &dyn Reach) -> anyhow::Result<u8> {
         match self {
-            Question::Show(args) => show::main(args, Some(controller)),
-            Question::Explain(args) => explain::ask_controller(&args, Some(controller)),
-            Question::State(args) => state::main(args, Some(controller)),
+            ControllerCommand::Show(args) => show::main(args, Some(controller)),
+            ControllerCommand::Explain(args) => explain::ask_controller(&args, Some(controller)),
+            ControllerCommand::State(args) => state::main(args, Some(controller)),
         }
     }
 }
@@ -69,12 +70,12 @@ impl<G: Ground> Ground for Asking<'_, G> {
     }
 
     fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
-        self.controller.map(|_| Question::parse_words(words).map(drop))
+        self.controller.map(|_| ControllerCommand::parse_words(words).map(drop))
     }
 
     /// Asks in a thread of its own: some questions have endless answers, and the network must continue.
     fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
-        let question = Question::parse_words(words)?;
+        let question = ControllerCommand::parse_words(words)?;
         let Some(controller) = self.controller else { return Ok(String::new()) };
         let own = Own { controller: controller.clone(), last: Arc::default() };
         let (sender, done) = sync_channel(1);

@@ -3,7 +3,7 @@
 use clap::CommandFactory as _;
 use maple_emulator::lab::Lab;
 
-use super::asking::Question;
+use super::asking::ControllerCommand;
 
 /// Returns the start of the last word before the cursor, and its possible completions, in order.
 pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
@@ -25,7 +25,7 @@ pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
 /// Returns the possible next words of a question to the controller: subcommands or options.
 fn of_question(words: &[&str], is_option: bool) -> Vec<String> {
     let words = words.iter().skip_while(|word| **word == "not");
-    let mut command = Question::command();
+    let mut command = ControllerCommand::command();
     for (place, word) in words.enumerate() {
         match command.find_subcommand(word) {
             Some(next) => command = next.clone(),

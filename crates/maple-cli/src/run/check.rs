@@ -27,7 +27,7 @@ use maple_core::plan::Resolved;
 use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
-use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
+use maple_emulator::network::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::{Emulation, Network};
 use maple_wire::{Dpid, Packet, PortNo};
@@ -55,9 +55,9 @@ pub struct Checker {
     policy: Arc<dyn Policy>,
     track_hosts: bool,
     history: History,
-    pending: BTreeMap<Kind, Watched>,
+    pending: BTreeMap<EnteringFrame, Watched>,
     /// The kinds of the pending frames.
-    kinds: BTreeMap<FrameId, Kind>,
+    kinds: BTreeMap<FrameId, EnteringFrame>,
     verdicts: Verdicts,
 }
 
@@ -87,7 +87,7 @@ pub struct Tally {
 }
 
 /// The kind of a frame: the place where it entered, and its bytes.
-type Kind = (Location, Arc<[u8]>);
+type EnteringFrame = (Location, Arc<[u8]>);
 
 /// Frames of one kind whose copies can still be in flight.
 struct Watched {
@@ -145,7 +145,7 @@ impl Checker {
     fn take(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
         let (entries, deliveries, excused) = emulation.with_network(|network| {
             let log = network.log();
-            let entries: Vec<Entry> = log.entries().cloned().collect();
+            let entries: Vec<EnteredFrame> = log.entries().cloned().collect();
             let deliveries: Vec<_> = log
                 .deliveries()
                 .filter_map(|d| match &d.outcome {
@@ -161,7 +161,7 @@ impl Checker {
         for entry in entries {
             if let Origin::Port(dpid, port) = entry.origin {
                 let entered = emulation.moment(entry.at);
-                let kind: Kind = (Location::new(dpid, port), entry.frame.into());
+                let kind: EnteringFrame = (Location::new(dpid, port), entry.frame.into());
                 let new = || Watched {
                     ids: Vec::new(),
                     entered: (entered, entered),
@@ -193,7 +193,7 @@ impl Checker {
     /// everything.
     fn judge(&mut self, now: Instant) {
         let is_due = |watched: &Watched| now.saturating_duration_since(watched.entered.1) > SETTLED;
-        let due: Vec<Kind> =
+        let due: Vec<EnteringFrame> =
             self.pending.iter().filter(|(_, watched)| is_due(watched)).map(|(kind, _)| kind.clone()).collect();
         for kind in due {
             let Some(watched) = self.pending.remove(&kind) else { continue };
@@ -206,7 +206,7 @@ impl Checker {
     }
 
     /// Judges frames, unless they can still turn out correct. Reports whether it has judged them.
-    fn is_judged(&mut self, kind: &Kind, watched: &Watched, now: Instant) -> bool {
+    fn is_judged(&mut self, kind: &EnteringFrame, watched: &Watched, now: Instant) -> bool {
         let count = watched.ids.len();
         let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
         let Some(states) = states.filter(|states| states.iter().any(|state| is_known(state, kind.0))) else {
@@ -246,7 +246,7 @@ impl Checker {
 
     /// Runs f afresh on this state, and returns where the frame must leave: nowhere if f fails, or if the frame is not
     /// one of f's packets.
-    fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Egress> {
+    fn expected(&self, state: &Arc<Snapshot>, kind: &EnteringFrame) -> BTreeSet<Egress> {
         if is_the_controllers(&Packet::new(&kind.1, kind.0.port.0), self.track_hosts) {
             return BTreeSet::new();
         }
@@ -257,7 +257,7 @@ impl Checker {
         routed.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
     }
 
-    fn resolved(&self, state: &Arc<Snapshot>, (ingress, frame): &Kind) -> Option<Arc<Resolved>> {
+    fn resolved(&self, state: &Arc<Snapshot>, (ingress, frame): &EnteringFrame) -> Option<Arc<Resolved>> {
         let run = Run::new(frame.clone(), frame.len(), *ingress, Txn::new(state.clone()), self.track_hosts);
         Observation::of(&*self.policy, &run).answer.ok()
     }
@@ -298,7 +298,7 @@ fn is_right(answers: &[BTreeSet<Egress>], came_out: &BTreeMap<Egress, usize>, co
         && answers.iter().flatten().all(|place| !all(place) || came_out.get(place) == Some(&count))
 }
 
-fn describe((at, frame): &Kind, watched: &Watched, admitted: &BTreeSet<&Egress>) -> String {
+fn describe((at, frame): &EnteringFrame, watched: &Watched, admitted: &BTreeSet<&Egress>) -> String {
     let ports = |places: &mut dyn Iterator<Item = (&Egress, usize)>| {
         let text: Vec<String> = places
             .map(|((dpid, port, _), copies)| {

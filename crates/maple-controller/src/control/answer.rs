@@ -20,7 +20,7 @@ use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, access_lists, dropped, explain, state};
 use crate::kept_files::FileStatus;
-use crate::log::Entry;
+use crate::log::LogEntry;
 use crate::names::Names;
 use crate::session::TableSize;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
@@ -360,7 +360,7 @@ pub(super) fn milliseconds(time: SystemTime) -> u64 {
 }
 
 /// Encodes a line of the log. Its time is in milliseconds since 1970.
-pub(super) fn log_line(entry: &Entry) -> Value {
+pub(super) fn log_line(entry: &LogEntry) -> Value {
     json!({
         "number": entry.number, "time": milliseconds(entry.time), "level": entry.level.name(), "area": entry.area,
         "text": entry.text,

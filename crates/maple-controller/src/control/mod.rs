@@ -43,7 +43,7 @@ pub(crate) use self::succession::Succession;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listen::SendError;
-use crate::log::Entry;
+use crate::log::LogEntry;
 use crate::memory::record::Recording;
 use crate::memory::{Archive, PendingWrites};
 use crate::names::Names;
@@ -193,7 +193,7 @@ impl Handle {
     }
 
     /// Returns the lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
-    pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
+    pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
         self.shared.notices.log().since(number, timeout)
     }
 

@@ -8,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, LabelSetEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::families::{self, Description, Kind};
+use super::families::{self, Description, MetricKind};
 use super::process::Process;
 use super::rows::{Lines, Listed, SwitchRow, port_rows, switch_rows, switches};
 use crate::control::Handle;
@@ -168,7 +168,7 @@ impl Output<'_> {
             let labels = Labels(of.labels, labels);
             let mut row = metric.encode_family(&labels)?;
             match of.kind {
-                Kind::Counter => row.encode_counter::<NoLabelSet, u64, u64>(&value, None)?,
+                MetricKind::Counter => row.encode_counter::<NoLabelSet, u64, u64>(&value, None)?,
                 _ => row.encode_gauge(&value)?,
             }
         }
@@ -180,19 +180,19 @@ impl Output<'_> {
         let mut metric = self.0.encode_descriptor(of.name, of.meaning, None, of.kind.metric_type())?;
         match (of.kind, value) {
             (_, None) => Ok(()),
-            (Kind::Counter, Some(value)) => metric.encode_counter::<NoLabelSet, f64, u64>(&value, None),
+            (MetricKind::Counter, Some(value)) => metric.encode_counter::<NoLabelSet, f64, u64>(&value, None),
             (_, Some(value)) => metric.encode_gauge(&value),
         }
     }
 
     /// Writes one of the counts of `maple show stats`.
-    fn count(&mut self, name: &str, kind: Kind, meaning: &str, value: u64) -> fmt::Result {
+    fn count(&mut self, name: &str, kind: MetricKind, meaning: &str, value: u64) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, meaning, None, kind.metric_type())?;
         match kind {
-            Kind::Counter if name.ends_with(families::SECONDS) => {
+            MetricKind::Counter if name.ends_with(families::SECONDS) => {
                 metric.encode_counter::<NoLabelSet, f64, u64>(&(value as f64 / 1e9), None)
             }
-            Kind::Counter => metric.encode_counter::<NoLabelSet, u64, u64>(&value, None),
+            MetricKind::Counter => metric.encode_counter::<NoLabelSet, u64, u64>(&value, None),
             _ => metric.encode_gauge(&value),
         }
     }

@@ -24,7 +24,7 @@ pub struct Family {
     /// The name without the suffix of its type.
     pub name: String,
     /// The type.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
     /// The meaning, in a sentence.
@@ -36,7 +36,7 @@ pub(super) const SECONDS: &str = "_seconds";
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A count since the start.
     Counter,
     /// A current value.
@@ -47,23 +47,23 @@ pub enum Kind {
     Info,
 }
 
-impl Kind {
+impl MetricKind {
     /// Returns the name in the text format.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Info => "info",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::Info => "info",
         }
     }
 
     pub(super) fn metric_type(self) -> MetricType {
         match self {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Histogram => MetricType::Histogram,
-            Kind::Info => MetricType::Info,
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+            MetricKind::Histogram => MetricType::Histogram,
+            MetricKind::Info => MetricType::Info,
         }
     }
 }
@@ -72,10 +72,10 @@ impl Family {
     /// Returns the names of its values in the text format.
     pub fn samples(&self) -> Vec<String> {
         let suffixes: &[&str] = match self.kind {
-            Kind::Counter => &["_total"],
-            Kind::Gauge => &[""],
-            Kind::Histogram => &["_bucket", "_sum", "_count"],
-            Kind::Info => &["_info"],
+            MetricKind::Counter => &["_total"],
+            MetricKind::Gauge => &[""],
+            MetricKind::Histogram => &["_bucket", "_sum", "_count"],
+            MetricKind::Info => &["_info"],
         };
         suffixes.iter().map(|suffix| format!("{}{suffix}", self.name)).collect()
     }
@@ -85,7 +85,7 @@ impl Family {
 macro_rules! metrics {
     ($($constant:ident: $kind:ident $name:literal $labels:expr, $meaning:literal;)*) => {
         $(pub(super) const $constant: Description = Description {
-            name: $name, kind: Kind::$kind, labels: $labels, meaning: $meaning,
+            name: $name, kind: MetricKind::$kind, labels: $labels, meaning: $meaning,
         };)*
 
         const ALL: &[&Description] = &[$(&$constant),*];
@@ -95,7 +95,7 @@ macro_rules! metrics {
 /// A metric of the list below.
 pub(super) struct Description {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub labels: &'static [&'static str],
     pub meaning: &'static str,
 }
@@ -164,11 +164,11 @@ pub fn families() -> Vec<Family> {
 }
 
 /// Returns the metrics that are the counts of `maple show stats`: first the controller's, then the engine's.
-pub(super) fn counts() -> Vec<(String, Kind, &'static str)> {
+pub(super) fn counts() -> Vec<(String, MetricKind, &'static str)> {
     let (controller, engine) = (Counters::default(), Stats::default());
-    let controller = controller.iter().zip(Counters::meanings()).map(|((name, _), of)| (name, Kind::Counter, of));
+    let controller = controller.iter().zip(Counters::meanings()).map(|((name, _), of)| (name, MetricKind::Counter, of));
     let engine = engine.iter().zip(Stats::meanings()).map(|((name, _), meaning)| {
-        let kind = if GAUGES.contains(&name) { Kind::Gauge } else { Kind::Counter };
+        let kind = if GAUGES.contains(&name) { MetricKind::Gauge } else { MetricKind::Counter };
         (name, kind, meaning)
     });
     // Prometheus has times in seconds.
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_the_engine_has_now_is_a_gauge() {
         let gauges: BTreeSet<String> = GAUGES.iter().map(|name| format!("maple_{name}")).collect();
-        let is_gauge = |(_, kind, _): &(String, Kind, &str)| *kind == Kind::Gauge;
+        let is_gauge = |(_, kind, _): &(String, MetricKind, &str)| *kind == MetricKind::Gauge;
         assert_eq!(counts().into_iter().filter(is_gauge).map(|(name, ..)| name).collect::<BTreeSet<_>>(), gauges);
     }
 }

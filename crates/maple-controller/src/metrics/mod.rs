@@ -28,7 +28,7 @@ use prometheus_client::registry::Registry;
 
 use crate::control::Handle;
 use exporter::Exporter;
-pub use families::{Family, Kind, families};
+pub use families::{Family, MetricKind, families};
 use http::Server;
 
 /// A server of metrics. Dropping it ends it.

@@ -20,7 +20,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
 use maple_core::{Location, Mac, Route};
-use maple_emulator::host::Kind;
+use maple_emulator::host::FlowKind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
-    emulation.open_flow("h1", "h2", Kind::Ping).expect("there are such hosts");
+    emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
     eventually("the hosts are seen", || maple.handle.hosts().len() == 2);
     let write = Write::Var { name: "mode".into(), value: Some(Stored::from("day")) };
     maple.handle.change(vec![write]).expect("it is acknowledged");

@@ -10,7 +10,7 @@ use maple_controller::listen::{ListenError, Listener, NetworkEvent, SendError, l
 use maple_core::network::PortKind;
 use maple_core::trace::Cond;
 use maple_core::{Location, Net, PacketHandle, Route};
-use maple_emulator::host::{Kind, Progress};
+use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::network::Origin;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::packet::build::{BROADCAST, Frame};
@@ -42,7 +42,7 @@ fn ring(
 }
 
 fn ping(emulation: &Emulation, from: &'static str, to: &'static str) -> Progress {
-    let flow = emulation.open_flow(from, to, Kind::Ping).unwrap();
+    let flow = emulation.open_flow(from, to, FlowKind::Ping).unwrap();
     let mut last = Progress::Running;
     eventually("a ping ends", || {
         let progress = emulation.with_network(move |network| network.host(from).unwrap().flow(flow).unwrap().progress);
@@ -155,7 +155,7 @@ fn a_policy_in_rust_answers_who_has_an_address() {
         Route::answer([Frame::ethernet(pkt.eth_src().0, ROUTER).arp_reply(target, sender)])
     }
     let (_maple, emulation, _listener) = ring(Version::Of13, &[], answers);
-    emulation.open_flow("h1", "h3", Kind::Ping).unwrap();
+    emulation.open_flow("h1", "h3", FlowKind::Ping).unwrap();
     eventually("h1 believes the answer", || {
         emulation
             .with_network(|network| network.host("h1").unwrap().neighbour([10, 0, 0, 3].into()) == Some(ROUTER))

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{LONG, Maple, Peer, eventually, packet_in};
-use maple_controller::metrics::{Family, Kind, families};
+use maple_controller::metrics::{Family, MetricKind, families};
 use maple_controller::{Controller, ControllerOptions, Gauge, StartError};
 use maple_core::network::PortKind;
 use maple_core::{Net, Observe as _, PacketHandle, Policy, PolicyError, Route};
-use maple_emulator::host::Kind as Flow;
+use maple_emulator::host::FlowKind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Field, Message, Version};
 
@@ -114,24 +114,24 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
-    emulation.open_flow("h1", "h2", Flow::Ping).expect("there are such hosts");
+    emulation.open_flow("h1", "h2", FlowKind::Ping).expect("there are such hosts");
     eventually("rules are confirmed", || sum(&scrape(&maple), "maple_install_seconds_count", &[]) > Some(0.0));
     let text = scrape(&maple);
     let heap = Family {
         name: "maple_heap_bytes".into(),
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &[],
         meaning: "Bytes of the heap in use. Only with --count-heap.",
     };
     let expiry = Family {
         name: "maple_certificate_expires_seconds".into(),
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &[],
         meaning: "When the controller's certificate expires, in seconds since 1970. Only with TLS.",
     };
     let files = Family {
         name: "maple_file_failed".into(),
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         labels: &["file"],
         meaning: "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of switches, \
                   the certificates, the control socket. No row for files that there are not.",
@@ -171,7 +171,7 @@ fn check_page(listed: &[Family]) {
     let (_, after) = rest.split_once(MARKS[1]).expect("an end");
     let row = |family: &Family| {
         let names: Vec<String> = match family.kind {
-            Kind::Histogram => vec![format!("`{}`", family.name)],
+            MetricKind::Histogram => vec![format!("`{}`", family.name)],
             _ => family.samples().iter().map(|name| format!("`{name}`")).collect(),
         };
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();

@@ -9,7 +9,7 @@ use maple_controller::control::socket::{AskError, Invalidate, Request, Show, ask
 use maple_controller::{Controller, ControllerOptions};
 use maple_core::network::PortKind;
 use maple_core::{Location, Net, PacketHandle, Route};
-use maple_emulator::host::{Kind, Progress};
+use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -55,7 +55,7 @@ fn edge_ports(maple: &Maple) -> usize {
 
 /// Sends a ping and returns how it ended.
 fn ping(emulation: &Emulation, from: &'static str, to: &'static str) -> Progress {
-    let flow = emulation.open_flow(from, to, Kind::Ping).unwrap();
+    let flow = emulation.open_flow(from, to, FlowKind::Ping).unwrap();
     let start = Instant::now();
     loop {
         let progress = emulation.with_network(move |network| network.host(from).unwrap().flow(flow).unwrap().progress);

@@ -11,7 +11,7 @@ use maple_controller::control::socket::{AskError, Request, StatePlace, StateRequ
 use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Counter, Stop, Stopped, Table, Value, Var, Write};
 use maple_core::{Mac, Net, PacketHandle, Route};
-use maple_emulator::host::{Kind, Progress};
+use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::Version;
 use serde_json::json;
@@ -161,7 +161,7 @@ fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
     eventually("all links are found", || maple.handle.links().len() == 2);
     let ping = || {
-        let flow = emulation.open_flow("h1", "h3", Kind::Ping).unwrap();
+        let flow = emulation.open_flow("h1", "h3", FlowKind::Ping).unwrap();
         let mut last = Progress::Running;
         eventually("the ping ends", || {
             let progress = emulation.with_network(move |net| net.host("h1").unwrap().flow(flow).unwrap().progress);
@@ -209,7 +209,7 @@ fn no_packet_is_counted_in_the_old_phase_after_the_acknowledgement() {
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
     eventually("the link is found", || maple.handle.links().len() == 1);
     for phase in 1..=20u64 {
-        emulation.open_flow("h1", "h2", Kind::Ping).unwrap();
+        emulation.open_flow("h1", "h2", FlowKind::Ping).unwrap();
         let set = |tx: &maple_core::state::Tx| {
             Var::new("phase", 0u64).set(tx, &phase);
             Ok(())

@@ -31,9 +31,10 @@ mod observe;
 
 mod cost;
 mod coverage;
+mod examine;
 mod packet;
 mod proof;
-mod question;
+
 mod scope;
 mod vary;
 
@@ -56,10 +57,10 @@ use crate::trace::{Cond, Item, Source, Step};
 
 pub use cost::{Per, Wide};
 pub use coverage::{Coverage, OneSided};
+pub use examine::{Claim, Counterexample, Examined, ScopedClaim, examine};
 pub use observe::{Difference, Observation};
 pub use packet::{Sample, frame_of};
 pub use proof::Open;
-pub use question::{Claim, Counterexample, Examined, Question, examine};
 pub use scope::Scope;
 
 pub(crate) use packet::Headers;

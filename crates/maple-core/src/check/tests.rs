@@ -186,7 +186,7 @@ fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> 
     let destinations = hosts.iter().map(|(mac, _)| *mac).collect();
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy);
-    examine(&policy, &store, hosts, true, Question { scope, claim }, 2000, stopped())
+    examine(&policy, &store, hosts, true, ScopedClaim { scope, claim }, 2000, stopped())
 }
 
 fn never_at_the_last(hosts: &[Host]) -> Claim {
@@ -214,7 +214,7 @@ fn what_is_read_as_a_whole_leaves_a_claim_open_but_for_known_receivers() {
     let receivers = Some(vec![hosts[3].clone()]);
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, receivers, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(forward);
-    let found = examine(&policy, &store, hosts, true, Question { scope, claim: Claim::Arrives }, 2000, stopped());
+    let found = examine(&policy, &store, hosts, true, ScopedClaim { scope, claim: Claim::Arrives }, 2000, stopped());
     assert!(found.counterexample.is_none() && found.open.is_none(), "{:?}", found.open);
 }
 

@@ -25,7 +25,7 @@ const REMEMBERED: usize = 256;
 
 /// The kind of a field's values: values of one kind are tried in all fields of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ValueKind {
     Mac,
     Ipv4,
     Ipv6,
@@ -35,18 +35,18 @@ enum Kind {
 
 /// Values that may matter, by kind.
 #[derive(Default)]
-pub(super) struct Values(BTreeMap<Kind, BTreeSet<u128>>);
+pub(super) struct Values(BTreeMap<ValueKind, BTreeSet<u128>>);
 
-impl Kind {
-    fn of(field: Field) -> Kind {
+impl ValueKind {
+    fn of(field: Field) -> ValueKind {
         match field {
-            Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => Kind::Mac,
-            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => Kind::Ipv4,
-            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => Kind::Ipv6,
+            Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => ValueKind::Mac,
+            Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => ValueKind::Ipv4,
+            Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => ValueKind::Ipv6,
             Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst | Field::SctpSrc | Field::SctpDst => {
-                Kind::Port
+                ValueKind::Port
             }
-            other => Kind::Other(other),
+            other => ValueKind::Other(other),
         }
     }
 }
@@ -56,21 +56,21 @@ impl Values {
     pub fn of(hosts: &[Host], state: &Snapshot) -> Values {
         let mut values = Values::default();
         for (mac, info) in hosts {
-            values.note(Kind::Mac, mac.bits());
-            info.ipv4.iter().for_each(|ip| values.note(Kind::Ipv4, u128::from(u32::from(*ip))));
-            info.ipv6.iter().for_each(|ip| values.note(Kind::Ipv6, u128::from(*ip)));
+            values.note(ValueKind::Mac, mac.bits());
+            info.ipv4.iter().for_each(|ip| values.note(ValueKind::Ipv4, u128::from(u32::from(*ip))));
+            info.ipv6.iter().for_each(|ip| values.note(ValueKind::Ipv6, u128::from(*ip)));
         }
         for mac in [0x0200_0000_0099, 0xffff_ffff_ffff, 0x0100_5e01_0101] {
-            values.note(Kind::Mac, mac);
+            values.note(ValueKind::Mac, mac);
         }
         for ip in [0x0a63_6363, 0xffff_ffff, 0xef01_0101] {
-            values.note(Kind::Ipv4, ip);
+            values.note(ValueKind::Ipv4, ip);
         }
         for port in [22, 53, 80] {
-            values.note(Kind::Port, port);
+            values.note(ValueKind::Port, port);
         }
         for (at, _) in state.switches().flat_map(|(dpid, _)| state.ports_of(dpid)) {
-            values.note(Kind::Other(Field::InPort), u128::from(at.0));
+            values.note(ValueKind::Other(Field::InPort), u128::from(at.0));
         }
         for (field, some) in [
             (Field::EthType, &[IPV4, ARP, IPV6, 0x88b5][..]),
@@ -78,12 +78,12 @@ impl Values {
             (Field::VlanVid, &[0, 0x1001, 0x1002]),
             (Field::ArpOp, &[1, 2]),
         ] {
-            some.iter().for_each(|value| values.note(Kind::Other(field), *value));
+            some.iter().for_each(|value| values.note(ValueKind::Other(field), *value));
         }
         values
     }
 
-    fn note(&mut self, kind: Kind, value: u128) {
+    fn note(&mut self, kind: ValueKind, value: u128) {
         let known = self.0.entry(kind).or_default();
         if known.len() < REMEMBERED {
             known.insert(value);
@@ -94,10 +94,10 @@ impl Values {
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
-            cond.all.iter().for_each(|c| self.note(Kind::of(c.field), c.value));
+            cond.all.iter().for_each(|c| self.note(ValueKind::of(c.field), c.value));
             for range in &cond.ranges {
-                self.note(Kind::of(range.field), range.lo);
-                self.note(Kind::of(range.field), range.hi);
+                self.note(ValueKind::of(range.field), range.lo);
+                self.note(ValueKind::of(range.field), range.hi);
             }
         }
         let mut tables: Vec<_> = run.reads.iter().filter_map(table).collect();
@@ -111,17 +111,17 @@ impl Values {
     /// Adds the values in a table's key: an address, the text of one, a port number, or several of these.
     fn learn_key(&mut self, key: &Value) {
         match key {
-            Value::Mac(mac) => self.note(Kind::Mac, mac.bits()),
-            Value::Ipv4(ip) => self.note(Kind::Ipv4, u128::from(u32::from(*ip))),
-            Value::Ipv6(ip) => self.note(Kind::Ipv6, u128::from(*ip)),
-            Value::Int(port) if (0..=0xffff).contains(port) => self.note(Kind::Port, *port as u128),
+            Value::Mac(mac) => self.note(ValueKind::Mac, mac.bits()),
+            Value::Ipv4(ip) => self.note(ValueKind::Ipv4, u128::from(u32::from(*ip))),
+            Value::Ipv6(ip) => self.note(ValueKind::Ipv6, u128::from(*ip)),
+            Value::Int(port) if (0..=0xffff).contains(port) => self.note(ValueKind::Port, *port as u128),
             Value::Str(text) => {
                 if let Ok(mac) = text.parse::<crate::network::Mac>() {
-                    self.note(Kind::Mac, mac.bits());
+                    self.note(ValueKind::Mac, mac.bits());
                 } else if let Ok(ip) = text.parse::<std::net::Ipv4Addr>() {
-                    self.note(Kind::Ipv4, u128::from(u32::from(ip)));
+                    self.note(ValueKind::Ipv4, u128::from(u32::from(ip)));
                 } else if let Ok(ip) = text.parse::<std::net::Ipv6Addr>() {
-                    self.note(Kind::Ipv6, u128::from(ip));
+                    self.note(ValueKind::Ipv6, u128::from(ip));
                 }
             }
             Value::Tuple(parts) => parts.iter().for_each(|part| self.learn_key(part)),
@@ -132,7 +132,7 @@ impl Values {
     /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
     fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
         let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
-        let known: Vec<u128> = self.0.get(&Kind::of(field)).into_iter().flatten().copied().collect();
+        let known: Vec<u128> = self.0.get(&ValueKind::of(field)).into_iter().flatten().copied().collect();
         let start = random.below(known.len().max(1));
         values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
         values
@@ -232,7 +232,7 @@ fn is_small(read: &Constraint) -> bool {
 fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
     let of = |value| Headers::from([(read.field, value)]);
     if read.field == Field::InPort {
-        return values.0.get(&Kind::of(read.field)).into_iter().flatten().copied().map(of).collect();
+        return values.0.get(&ValueKind::of(read.field)).into_iter().flatten().copied().map(of).collect();
     }
     let places: Vec<u32> = (0..128).filter(|bit| read.mask >> bit & 1 == 1).collect();
     let spread = |number: u128| places.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<u128>();

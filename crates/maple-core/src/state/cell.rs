@@ -7,7 +7,7 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize, Serializer, ser};
 
-use super::query::{Answer, Question};
+use super::query::{QueryAnswer, QueryCall};
 use super::snapshot::first_and_last;
 use super::{Name, Rows, Snapshot, Value};
 use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, Scope, UTILISATION};
@@ -89,7 +89,7 @@ pub enum Cell {
     /// The result of resolving a route plan.
     Route(Plan),
     /// The answer to a query.
-    Query(Question),
+    Query(QueryCall),
 }
 
 /// A cell that users write, in files.
@@ -158,7 +158,7 @@ pub enum CellValue {
     /// The result of a [`Cell::Route`].
     Route(Result<Arc<Resolved>, RouteError>),
     /// The answer of a [`Cell::Query`].
-    Answer(Answer),
+    Answer(QueryAnswer),
 }
 
 /// Reports whether packets can leave the network at a port of which this is known.

@@ -77,7 +77,7 @@ pub use dependents::WaiterId;
 pub use history::History;
 pub use journal::Journal;
 pub use kind::{DeclareError, Kind, Mismatch, Types};
-pub use query::{Answer, Function, Question};
+pub use query::{Function, QueryAnswer, QueryCall};
 pub use rows::Rows;
 pub(crate) use seen::Seen;
 pub use seen::{KeptLabel, StoreRecorder};

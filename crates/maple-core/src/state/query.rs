@@ -23,10 +23,10 @@ pub struct Function(Arc<Definition>);
 
 /// The evaluation of a function at its argument. It reads what it needs through the transaction, and returns that with
 /// the answer. If hosts are not tracked (`false`), a query that asks for them fails. The slice that asks is given last.
-type Ask = dyn Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync;
+type Ask = dyn Fn(Txn, &Value, bool, Option<&Scope>) -> (QueryAnswer, Txn) + Send + Sync;
 
 /// The result of a query's function: a value, or the text of an error.
-pub type Answer = Result<Value, Arc<str>>;
+pub type QueryAnswer = Result<Value, Arc<str>>;
 
 struct Definition {
     /// A number that no other definition of this process has.
@@ -37,7 +37,7 @@ struct Definition {
 
 /// A function with its argument.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Question {
+pub struct QueryCall {
     function: Function,
     argument: Value,
     /// The slice that asks.
@@ -47,7 +47,7 @@ pub struct Question {
 /// The remembered answers, by question.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    answers: Mutex<FxHashMap<Question, Vec<Remembered>>>,
+    answers: Mutex<FxHashMap<QueryCall, Vec<Remembered>>>,
     /// Whether host locations are not tracked, so that asking for them is an error, as it is in f.
     no_hosts: AtomicBool,
 }
@@ -65,14 +65,14 @@ struct Remembered {
 
 thread_local! {
     /// The questions that this thread is in the middle of answering.
-    static ASKING: RefCell<Vec<Question>> = const { RefCell::new(Vec::new()) };
+    static ASKING: RefCell<Vec<QueryCall>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Function {
     /// Creates a function of this name that `ask` evaluates.
     pub(crate) fn asking(
         name: &str,
-        ask: impl Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync + 'static,
+        ask: impl Fn(Txn, &Value, bool, Option<&Scope>) -> (QueryAnswer, Txn) + Send + Sync + 'static,
     ) -> Function {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -81,27 +81,27 @@ impl Function {
 
     /// The cell that holds the function's answer to `argument`.
     pub fn cell(&self, argument: Value) -> Cell {
-        Cell::Query(Question::new(self.clone(), argument))
+        Cell::Query(QueryCall::new(self.clone(), argument))
     }
 }
 
-impl Question {
-    pub(crate) fn new(function: Function, argument: Value) -> Question {
-        Question { function, argument, within: None }
+impl QueryCall {
+    pub(crate) fn new(function: Function, argument: Value) -> QueryCall {
+        QueryCall { function, argument, within: None }
     }
 
     /// Returns the question as asked in a slice.
-    pub(crate) fn in_slice(self, scope: &Scope) -> Question {
-        Question { within: Some(scope.clone()), ..self }
+    pub(crate) fn in_slice(self, scope: &Scope) -> QueryCall {
+        QueryCall { within: Some(scope.clone()), ..self }
     }
 
     /// The answer in `state`.
-    pub(super) fn answer(&self, state: &Snapshot) -> Answer {
+    pub(super) fn answer(&self, state: &Snapshot) -> QueryAnswer {
         self.answer_with_reads(state).0
     }
 
     /// The answer in `state`, and the cells that it rests on.
-    pub(super) fn answer_with_reads(&self, state: &Snapshot) -> (Answer, Reads) {
+    pub(super) fn answer_with_reads(&self, state: &Snapshot) -> (QueryAnswer, Reads) {
         let known = state.memo.of(self);
         let here = known.iter().find(|one| one.version.is_some() && one.version == state.published());
         if let Some(one) = here {
@@ -121,7 +121,7 @@ impl Question {
     }
 
     /// Runs the function.
-    fn ask(&self, state: &Snapshot) -> (Answer, Reads) {
+    fn ask(&self, state: &Snapshot) -> (QueryAnswer, Reads) {
         let Some(_asking) = Asking::enter(self) else {
             return (Err("it asks itself".into()), Arc::new([]));
         };
@@ -138,7 +138,7 @@ struct Asking;
 
 impl Asking {
     /// Begins a question; `None` if the thread is in the middle of this very question already.
-    fn enter(question: &Question) -> Option<Asking> {
+    fn enter(question: &QueryCall) -> Option<Asking> {
         ASKING.with_borrow_mut(|asking| {
             let is_new = !asking.contains(question);
             is_new.then(|| asking.push(question.clone())).map(|()| Asking)
@@ -164,12 +164,12 @@ impl Memo {
         sync::lock(&self.answers).clear();
     }
 
-    fn of(&self, question: &Question) -> Vec<Remembered> {
+    fn of(&self, question: &QueryCall) -> Vec<Remembered> {
         sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 
     /// Puts an answer first, in place of one that rests on the same reads.
-    fn remember(&self, question: &Question, new: Remembered) {
+    fn remember(&self, question: &QueryCall, new: Remembered) {
         let mut memo = sync::lock(&self.answers);
         if memo.len() >= Memo::MOST && !memo.contains_key(question) {
             memo.clear();
@@ -181,7 +181,7 @@ impl Memo {
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for QueryCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.argument {
             Value::None => write!(f, "{}()", self.function.0.name),
@@ -191,7 +191,7 @@ impl fmt::Display for Question {
     }
 }
 
-impl fmt::Debug for Question {
+impl fmt::Debug for QueryCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }

@@ -9,7 +9,7 @@
 use arrayvec::ArrayVec;
 use maple_prefetch::{prefetch, prefetch_all};
 
-use super::{LeafId, Node, NodeId, Step, Tree};
+use super::{Descent, LeafId, Node, NodeId, Tree};
 use crate::trace::Fields;
 
 /// The maximum number of packets that are looked up together.
@@ -31,12 +31,12 @@ impl Tree {
         while !under_way.is_empty() {
             under_way.iter().for_each(|(_, packet, at)| self.prefetch_step(*at, *packet));
             under_way.retain(|(number, packet, at)| match self.step(*at, *packet) {
-                Some(Step::To(next)) => {
+                Some(Descent::To(next)) => {
                     prefetch_all(self.node(next));
                     *at = next;
                     true
                 }
-                Some(Step::Leaf(leaf)) => {
+                Some(Descent::Leaf(leaf)) => {
                     found[*number] = Some(leaf);
                     false
                 }

@@ -23,7 +23,7 @@
 //! it finds (`value_index.rs`).
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was
-//! last used, 4 for its memos (`question_memo.rs`). A leaf takes some 20 more to be found by its name, and a child of a
+//! last used, 4 for its memos (`question_memos.rs`). A leaf takes some 20 more to be found by its name, and a child of a
 //! large `V` node 11 to 21 (`values.rs`). A test shares its condition with the traces that ask it. In a long chain, the
 //! condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
 //! [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up (`rarely_used.rs`).
@@ -46,7 +46,7 @@ mod chain;
 mod chain_questions;
 mod edit;
 mod order;
-mod question_memo;
+mod question_memos;
 mod rarely_used;
 mod render;
 mod replay;
@@ -59,7 +59,7 @@ mod tests;
 
 use chain::{ChainId, Chains};
 use order::Order;
-use question_memo::QuestionMemos;
+use question_memos::QuestionMemos;
 use value_index::ValueIndex;
 
 pub use crate::ids::LeafId;
@@ -118,7 +118,7 @@ pub(crate) enum Branch {
 
 /// The result of one step of a search.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Descent {
     /// The node is a leaf.
     Leaf(LeafId),
     /// The search goes on to this node.
@@ -162,19 +162,19 @@ impl Tree {
         let mut at = self.root?;
         loop {
             at = match self.step(at, packet)? {
-                Step::Leaf(leaf) => return Some(leaf),
-                Step::To(next) => next,
+                Descent::Leaf(leaf) => return Some(leaf),
+                Descent::To(next) => next,
             }
         }
     }
 
     /// Moves a packet on from a node. A leaf counts as used.
     #[inline(always)]
-    fn step<P: Fields + ?Sized>(&self, at: NodeId, packet: &P) -> Option<Step> {
-        Some(Step::To(match self.node(at) {
+    fn step<P: Fields + ?Sized>(&self, at: NodeId, packet: &P) -> Option<Descent> {
+        Some(Descent::To(match self.node(at) {
             Node::Leaf(leaf) => {
                 self.use_leaf(at);
-                return Some(Step::Leaf(*leaf));
+                return Some(Descent::Leaf(*leaf));
             }
             Node::Value(values) => values.get(packet.value(values.field)?)?,
             Node::Test { cond, yes, no } => match self.slot(at).chain {

@@ -32,7 +32,7 @@ use maple_switch::Rule;
 use maple_switch::time::Time;
 use maple_wire::{Dpid, PortNo, Version};
 
-use crate::host::Kind;
+use crate::host::FlowKind;
 use crate::network::{Fault, Network, NetworkError, NetworkOptions};
 use crate::topology::Topology;
 use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
@@ -298,7 +298,7 @@ impl Emulation {
     ///
     /// # Errors
     /// [`EmulationError`] as [`Emulation::inflict`] returns it.
-    pub fn open_flow(&self, src: &str, dst: &str, kind: Kind) -> Result<crate::host::FlowId, EmulationError> {
+    pub fn open_flow(&self, src: &str, dst: &str, kind: FlowKind) -> Result<crate::host::FlowId, EmulationError> {
         let (src, dst) = (src.to_string(), dst.to_string());
         Ok(self.with_network(move |network| network.open_flow(&src, &dst, kind, false))??)
     }

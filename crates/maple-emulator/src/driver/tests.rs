@@ -94,7 +94,7 @@ fn links_and_hosts_obey_while_it_runs() {
     emulation.link_down(Dpid(1), Dpid(2)).unwrap();
     assert!(!emulation.with_network(|network| network.links()[0].up).unwrap());
     emulation.move_host("h2", Dpid(1), PortNo(9)).unwrap();
-    emulation.open_flow("h1", "h2", crate::host::Kind::Tcp(22)).unwrap();
+    emulation.open_flow("h1", "h2", crate::host::FlowKind::Tcp(22)).unwrap();
     wait(&emulation, "the flow", |s| s.hosts[0].flows_done == 1);
     let unknown = emulation.link_up(Dpid(1), Dpid(7)).unwrap_err();
     assert_eq!(unknown.to_string(), "switches 0000000000000001 and 0000000000000007 are not linked");

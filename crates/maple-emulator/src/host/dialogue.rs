@@ -6,7 +6,7 @@ use maple_switch::time::Time;
 
 use super::reply::{ACK, FIN, PSH, SYN, toward};
 use super::segment::Tcp;
-use super::{Host, Kind, Progress, RETRY_AFTER};
+use super::{FlowKind, Host, Progress, RETRY_AFTER};
 
 /// The sequence number that clients start with.
 const CLIENT_START: u32 = 1_000;
@@ -33,7 +33,7 @@ pub enum Stage {
 impl Host {
     /// Sends the first packet of a flow whose address is known.
     pub(super) fn begin(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
-        let stage = if matches!(self.flows[at].record.kind, Kind::Tcp(_)) { Stage::Opening } else { Stage::Asked };
+        let stage = if matches!(self.flows[at].record.kind, FlowKind::Tcp(_)) { Stage::Opening } else { Stage::Asked };
         self.enter(now, at, stage, out);
     }
 
@@ -73,26 +73,26 @@ impl Host {
             ip.tcp_with(flow.port, port, flags, seq, ack)
         };
         let frame = match (flow.record.kind, flow.stage) {
-            (Kind::Ping, _) => ip.echo_request(flow.port, flow.attempts as u16).payload(text.as_bytes()),
-            (Kind::Udp(port), _) => ip.udp(flow.port, port).payload(text.as_bytes()),
-            (Kind::Tcp(port), Stage::Requesting(ack)) => {
+            (FlowKind::Ping, _) => ip.echo_request(flow.port, flow.attempts as u16).payload(text.as_bytes()),
+            (FlowKind::Udp(port), _) => ip.udp(flow.port, port).payload(text.as_bytes()),
+            (FlowKind::Tcp(port), Stage::Requesting(ack)) => {
                 tcp(ip, port, PSH | ACK, CLIENT_START + 1, ack).payload(text.as_bytes())
             }
-            (Kind::Tcp(port), Stage::Closing(ack)) => tcp(ip, port, FIN | ACK, after_request, ack).build(),
-            (Kind::Tcp(port), Stage::Acknowledging(ack)) => tcp(ip, port, ACK, after_request + 1, ack).build(),
-            (Kind::Tcp(port), _) => tcp(ip, port, SYN, CLIENT_START, 0).build(),
+            (FlowKind::Tcp(port), Stage::Closing(ack)) => tcp(ip, port, FIN | ACK, after_request, ack).build(),
+            (FlowKind::Tcp(port), Stage::Acknowledging(ack)) => tcp(ip, port, ACK, after_request + 1, ack).build(),
+            (FlowKind::Tcp(port), _) => tcp(ip, port, SYN, CLIENT_START, 0).build(),
         };
         self.send(frame, out);
     }
 
     /// Handles an echo reply to the flow from `port` (its identifier).
     pub(super) fn hear_echo_reply(&mut self, now: Time, from: IpAddr, port: u16) {
-        self.finish(now, |record| record.kind == Kind::Ping, from, port);
+        self.finish(now, |record| record.kind == FlowKind::Ping, from, port);
     }
 
     /// Handles a UDP reply from a server's port to the flow from `port`.
     pub(super) fn hear_udp_reply(&mut self, now: Time, from: IpAddr, server: u16, port: u16) {
-        self.finish(now, |record| record.kind == Kind::Udp(server), from, port);
+        self.finish(now, |record| record.kind == FlowKind::Udp(server), from, port);
     }
 
     fn finish(&mut self, now: Time, fits: impl Fn(&super::FlowRecord) -> bool, from: IpAddr, port: u16) {
@@ -108,7 +108,8 @@ impl Host {
 
     /// Handles a TCP segment from a server.
     pub(super) fn hear_tcp_reply(&mut self, now: Time, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
-        let fits = |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == Kind::Tcp(tcp.src);
+        let fits =
+            |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == FlowKind::Tcp(tcp.src);
         let Some(at) = self.flow_from(tcp.dst).filter(|at| fits(&self.flows[*at])) else { return };
         self.flows[at].record.received += 1;
         let next = tcp.seq.wrapping_add(tcp.data.len() as u32);

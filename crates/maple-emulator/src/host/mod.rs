@@ -40,7 +40,7 @@ const CLIENT_PORTS: usize = 28_000;
 
 /// The kind of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum FlowKind {
     /// One echo request and its reply.
     Ping,
     /// A TCP connection to this port, with one request and one reply.
@@ -70,7 +70,7 @@ pub enum Progress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FlowKind,
     /// The destination address.
     pub to: IpAddr,
     /// Its state.
@@ -198,13 +198,20 @@ impl Host {
     }
 
     /// Opens a flow. Adds the resulting frames to `out`.
-    pub fn open(&mut self, now: Time, to: IpAddr, kind: Kind, out: &mut Vec<Vec<u8>>) -> FlowId {
+    pub fn open(&mut self, now: Time, to: IpAddr, kind: FlowKind, out: &mut Vec<Vec<u8>>) -> FlowId {
         self.open_with(now, to, kind, ATTEMPTS, out)
     }
 
     /// Opens a flow as [`Host::open`] does, with `patience` attempts for each packet: a ping with one attempt shows
     /// whether that one got through. Address resolution keeps its number of attempts.
-    pub fn open_with(&mut self, now: Time, to: IpAddr, kind: Kind, patience: u32, out: &mut Vec<Vec<u8>>) -> FlowId {
+    pub fn open_with(
+        &mut self,
+        now: Time,
+        to: IpAddr,
+        kind: FlowKind,
+        patience: u32,
+        out: &mut Vec<Vec<u8>>,
+    ) -> FlowId {
         let id = FlowId(self.flows.len());
         // A port is used again after this many flows, when the older flow has long ended.
         let port = FIRST_CLIENT_PORT + (id.0 % CLIENT_PORTS) as u16;
@@ -327,12 +334,12 @@ impl Host {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FlowKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Ping => f.write_str("ping"),
-            Kind::Tcp(port) => write!(f, "tcp/{port}"),
-            Kind::Udp(port) => write!(f, "udp/{port}"),
+            FlowKind::Ping => f.write_str("ping"),
+            FlowKind::Tcp(port) => write!(f, "tcp/{port}"),
+            FlowKind::Udp(port) => write!(f, "udp/{port}"),
         }
     }
 }

@@ -8,7 +8,7 @@ use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::Dpid;
 
 use super::{Ground, Lab, LabError, PATIENCE};
-use crate::host::{ATTEMPTS, FlowId, Kind, Progress, StreamSpec, Streamed};
+use crate::host::{ATTEMPTS, FlowId, FlowKind, Progress, StreamSpec, Streamed};
 use crate::network::{Drop, Network};
 use crate::quantity::{rate_text, time_text};
 
@@ -168,7 +168,7 @@ impl Lab {
         for n in 0..count {
             let began = ground.with(|network| network.now())?;
             let (src, dst) = (from.to_string(), to.to_string());
-            let flow = ground.with(move |network| network.open_flow_with(&src, &dst, Kind::Ping, false, 1))??;
+            let flow = ground.with(move |network| network.open_flow_with(&src, &dst, FlowKind::Ping, false, 1))??;
             let (progress, took) = self.outcome(ground, from, flow)?;
             pinged.resolved = progress != Progress::NoNeighbour;
             pinged.answers.push((progress == Progress::Done).then_some(took));
@@ -214,7 +214,7 @@ impl Lab {
             let flows = ground.with(move |network| {
                 let others = others.into_iter().filter(|to| *to != src);
                 let open = |to: String| {
-                    let flow = network.open_flow_with(&src, &to, Kind::Ping, false, ATTEMPTS)?;
+                    let flow = network.open_flow_with(&src, &to, FlowKind::Ping, false, ATTEMPTS)?;
                     Ok((to, flow))
                 };
                 others.map(open).collect::<Result<Vec<_>, crate::network::NetworkError>>()
@@ -303,7 +303,7 @@ impl Lab {
             return Ok(true);
         }
         let (src, dst) = (from.to_string(), to.to_string());
-        let flow = ground.with(move |network| network.open_flow(&src, &dst, Kind::Ping, false))??;
+        let flow = ground.with(move |network| network.open_flow(&src, &dst, FlowKind::Ping, false))??;
         self.outcome(ground, from, flow)?;
         ground.with(move |network| is_known(network))
     }

@@ -1,13 +1,13 @@
 //! The way of frames: from hosts, over wires, through switches, to hosts.
 
 use maple_switch::time::Time;
-use maple_switch::{Outgoing, Step};
+use maple_switch::{Outgoing, PassedTable};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
-use super::log::{Delivery, Drop, Entry, FrameId, Hop, Origin, Outcome};
+use super::log::{Delivery, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
 use super::{Event, Network, NetworkError, Wire};
-use crate::host::{ATTEMPTS, FlowId, Kind, StreamId, StreamSpec};
+use crate::host::{ATTEMPTS, FlowId, FlowKind, StreamId, StreamSpec};
 use crate::pairs;
 
 /// One copy of a frame between two places.
@@ -52,7 +52,7 @@ impl Network {
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist.
-    pub fn open_flow(&mut self, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Result<FlowId, NetworkError> {
+    pub fn open_flow(&mut self, src: &str, dst: &str, kind: FlowKind, ipv6: bool) -> Result<FlowId, NetworkError> {
         self.open_flow_with(src, dst, kind, ipv6, ATTEMPTS)
     }
 
@@ -64,7 +64,7 @@ impl Network {
         &mut self,
         src: &str,
         dst: &str,
-        kind: Kind,
+        kind: FlowKind,
         ipv6: bool,
         patience: u32,
     ) -> Result<FlowId, NetworkError> {
@@ -136,7 +136,7 @@ impl Network {
     pub(super) fn new_frame(&mut self, origin: Origin, frame: Vec<u8>) -> InFlight {
         self.frames += 1;
         let id = FrameId(self.frames);
-        self.log.enter(Entry { id, origin, at: self.now, frame: frame.clone() });
+        self.log.enter(EnteredFrame { id, origin, at: self.now, frame: frame.clone() });
         InFlight { id, frame, path: Vec::new() }
     }
 
@@ -258,7 +258,7 @@ impl Network {
 const COPIES_KEPT: usize = 10_000;
 
 /// Returns the copy of a frame that has passed one more switch.
-fn through(cause: &Cause, dpid: Dpid, steps: &[Step], out_port: Option<PortNo>, frame: Vec<u8>) -> InFlight {
+fn through(cause: &Cause, dpid: Dpid, steps: &[PassedTable], out_port: Option<PortNo>, frame: Vec<u8>) -> InFlight {
     let mut path = cause.flight.path.clone();
     path.push(Hop { dpid, in_port: cause.in_port, steps: steps.to_vec(), out_port });
     InFlight { id: cause.flight.id, frame, path }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use maple_switch::time::Time;
-use maple_switch::{Lost, Step};
+use maple_switch::{Lost, PassedTable};
 use maple_wire::{Dpid, PortNo};
 
 /// Identifies a frame that entered the network; all its copies share the id.
@@ -19,7 +19,7 @@ pub struct Hop {
     /// The ingress port; [`PortNo::CONTROLLER`] if a packet-out put the frame there.
     pub in_port: PortNo,
     /// The rules that it met.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PassedTable>,
     /// The port that this copy left by; `None` if it did not leave.
     pub out_port: Option<PortNo>,
 }
@@ -35,7 +35,7 @@ pub enum Origin {
 
 /// A frame that entered the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct EnteredFrame {
     /// Its id.
     pub id: FrameId,
     /// The place where it entered.
@@ -112,7 +112,7 @@ impl fmt::Display for Drop {
 /// The last frames that entered, with their deliveries. When full, the oldest are removed.
 #[derive(Clone, Debug)]
 pub struct DeliveryLog {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<EnteredFrame>,
     deliveries: VecDeque<Delivery>,
     limit: usize,
     /// The number of entries and deliveries that were removed.
@@ -126,7 +126,7 @@ impl DeliveryLog {
     }
 
     /// The frames that entered, in order.
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &EnteredFrame> {
         self.entries.iter()
     }
 
@@ -136,7 +136,7 @@ impl DeliveryLog {
     }
 
     /// Returns a frame, if it is not forgotten.
-    pub fn entry(&self, id: FrameId) -> Option<&Entry> {
+    pub fn entry(&self, id: FrameId) -> Option<&EnteredFrame> {
         // Ids ascend with the entries.
         let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
         self.entries.get(at)
@@ -167,7 +167,7 @@ impl DeliveryLog {
 
     /// Returns the ids of the frames with these bytes that entered by this port, in order.
     pub fn entered(&self, dpid: Dpid, port: PortNo, frame: &[u8]) -> Vec<FrameId> {
-        let fits = |e: &&Entry| e.origin == Origin::Port(dpid, port) && e.frame == frame;
+        let fits = |e: &&EnteredFrame| e.origin == Origin::Port(dpid, port) && e.frame == frame;
         self.entries.iter().filter(fits).map(|e| e.id).collect()
     }
 
@@ -178,7 +178,7 @@ impl DeliveryLog {
         self.deliveries.clear();
     }
 
-    pub(super) fn enter(&mut self, entry: Entry) {
+    pub(super) fn enter(&mut self, entry: EnteredFrame) {
         if self.entries.len() >= self.limit && self.entries.pop_front().is_some() {
             self.forgotten += 1;
         }

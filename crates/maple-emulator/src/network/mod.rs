@@ -42,7 +42,7 @@ mod tests;
 
 pub use channel::{ControlEvent, ControlFaults};
 pub use faults::{Fault, NetworkError};
-pub use log::{Delivery, DeliveryLog, Drop, Entry, FrameId, Hop, Origin, Outcome};
+pub use log::{Delivery, DeliveryLog, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
 
 use channel::Channel;
 use frames::InFlight;

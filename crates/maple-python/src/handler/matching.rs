@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::address::Prefix;
-use crate::kind::{Kind, from_raw, named, operand, to_raw};
+use crate::kind::{FieldKind, from_raw, named, operand, to_raw};
 
 /// Which packets a rule takes.
 #[pyclass(frozen, name = "Match", module = "maple", eq, hash)]
@@ -27,7 +27,7 @@ fn constraint(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Constraint> {
         return masked(field, to_raw(field, operand(field, &value)?), to_raw(field, mask));
     }
     let is_prefix_text = value.cast_exact::<PyString>().is_ok_and(|text| text.to_cow().is_ok_and(|t| t.contains('/')));
-    if Kind::of(field) != Kind::Number && (is_prefix_text || value.is_exact_instance_of::<Prefix>()) {
+    if FieldKind::of(field) != FieldKind::Number && (is_prefix_text || value.is_exact_instance_of::<Prefix>()) {
         let prefix = Prefix::from_object(value)?;
         if prefix.family.bits() != field.bits() {
             return Err(PyValueError::new_err(format!(
@@ -95,11 +95,11 @@ impl PyMatch {
         let Constraint { field, value, mask } = *constraint;
         if constraint.is_exact() {
             return match from_raw(field, value) {
-                Some(value) => Kind::of(field).to_python(py, value),
+                Some(value) => FieldKind::of(field).to_python(py, value),
                 None => Ok(py.None().into_bound(py)),
             };
         }
-        let kind = Kind::of(field);
+        let kind = FieldKind::of(field);
         Ok((kind.to_python(py, value)?, kind.to_python(py, mask)?).into_pyobject(py)?.into_any())
     }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use super::action;
 use super::matching::PyMatch;
 use super::messages::PyPacketOut;
-use crate::kind::{Kind, from_raw, named};
+use crate::kind::{FieldKind, from_raw, named};
 
 /// The fields that an exact match contains in 1.3, if the packet has them, besides those that 1.0 can match.
 const MORE: [Field; 6] =
@@ -66,7 +66,7 @@ impl PyPacketIn {
 
     fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.raw(field)?.and_then(|raw| from_raw(field, raw));
-        value.map(|value| Kind::of(field).to_python(py, value)).transpose()
+        value.map(|value| FieldKind::of(field).to_python(py, value)).transpose()
     }
 
     /// Returns the packet-out that does these actions to the packet: to the buffered packet if the switch has one, else

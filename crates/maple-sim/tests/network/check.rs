@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::ShardId;
-use maple_core::check::{Check, Claim, Counterexample, Examined, Finding, Host, Observation, Question, Scope, examine};
+use maple_core::check::{
+    Check, Claim, Counterexample, Examined, Finding, Host, Observation, Scope, ScopedClaim, examine,
+};
 use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use maple_core::policy::Policy;
 use maple_core::run::Run;
@@ -92,7 +94,7 @@ fn examined(policy: &Program, other: &Program) -> Examined {
     let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy.clone());
     let claim = Claim::SameAs(Arc::new(other.clone()));
-    examine(&policy, &store, hosts, true, Question { scope, claim }, 2000, Box::new(|| Duration::ZERO))
+    examine(&policy, &store, hosts, true, ScopedClaim { scope, claim }, 2000, Box::new(|| Duration::ZERO))
 }
 
 proptest! {

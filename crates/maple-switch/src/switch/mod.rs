@@ -89,7 +89,7 @@ pub enum Outgoing {
 
 /// A table that a packet passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum PassedTable {
     /// A rule took it.
     Rule {
         /// The table.
@@ -157,7 +157,7 @@ impl fmt::Display for Lost {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The tables that it passed, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PassedTable>,
     /// Its losses.
     pub lost: Vec<Lost>,
 }

@@ -6,7 +6,7 @@ use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
 use maple_wire::packet::flight::{Effect, Flight, Next};
 use maple_wire::{Action, ActionSet, Field, Instruction, Match, Message, PortNo};
 
-use super::{Lost, Outgoing, Step, Switch};
+use super::{Lost, Outgoing, PassedTable, Switch};
 use crate::time::Time;
 
 /// The maximum nesting depth of outputs to `TABLE` and of groups; deeper packets are dropped.
@@ -150,7 +150,7 @@ impl Switch {
         let read = |field: Field| flight.carried(field).or_else(|| packet.switch_value(field));
         let found = self.tables[usize::from(table)].lookup(|field| fields.get(field, || read(field)));
         let Some(found) = found else {
-            self.record.steps.push(Step::Miss { table });
+            self.record.steps.push(PassedTable::Miss { table });
             return None;
         };
         let rule = found.rule;
@@ -158,7 +158,7 @@ impl Switch {
         rule.bytes += flight.frame.len() as u64;
         rule.used = now;
         let (priority, cookie, ambiguous) = (rule.priority, rule.cookie, found.ambiguous);
-        self.record.steps.push(Step::Rule { table, priority, cookie, ambiguous });
+        self.record.steps.push(PassedTable::Rule { table, priority, cookie, ambiguous });
         let is_miss = rule.is_table_miss() && of13 && !passing.is_injected;
         let reason = if is_miss { PacketInReason::NoMatch } else { PacketInReason::Action };
         passing.origin = Origin { table, cookie, reason };

@@ -16,7 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bridge::{Bridge, Daemons, PORTS};
 use generate::{Random, Round};
-use maple_switch::{Outgoing, Step, Switch, SwitchOptions};
+use maple_switch::{Outgoing, PassedTable, Switch, SwitchOptions};
 use maple_wire::msg::{
     FlowMod, FlowModCommand, GroupMod, Hello, NO_BUFFER, PacketIn, PacketInReason, PacketOut, SwitchConfig,
 };
@@ -204,7 +204,8 @@ impl<'a> Pair<'a> {
     fn met(&self, rules: &[Message]) -> String {
         let steps = &self.switch.record().steps;
         let is_met = |rule: &FlowMod| {
-            let is_step = |step: &Step| matches!(step, Step::Rule { cookie, .. } if *cookie == rule.cookie);
+            let is_step =
+                |step: &PassedTable| matches!(step, PassedTable::Rule { cookie, .. } if *cookie == rule.cookie);
             steps.iter().any(is_step)
         };
         let met = rules.iter().filter(|message| !matches!(message, Message::FlowMod(rule) if !is_met(rule)));

@@ -12,7 +12,7 @@ fn the_log_says_where_a_frame_came_out_and_which_rules_it_met() {
     assert_eq!(delivery.outcome, Outcome::Egress { dpid: Dpid(2), port: PortNo(1), host: Some("h2".into()) });
     let hops: Vec<_> = delivery.path.iter().map(|h| (h.dpid.0, h.in_port.0, h.out_port.unwrap().0)).collect();
     assert_eq!(hops, [(1, 1, 2), (2, 2, 1)]);
-    assert_eq!(delivery.path[0].steps, [Step::Rule { table: 0, priority: 10, cookie: 0, ambiguous: false }]);
+    assert_eq!(delivery.path[0].steps, [PassedTable::Rule { table: 0, priority: 10, cookie: 0, ambiguous: false }]);
     assert_eq!(network.log().entered(Dpid(1), PortNo(1), &unique(1)), [id]);
 }
 
@@ -119,7 +119,7 @@ fn two_runs_of_one_seed_are_the_same_run() {
         let faults = ControlFaults { jitter: MILLISECOND, drop: 0.1, ..Default::default() };
         network.control_faults(Dpid(1), faults).unwrap();
         for (src, dst) in [("h1", "h4"), ("h3", "h2"), ("h4", "h1")] {
-            network.open_flow(src, dst, Kind::Tcp(443), false).unwrap();
+            network.open_flow(src, dst, FlowKind::Tcp(443), false).unwrap();
         }
         network.schedule(network.now() + MILLISECOND, Fault::Link { a: Dpid(1), b: Dpid(2), up: false });
         network.run_for(10 * SECOND);

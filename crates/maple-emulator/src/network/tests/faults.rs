@@ -15,13 +15,13 @@ fn port_states(network: &mut Network, dpid: Dpid) -> Vec<(PortNo, bool)> {
 #[test]
 fn a_link_that_goes_down_is_reported_at_both_ends_and_carries_nothing() {
     let mut network = programmed("linear:2", Version::Of13);
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::Done);
     network.link_down(Dpid(2), Dpid(1)).unwrap();
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::NoAnswer);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::NoAnswer);
     assert_eq!(port_states(&mut network, Dpid(1)), [(PortNo(2), false)]);
     assert_eq!(port_states(&mut network, Dpid(2)), [(PortNo(2), false)]);
     network.link_up(Dpid(1), Dpid(2)).unwrap();
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::Done);
     assert_eq!(port_states(&mut network, Dpid(2)), [(PortNo(2), true)]);
 }
 
@@ -50,7 +50,7 @@ fn a_switch_that_restarts_has_lost_its_rules_and_its_connection_and_comes_back()
         "{events:?}"
     );
     program_again(&mut network);
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::Done);
 }
 
 fn program_again(network: &mut Network) {
@@ -78,7 +78,11 @@ fn a_cut_channel_stays_closed_until_it_is_mended() {
     network.cut_control(Dpid(2)).unwrap();
     network.run_for(SECOND);
     assert!(!network.is_connected(Dpid(2)));
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::Done, "rules go on without a controller");
+    assert_eq!(
+        flow(&mut network, "h1", "h2", FlowKind::Ping, false),
+        Progress::Done,
+        "rules go on without a controller"
+    );
     network.mend_control(Dpid(2)).unwrap();
     network.run_for(SECOND);
     assert!(network.is_connected(Dpid(2)));
@@ -131,7 +135,7 @@ fn a_host_that_moves_takes_its_addresses_along() {
     assert_eq!(network.host("h2").unwrap().neighbour("10.0.0.1".parse().unwrap()), Some([0, 0, 0, 0, 0, 1]));
     add(&mut network, Dpid(2), 30, Match::any().exact(Field::EthDst, 1), &[PortNo(7)]);
     network.run_for(MILLISECOND);
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Tcp(22), false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Tcp(22), false), Progress::Done);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::traffic::{PairKey, Traffic, TrafficOptions};
 fn hosts_talk_over_a_line_in_every_way_and_version() {
     for version in [Version::Of10, Version::Of13] {
         let mut network = programmed("linear:3", version);
-        for kind in [Kind::Ping, Kind::Tcp(80), Kind::Udp(53)] {
+        for kind in [FlowKind::Ping, FlowKind::Tcp(80), FlowKind::Udp(53)] {
             for ipv6 in [false, true] {
                 let progress = flow(&mut network, "h1", "h3", kind, ipv6);
                 assert_eq!(progress, Progress::Done, "{version} {kind} over IPv{}", if ipv6 { 6 } else { 4 });
@@ -23,7 +23,7 @@ fn everybody_reaches_everybody_in_a_tree() {
     let names: Vec<String> = network.hosts().map(|h| h.spec().name.clone()).collect();
     for src in &names {
         for dst in names.iter().filter(|dst| *dst != src) {
-            network.open_flow(src, dst, Kind::Ping, false).unwrap();
+            network.open_flow(src, dst, FlowKind::Ping, false).unwrap();
         }
     }
     network.run_for(10 * SECOND);
@@ -35,10 +35,10 @@ fn everybody_reaches_everybody_in_a_tree() {
 #[test]
 fn a_tcp_dialogue_has_four_segments_each_way_less_one() {
     let mut network = programmed("linear:2", Version::Of13);
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Tcp(22), false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Tcp(22), false), Progress::Done);
     let record = network.host("h1").unwrap().flows().next().unwrap().clone();
     assert_eq!((record.sent, record.received), (4, 3));
-    let key = PairKey { src: "h1".into(), dst: "h2".into(), kind: Kind::Tcp(22) };
+    let key = PairKey { src: "h1".into(), dst: "h2".into(), kind: FlowKind::Tcp(22) };
     assert_eq!(network.pairs()[&key].delivered, 4);
 }
 
@@ -46,7 +46,7 @@ fn a_tcp_dialogue_has_four_segments_each_way_less_one() {
 fn an_address_is_given_up_after_three_requests_a_second_apart() {
     let mut network = greeted(&Topology::linear(2), Version::Of13);
     let start = network.now();
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::NoNeighbour);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::NoNeighbour);
     let host = network.host("h1").unwrap();
     assert_eq!(host.counters().sent, 3);
     assert_eq!(host.flows().next().unwrap().ended, Some(start + 3 * SECOND));
@@ -55,9 +55,9 @@ fn an_address_is_given_up_after_three_requests_a_second_apart() {
 #[test]
 fn a_lost_answer_costs_a_repetition_and_not_the_flow() {
     let mut network = programmed("linear:2", Version::Of13);
-    assert_eq!(flow(&mut network, "h1", "h2", Kind::Ping, false), Progress::Done);
+    assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::Done);
     network.link_down(Dpid(1), Dpid(2)).unwrap();
-    let id = network.open_flow("h1", "h2", Kind::Tcp(80), false).unwrap();
+    let id = network.open_flow("h1", "h2", FlowKind::Tcp(80), false).unwrap();
     network.run_for(SECOND / 2);
     network.link_up(Dpid(1), Dpid(2)).unwrap();
     network.run_for(5 * SECOND);
@@ -92,7 +92,7 @@ fn link_local_addresses_answer_as_well() {
     assert_eq!(target.to_string(), "fe80::200:ff:fe00:2");
     let mut out = Vec::new();
     let now = network.now();
-    let id = network.hosts[0].host.open(now, target.into(), Kind::Ping, &mut out);
+    let id = network.hosts[0].host.open(now, target.into(), FlowKind::Ping, &mut out);
     network.host_sends(0, out);
     network.run_for(SECOND);
     assert_eq!(network.host("h1").unwrap().flow(id).unwrap().progress, Progress::Done);

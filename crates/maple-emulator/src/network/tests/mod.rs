@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use maple_switch::time::SECOND;
-use maple_switch::{Lost, Step};
+use maple_switch::{Lost, PassedTable};
 use maple_wire::msg::{FlowMod, FlowModCommand, Hello, NO_BUFFER, PacketIn, PacketOut};
 use maple_wire::packet::Frame;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message, Packet, PortNo, Version};
 
 use super::*;
-use crate::host::{Kind, Progress};
+use crate::host::{FlowKind, Progress};
 
 mod delivery;
 mod faults;
@@ -91,7 +91,7 @@ pub(super) fn programmed(text: &str, version: Version) -> Network {
 }
 
 /// Opens a flow, waits ten seconds, and returns its state.
-pub(super) fn flow(network: &mut Network, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Progress {
+pub(super) fn flow(network: &mut Network, src: &str, dst: &str, kind: FlowKind, ipv6: bool) -> Progress {
     let id = network.open_flow(src, dst, kind, ipv6).unwrap();
     network.run_for(10 * SECOND);
     network.host(src).unwrap().flow(id).unwrap().progress

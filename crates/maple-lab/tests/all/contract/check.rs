@@ -15,7 +15,7 @@ use std::fmt;
 use maple_core::Mac;
 use maple_core::engine::Stats;
 use maple_core::network::{Location, PortKind, PortRole};
-use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
+use maple_emulator::network::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_wire::{Dpid, Field, PortNo, Version};
@@ -309,7 +309,7 @@ fn check_log(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
 
 fn judge(
     world: &World,
-    entry: &Entry,
+    entry: &EnteredFrame,
     at: Location,
     deliveries: &[&Delivery],
     counts: &mut MessageCounts,

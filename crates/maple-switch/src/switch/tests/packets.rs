@@ -9,7 +9,7 @@ fn the_highest_priority_wins_and_the_record_says_which_rule_it_was() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 1 -> 2\n add 9 cookie=7 eth_type=0x800 ip_proto=6 tcp_dst=22 -> 3").is_empty());
     assert_eq!(bench.send(1, &tcp(22)), ["3"]);
-    let step = Step::Rule { table: 0, priority: 9, cookie: 7, ambiguous: false };
+    let step = PassedTable::Rule { table: 0, priority: 9, cookie: 7, ambiguous: false };
     assert_eq!(bench.switch.record().steps, [step]);
     assert_eq!(bench.send(1, &tcp(80)), ["2"]);
 }

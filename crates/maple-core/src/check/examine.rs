@@ -1,4 +1,4 @@
-//! Questions about all packets of a scope: is one delivered where it must not be, or not where it must?
+//! Claims about all packets of a scope: is one delivered where it must not be, or not where it must?
 //!
 //! # What
 //!
@@ -33,7 +33,7 @@ const PAIRS: usize = 64;
 const STEP: u64 = 256;
 
 /// A claim about all packets of a scope.
-pub struct Question {
+pub struct ScopedClaim {
     /// The packets that the claim is about.
     pub scope: Scope,
     /// The claim.
@@ -86,11 +86,11 @@ pub fn examine(
     store: &Arc<Store>,
     hosts: Vec<Host>,
     track_hosts: bool,
-    question: Question,
+    question: ScopedClaim,
     packets: u64,
     clock: Clock,
 ) -> Examined {
-    let Question { scope, claim } = question;
+    let ScopedClaim { scope, claim } = question;
     let samples = seeds(&scope, &hosts);
     let other = match &claim {
         Claim::SameAs(other) => Some(Arc::clone(other)),
