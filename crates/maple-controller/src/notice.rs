@@ -34,7 +34,7 @@ const RECENT: usize = 256;
 /// The time for which a repeated refusal of an address is not published.
 const SUPPRESSED: Duration = Duration::from_secs(60);
 /// The maximum number of reasons for refusals of an address that are published in that time.
-const MOST_REASONS: usize = 8;
+const MAX_REASONS: usize = 8;
 /// The maximum number of addresses with refusals, and of distinct errors of handlers, that are remembered.
 const REMEMBERED: usize = 1024;
 
@@ -341,7 +341,7 @@ impl RefusalFilter {
         let reasons = self.published.entry(peer.ip()).or_default();
         reasons.retain(|(_, published)| now < after(*published, SUPPRESSED));
         let reason = reason.to_string();
-        let is_new = reasons.len() < MOST_REASONS && reasons.iter().all(|(known, _)| *known != reason);
+        let is_new = reasons.len() < MAX_REASONS && reasons.iter().all(|(known, _)| *known != reason);
         if is_new {
             reasons.push((reason, now));
         }
@@ -374,7 +374,7 @@ mod tests {
         assert!(is_new(0, not_hello(0x16)) && is_new(1, not_hello(0x47)) && !is_new(2, not_hello(0x16)));
         assert!(is_new(3, CloseReason::Tls("expired".into())) && is_new(4, CloseReason::Tls("revoked".into())));
         let published = (0..=255).filter(|version| is_new(5, CloseReason::WrongVersion(*version))).count();
-        assert_eq!(published, MOST_REASONS - 4);
+        assert_eq!(published, MAX_REASONS - 4);
         assert!(is_new(60, not_hello(0x16)), "a minute later");
     }
 }

@@ -26,7 +26,7 @@ pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
 pub use crate::plan::{
-    Absence, FRAME_BYTES, FrameError, LeftOut, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    Absence, FRAME_BYTES, FrameError, LeftOut, Limit, MAX_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
     Treatment, Unit, is_settable,
 };
 use crate::plan::{Branch, Flood, PathTo};

@@ -10,8 +10,8 @@ use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, Step};
 use maple_wire::{Constraint, Field};
 
-/// The maximum number of tests, and of lines, that are counted separately.
-const MOST: usize = 10_000;
+/// The maximum number of tests, and of lines, that are counted separately: bounds memory.
+const MAX_COUNTED: usize = 10_000;
 
 /// A file and a line of it.
 type Place = (Arc<str>, u32);
@@ -65,14 +65,14 @@ pub(crate) struct Counted {
 impl Decisions {
     fn line(&mut self, source: &Source) {
         let place: Place = (Arc::clone(&source.file), source.line);
-        if self.lines.len() < MOST || self.lines.contains_key(&place) {
+        if self.lines.len() < MAX_COUNTED || self.lines.contains_key(&place) {
             *self.lines.entry(place).or_default() += 1;
         }
     }
 
     fn answered(&mut self, question: Option<(TestKey, bool)>) {
         let Some((key, fits)) = question else { return };
-        if self.tests.len() < MOST || self.tests.contains_key(&key) {
+        if self.tests.len() < MAX_COUNTED || self.tests.contains_key(&key) {
             let asked = self.tests.entry(key).or_default();
             *(if fits { &mut asked.yes } else { &mut asked.no }) += 1;
         }

@@ -34,7 +34,7 @@ impl fmt::Debug for IsAway {
 
 /// The maximum number of ports of a switch whose former peers [`Discovery`] keeps: a switch may add and delete ports
 /// for ever.
-const MOST_FORMER: usize = 1024;
+const MAX_FORMER_PEERS: usize = 1024;
 
 impl Discovery {
     /// Keeps the former peers of a port, if it had any. It still leads there if the other switch is away.
@@ -44,7 +44,7 @@ impl Discovery {
         }
         let of_switch =
             self.former_peers.range(Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX)));
-        if of_switch.count() < MOST_FORMER || self.former_peers.contains_key(&at) {
+        if of_switch.count() < MAX_FORMER_PEERS || self.former_peers.contains_key(&at) {
             self.former_peers.insert(at, peers);
         }
     }

@@ -16,8 +16,8 @@ use crate::kept_files::{KeptFile, KeptFiles};
 
 /// The time between two checks that the file is there, and before a write that failed is tried again.
 const LOOK: Duration = Duration::from_secs(1);
-/// The maximum number of lines that wait.
-const MOST_WAITING: usize = 4096;
+/// The maximum number of lines that wait while the file can't be written: bounds memory.
+const MAX_WAITING: usize = 4096;
 
 /// The file of switches, to which certificates are added.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl Pins {
     /// A text if too many lines wait.
     pub fn add(&self, line: String) -> Result<(), String> {
         let mut state = self.lock();
-        if state.waiting.len() >= MOST_WAITING {
-            return Err(format!("{MOST_WAITING} others wait until the file can be written"));
+        if state.waiting.len() >= MAX_WAITING {
+            return Err(format!("{MAX_WAITING} others wait until the file can be written"));
         }
         state.waiting.push(line);
         self.changed.notify_all();

@@ -77,8 +77,8 @@ const SAME_SHAPE: u32 = 4;
 /// The maximum number of times that packets are tried again because the state changed, and of packets each time.
 const PASSES: u32 = 4;
 const AGAIN: usize = 256;
-/// The maximum number of different failure texts that are kept.
-const MOST_FAILURES: usize = 1000;
+/// The maximum number of different failure texts that are kept: texts can have values of packets in them.
+const MAX_FAILURES: usize = 1000;
 /// The maximum number of packets of the policy's own that are tried.
 const SAMPLES: usize = 10_000;
 /// The number of packets on which f may exceed its time limit; after that many, no more are tried.
@@ -423,7 +423,7 @@ impl Check {
                 self.coverage.failed += 1;
                 self.too_long += u32::from(error.is_time_limit());
                 let text = error.to_string();
-                if self.failures.len() < MOST_FAILURES || self.failures.contains_key(&text) {
+                if self.failures.len() < MAX_FAILURES || self.failures.contains_key(&text) {
                     self.failures.entry(text).or_insert_with(new).count += 1;
                 }
             }

@@ -19,10 +19,10 @@ use crate::run::Asked;
 use crate::state::{Cell, CellValue, Snapshot, Value, Write};
 use crate::trace::{Cond, Source, show, text};
 
-/// The maximum number of alternatives that are tried.
-pub const MOST_ALTERNATIVES: usize = 32;
-/// The maximum number of alternatives that are shown.
-const MOST_TOLD: usize = 6;
+/// The maximum number of alternatives that are tried: each costs a run of f.
+pub const MAX_ALTERNATIVES: usize = 32;
+/// The maximum number of alternatives that are shown, so that an explanation fits a screen.
+const MAX_SHOWN: usize = 6;
 /// The maximum number of rows of a table that are searched for a value that a key might hold.
 const ROWS: usize = 64;
 
@@ -72,10 +72,10 @@ pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec
     let state = tried.store.snapshot();
     let sample = Sample { at: packet.at, frame: Arc::clone(&packet.frame) };
     let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
-    let mut left = MOST_ALTERNATIVES;
+    let mut left = MAX_ALTERNATIVES;
     for step in decision.account.iter().rev() {
         for candidate in candidates(&step.what, step.source.as_ref(), &sample, &state) {
-            if left == 0 || told.len() == MOST_TOLD {
+            if left == 0 || told.len() == MAX_SHOWN {
                 return told;
             }
             if seen.contains(&candidate.change) {

@@ -9,7 +9,8 @@ use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 
 /// The maximum number of hops that a packet is followed for: switches, each as often as a copy comes there.
-pub const MOST_HOPS: usize = 1000;
+/// Bounds the time of an explanation.
+pub const MAX_HOPS: usize = 1000;
 
 /// A packet, or a copy of it, at one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Journey {
         let mut seen = BTreeSet::new();
         let mut to_follow = VecDeque::from([(packet.at, packet.frame.to_vec())]);
         while let Some((at, frame)) = to_follow.pop_front() {
-            if journey.hops.len() >= MOST_HOPS || !seen.insert((at, frame.clone())) {
+            if journey.hops.len() >= MAX_HOPS || !seen.insert((at, frame.clone())) {
                 journey.has_loop = true;
                 continue;
             }

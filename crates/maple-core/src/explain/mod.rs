@@ -17,7 +17,7 @@
 //!
 //! # Cost
 //!
-//! An explanation costs a run of f, and one for each alternative, at most [`MOST_ALTERNATIVES`]. Each switch on the way
+//! An explanation costs a run of f, and one for each alternative, at most [`MAX_ALTERNATIVES`]. Each switch on the way
 //! costs a comparison with each of its rules.
 
 mod decision;
@@ -29,8 +29,8 @@ mod words;
 use std::sync::Arc;
 
 pub use decision::{Decision, Verdict};
-pub use instead::{Alternative, Change, MOST_ALTERNATIVES, instead};
-pub use journey::{Arrival, Hop, Journey, MOST_HOPS};
+pub use instead::{Alternative, Change, MAX_ALTERNATIVES, instead};
+pub use journey::{Arrival, Hop, Journey, MAX_HOPS};
 pub use passage::{Passage, PassageOutcome, PassedRule, TableRules};
 
 use crate::ids::LeafId;

@@ -11,7 +11,7 @@ use crate::ids::LeafId;
 use crate::rule::Rule;
 
 /// The maximum number of tables that a packet passes: OpenFlow numbers them with 8 bits.
-const MOST_TABLES: usize = 256;
+const MAX_TABLES: usize = 256;
 
 /// The rules of a switch.
 pub trait TableRules {
@@ -79,7 +79,7 @@ impl Passage {
             Passage { version, rules: Vec::new(), missed: None, meters: Vec::new(), outcomes: Vec::new() };
         let mut passing = Passing { flight: Flight::new(frame.to_vec(), in_port), passage: &mut passage };
         let mut next = Some(0);
-        for _ in 0..MOST_TABLES {
+        for _ in 0..MAX_TABLES {
             let Some(table) = next else { break };
             match passing.table(tables, table) {
                 Some(to) => next = to,

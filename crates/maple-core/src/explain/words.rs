@@ -9,8 +9,8 @@ use crate::run::{AccountStep, Asked};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Fields as _, text};
 
-/// The maximum number of items of a collection that are listed.
-const MOST_ITEMS: usize = 8;
+/// The maximum number of items of a collection that are listed, so that a step stays a line.
+const MAX_ITEMS: usize = 8;
 
 impl AccountStep {
     /// Returns the question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
@@ -146,11 +146,11 @@ fn write_text(write: &Write) -> String {
     }
 }
 
-/// Lists the items of a collection, at most [`MOST_ITEMS`] of them, and the number of the others.
+/// Lists the items of a collection, at most [`MAX_ITEMS`] of them, and the number of the others.
 fn listed(items: impl Iterator<Item = impl Display>, count: usize) -> String {
-    let mut all: Vec<String> = items.take(MOST_ITEMS).map(|item| item.to_string()).collect();
-    if count > MOST_ITEMS {
-        all.push(format!("and {} more", count - MOST_ITEMS));
+    let mut all: Vec<String> = items.take(MAX_ITEMS).map(|item| item.to_string()).collect();
+    if count > MAX_ITEMS {
+        all.push(format!("and {} more", count - MAX_ITEMS));
     }
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }

@@ -47,7 +47,7 @@ pub enum RouteError {
 pub enum FrameError {
     #[error("a frame has {least} to {most} bytes, not {0}", least = FRAME_BYTES.start(), most = FRAME_BYTES.end())]
     Length(usize),
-    #[error("more than {MOST_FRAMES} frames are sent for one packet")]
+    #[error("more than {MAX_FRAMES} frames are sent for one packet")]
     TooMany,
     #[error("{0} is not a port where a frame can leave the network: it is not there, or a link to another switch")]
     NoEdge(Location),
@@ -57,8 +57,8 @@ pub enum FrameError {
 
 /// The length of a frame of f's own, in bytes: an Ethernet header at least, a jumbo frame at most.
 pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
-/// The maximum number of frames of its own that f may send for one packet.
-pub const MOST_FRAMES: usize = 64;
+/// The maximum number of frames of its own that f may send for one packet, so that a loop in f can't flood the network.
+pub const MAX_FRAMES: usize = 64;
 
 /// Lists the ports of a switch, as the end of an error.
 fn listed(switch: Dpid, ports: &[PortNo]) -> String {

@@ -15,7 +15,7 @@ use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHasher;
 
 pub use absent::{Absence, LeftOut};
-pub use error::{FRAME_BYTES, FrameError, MOST_FRAMES, RouteError};
+pub use error::{FRAME_BYTES, FrameError, MAX_FRAMES, RouteError};
 pub use limit::{Limit, Meter, Unit};
 pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
 

@@ -8,7 +8,7 @@ use maple_wire::{Dpid, Field, Version};
 use super::Route;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
-    Branch, FRAME_BYTES, Flood, FrameError, LeftOut, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    Branch, FRAME_BYTES, Flood, FrameError, LeftOut, MAX_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
     is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
@@ -110,12 +110,12 @@ impl Route {
     /// ports that are new or shut are left out. Facts about ports are read through `txn`.
     ///
     /// # Errors
-    /// [`FrameError`] if there are more than [`MOST_FRAMES`], if the length of one is not within [`FRAME_BYTES`], or if
+    /// [`FrameError`] if there are more than [`MAX_FRAMES`], if the length of one is not within [`FRAME_BYTES`], or if
     /// its port is absent, a link port, or that of a middlebox.
     pub(crate) fn own_frames(&self, came_in: Location, txn: &mut Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
         let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
-        if all.len() > MOST_FRAMES {
+        if all.len() > MAX_FRAMES {
             return Err(FrameError::TooMany);
         }
         for OwnFrame { at, bytes } in &all {

@@ -11,8 +11,8 @@ use super::{Net, PacketHandle, Run, RunState};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Cond, ListAnswer, Source, caller};
 
-/// The maximum number of steps of an account. Further steps are left out.
-pub const MOST_STEPS: usize = 4096;
+/// The maximum number of steps of an account, which people read. Further steps are left out.
+pub const MAX_STEPS: usize = 4096;
 
 /// A step of a run: a question with its answer, or a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Run {
 impl RunState {
     /// Adds a step, if there is an account.
     pub(super) fn note(&mut self, source: Option<&Source>, what: impl FnOnce() -> Asked) {
-        let Some(account) = self.account.as_mut().filter(|account| account.steps.len() < MOST_STEPS) else { return };
+        let Some(account) = self.account.as_mut().filter(|account| account.steps.len() < MAX_STEPS) else { return };
         let source = source.cloned().map(|line| match &self.tier {
             Some(tier) => line.in_tier(tier),
             None => line,

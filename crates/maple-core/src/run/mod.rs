@@ -25,7 +25,7 @@ mod packet;
 mod slice;
 mod tables;
 
-pub use account::{AccountStep, Asked, MOST_STEPS};
+pub use account::{AccountStep, Asked, MAX_STEPS};
 pub(crate) use changes::Changes;
 pub use guarded::Violation;
 pub use net::Net;

@@ -50,14 +50,17 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// The maximum number of values, and of search results, that are remembered.
-    const MOST: usize = 1 << 17;
+    /// The maximum number of values, and of search results, that are remembered: bounds memory.
+    const MAX_RESULTS: usize = 1 << 17;
 
     /// Returns the results for this version, emptied first if they are of an older version or too many. `None` if they
     /// are of a newer version, or if `changed` is a draft.
     fn at(&mut self, changed: Changed) -> Option<&mut Remembered> {
         let Changed::At(version) = changed else { return None };
-        if self.version < version || self.values.len() >= Remembered::MOST || self.distances.len() >= Remembered::MOST {
+        if self.version < version
+            || self.values.len() >= Remembered::MAX_RESULTS
+            || self.distances.len() >= Remembered::MAX_RESULTS
+        {
             *self = Remembered { version: self.version.max(version), ..Remembered::default() };
         }
         (self.version == version).then_some(self)

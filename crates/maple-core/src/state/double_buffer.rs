@@ -35,8 +35,8 @@ pub(super) struct DoubleBuffer {
 }
 
 impl DoubleBuffer {
-    /// The maximum number of writes that are done twice.
-    const MOST: usize = 64;
+    /// The maximum number of writes that are done twice. A commit with more costs more than it saves the next one.
+    const MAX_REPEATED_WRITES: usize = 64;
     /// The number of commits that copy after one that had to: readers are probably in the middle of transactions.
     const COPIES: u32 = 64;
 
@@ -64,7 +64,7 @@ impl DoubleBuffer {
     pub fn keep(&mut self, before: Arc<Snapshot>, behind: Vec<Write>) {
         match self.copies.checked_sub(1) {
             Some(left) => self.copies = left,
-            None if behind.len() <= DoubleBuffer::MOST => self.before = Some((before, behind)),
+            None if behind.len() <= DoubleBuffer::MAX_REPEATED_WRITES => self.before = Some((before, behind)),
             None => {}
         }
     }

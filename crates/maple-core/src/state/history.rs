@@ -16,7 +16,7 @@
 //!
 //! # Cost
 //!
-//! A sample costs a few comparisons on average, a question one comparison for each swing. At most [`History::MOST`]
+//! A sample costs a few comparisons on average, a question one comparison for each swing. At most [`History::MAX_TURNS`]
 //! swings are kept; beyond that the oldest and widest are forgotten, as if the rate had been 0 before.
 
 use crate::network::Scale;
@@ -28,8 +28,8 @@ pub struct History {
 }
 
 impl History {
-    /// The maximum number of turning points that are kept.
-    pub const MOST: usize = 64;
+    /// The maximum number of turning points that are kept: bounds memory and the time of a question.
+    pub const MAX_TURNS: usize = 64;
 
     /// The newest sample, in bit/s; 0 before the first.
     pub fn latest(&self) -> u64 {
@@ -54,7 +54,7 @@ impl History {
                 break;
             }
         }
-        if self.turns.len() > History::MOST {
+        if self.turns.len() > History::MAX_TURNS {
             self.turns.remove(0);
         }
     }
@@ -134,7 +134,7 @@ mod tests {
     fn the_memory_of_a_rate_is_bounded() {
         let shrinking: Vec<u64> = (0..1000).map(|n| if n % 2 == 0 { 5000 - n } else { 1000 + n }).collect();
         let history = after(&shrinking);
-        assert_eq!(history.turns.len(), History::MOST);
+        assert_eq!(history.turns.len(), History::MAX_TURNS);
         assert_eq!(history.latest(), shrinking[999]);
         assert!(history.is_above(3000, 2500) == naive(&shrinking, 3000, 2500));
     }

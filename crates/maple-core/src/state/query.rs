@@ -3,7 +3,7 @@
 //! An answer is a [`Cell`] like any other. The query's function comes from above (`crate::query`); here it is something
 //! that reads through a transaction. An answer is remembered with the cells that it was made of, so it holds in every
 //! snapshot in which these are equal. The memo belongs to a store, and is emptied before it grows beyond
-//! [`Memo::MOST`].
+//! [`Memo::MAX_QUESTIONS`].
 
 use std::cell::RefCell;
 use std::cmp::Ordering as Order;
@@ -153,8 +153,8 @@ impl Drop for Asking {
 }
 
 impl Memo {
-    /// The maximum number of questions that are remembered.
-    const MOST: usize = 1 << 17;
+    /// The maximum number of questions that are remembered: bounds memory.
+    const MAX_QUESTIONS: usize = 1 << 17;
     /// The maximum number of answers remembered for one question: for the newest state, and for runs that began before.
     const DEPTH: usize = 2;
 
@@ -171,7 +171,7 @@ impl Memo {
     /// Puts an answer first, in place of one that rests on the same reads.
     fn remember(&self, question: &QueryCall, new: Remembered) {
         let mut memo = sync::lock(&self.answers);
-        if memo.len() >= Memo::MOST && !memo.contains_key(question) {
+        if memo.len() >= Memo::MAX_QUESTIONS && !memo.contains_key(question) {
             memo.clear();
         }
         let all = memo.entry(question.clone()).or_default();

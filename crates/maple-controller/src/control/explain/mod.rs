@@ -220,8 +220,8 @@ fn explained(handle: &Handle, packet: Entering, counters: bool) -> Result<Value,
     Ok(to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded }))
 }
 
-/// Maximum number of rules of an explanation whose counters are requested.
-const MOST_COUNTED: usize = 64;
+/// The maximum number of rules of an explanation whose counters are requested: each is a question to a switch.
+const MAX_COUNTED_RULES: usize = 64;
 
 /// The counters of rules, by the numbers of the hop and of the rule in it.
 pub type Counts = BTreeMap<(usize, usize), RuleCount>;
@@ -232,7 +232,7 @@ fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
         let rules = hop.passage.rules.iter().enumerate();
         rules.map(move |(at, rule)| ((number, at), (hop.at.switch, rule.table, rule.rule.clone())))
     });
-    let (places, rules): (Vec<_>, Vec<_>) = rules.take(MOST_COUNTED).unzip();
+    let (places, rules): (Vec<_>, Vec<_>) = rules.take(MAX_COUNTED_RULES).unzip();
     let counted = handle.count_rules(rules);
     places.into_iter().zip(counted).filter_map(|(place, count)| Some((place, count?))).collect()
 }

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 /// A function that makes the backend for an open file. Tests use one that fails.
 pub(super) type MakeBackend = Arc<dyn Fn(File) -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync>;
 
-/// The maximum number of files that are set aside.
-const MOST_ASIDE: usize = 9;
+/// The maximum number of files that are set aside. More of them fill the disk, and somebody should look.
+const MAX_SET_ASIDE: usize = 9;
 /// The maximum number of pages that are compared.
 const PAGES: usize = 64;
 /// The number of bytes of each page that are compared.
@@ -159,7 +159,7 @@ impl StateFile {
         if flock(&File::open(&self.path)?, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the file that is there now"));
         }
-        for number in 1..=MOST_ASIDE {
+        for number in 1..=MAX_SET_ASIDE {
             let number = if number == 1 { String::new() } else { format!("-{number}") };
             let aside = self.beside(&format!(".aside{number}"));
             match std::fs::hard_link(&self.path, &aside) {
@@ -167,7 +167,7 @@ impl StateFile {
                 linked => return linked.map(|()| Some(aside)),
             }
         }
-        let why = format!("there is another file, and {MOST_ASIDE} were set aside already: delete some");
+        let why = format!("there is another file, and {MAX_SET_ASIDE} were set aside already: delete some");
         Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
     }
 
