@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use maple_controller::file_limit;
 use maple_emulator::Topology;
 use maple_load::{DISCOVERY, LoadError, LoadOptions, Mode, TlsFiles, Wiring, Workload, descriptors};
 
@@ -29,7 +30,7 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// If options or files are wrong, or if the controller can't be reached or breaks the protocol.
 pub fn main(args: &LoadArgs) -> anyhow::Result<u8> {
     let options = options(args)?;
-    descriptors::allow(u64::from(options.switches))?;
+    descriptors::suffice(file_limit::raise(), u64::from(options.switches))?;
     let progress = progress(&options);
     let report = maple_load::run(&options);
     progress.finish_and_clear();

@@ -23,6 +23,7 @@
 //! [`Controller::start`] joins them. Modules are listed from the bottom layer up; each imports only modules listed
 //! before it.
 
+pub mod file_limit;
 mod fingerprint;
 pub mod policy_record;
 mod printable;

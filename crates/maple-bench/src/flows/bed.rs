@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::file_limit;
 use maple_load::flows::{Counters, Lab, LabOptions};
 use maple_load::{Cpu, Process, Wiring};
 use maple_wire::Version;
@@ -72,7 +73,7 @@ impl Bed {
         network: Wiring,
         (version, ports): (Version, u32),
     ) -> anyhow::Result<Bed> {
-        maple_load::descriptors::allow(network.switches.len() as u64)?;
+        maple_load::descriptors::suffice(file_limit::raise(), network.switches.len() as u64)?;
         let running = contender.start(&args.cores, args.workers)?;
         let window = args.window as usize;
         let (connect, confirm) = (running.address, args.confirm);

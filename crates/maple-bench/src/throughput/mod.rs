@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use maple_controller::file_limit;
 use maple_emulator::Topology;
 use maple_load::{DISCOVERY, LoadOptions, Mode, Report, Wiring, Workload};
 use maple_wire::Version;
@@ -116,7 +117,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// If the options don't fit this machine, or if a controller can't be started, or fails.
 pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
     let sweep = Sweep::of(args)?;
-    maple_load::descriptors::allow(u64::from(sweep.switches.iter().copied().max().unwrap_or(0)))?;
+    maple_load::descriptors::suffice(file_limit::raise(), sweep.switches.iter().copied().max().unwrap_or(0).into())?;
     if args.cores.contains(&args.load_core) {
         bail!("core {} can't be the controller's and the generator's: choose --cores or --load-core", args.load_core);
     }

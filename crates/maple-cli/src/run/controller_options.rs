@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use maple_controller::ControllerOptions;
 use maple_controller::record::{PolicySource, RecordOptions};
+use maple_controller::{ControllerOptions, file_limit};
 use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_lab::{costs_of, with_names_of};
@@ -128,7 +128,7 @@ fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow:
 /// # Errors
 /// If options don't fit together, or a file of TLS is wrong.
 pub fn with_common(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
-    maple_load::descriptors::raise();
+    file_limit::raise();
     if !options.cores.is_empty() {
         chosen.workers = options.cores.len();
         chosen.cores.clone_from(&options.cores);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use maple_controller::status::SwitchStatus;
 use maple_controller::tls::Tls;
-use maple_controller::{Controller, ControllerOptions, Deadlines, Handle};
+use maple_controller::{Controller, ControllerOptions, Deadlines, Handle, file_limit};
 use maple_core::{Net, PacketHandle, Route};
 use maple_wire::msg::stats::{Desc, FlowStats};
 use maple_wire::msg::{
@@ -22,7 +22,6 @@ use maple_wire::msg::{
     StatsReply, SwitchConfig,
 };
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use skip::missing;
 
@@ -106,16 +105,12 @@ const DESCRIPTORS_OF_OTHERS: u64 = 3_000;
 /// prints so, if the system does not allow it.
 pub fn descriptors(wanted: u64) -> bool {
     let wanted = wanted + DESCRIPTORS_OF_OTHERS;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current.is_none_or(|current| current >= wanted) {
-        return true;
+    let limit = file_limit::raise();
+    let is_enough = limit.is_none_or(|limit| limit >= wanted);
+    if !is_enough {
+        missing(&format!("{wanted} descriptors; the hard limit is {limit:?}"));
     }
-    if maximum.is_some_and(|maximum| maximum < wanted) {
-        missing(&format!("{wanted} descriptors; the hard limit is {maximum:?}"));
-        return false;
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("as many as it may have");
-    true
+    is_enough
 }
 
 /// Returns how many times as long as usual floods and storms are to be: `MAPLE_STRESS`.
