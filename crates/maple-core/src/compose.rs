@@ -316,7 +316,7 @@ impl<P> Running<'_, P> {
                 let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
                 let inner = self.decide(of)?;
                 let refused_inside = self.pkt.violations() - refused;
-                let route = portal::guarded(self.pkt, self.net, inner, (constraints, is_named), self.call)?;
+                let route = portal::guarded(self.pkt, self.net, inner, constraints, is_named, self.call)?;
                 if self.pkt.violations() > refused + refused_inside {
                     // The packet is dropped, so the state that the policy wrote for it does not hold.
                     self.net.take_back_writes(savepoint);

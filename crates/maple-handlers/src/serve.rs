@@ -127,7 +127,7 @@ impl Program for Served {
             replay_early(&std::mem::take(early), version, handler, &mut dispatch);
         }
         let done = match handler.as_deref_mut() {
-            Some(handler) => with_handler(rest, framer, (handler, version), &mut dispatch),
+            Some(handler) => with_handler(rest, framer, handler, version, &mut dispatch),
             None => before_handler(rest, framer, early, &mut dispatch),
         };
         let MessageDispatch { mut line, replies, .. } = dispatch;
@@ -178,7 +178,8 @@ impl Program for Served {
 fn with_handler(
     rest: &mut &[u8],
     framer: &mut Framer,
-    (handler, version): (&mut dyn Handler, Version),
+    handler: &mut dyn Handler,
+    version: Version,
     dispatch: &mut MessageDispatch<'_>,
 ) -> bool {
     let mut batch = ArrayVec::new();

@@ -252,7 +252,8 @@ impl World {
     /// [`LabError`] if one of the hosts does not exist.
     pub fn flow(
         &mut self,
-        (src, dst): (&str, &str),
+        src: &str,
+        dst: &str,
         kind: FlowKind,
         ipv6: bool,
         within: Time,

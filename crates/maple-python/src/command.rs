@@ -37,7 +37,7 @@ impl PolicyLoader for Loader {
         query::limit(time_limit);
         Python::attach(|py| {
             py.import("maple._on").and_then(|on| on.call_method0("forget")).map_err(|e| anyhow::anyhow!("{e}"))?;
-            let loaded = loaded(py, ("maple._policy", "load"), file, name, time_limit)?;
+            let loaded = loaded(py, "maple._policy", "load", file, name, time_limit)?;
             Ok(match loaded {
                 Loaded::Policy(mut options) => {
                     options.subscriptions.extend(listening(py)?);
@@ -49,12 +49,12 @@ impl PolicyLoader for Loader {
     }
 
     fn load_again(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
-        Python::attach(|py| loaded(py, ("maple._reload", "load_again"), file, name, time_limit))
+        Python::attach(|py| loaded(py, "maple._reload", "load_again", file, name, time_limit))
     }
 
     fn load_for_replay(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
         query::limit(time_limit);
-        Python::attach(|py| loaded(py, ("maple._reload", "load_for_replay"), file, name, time_limit))
+        Python::attach(|py| loaded(py, "maple._reload", "load_for_replay", file, name, time_limit))
     }
 
     fn write_to(&self, store: Option<Arc<Store>>) {
@@ -136,7 +136,8 @@ fn program(module: &str, arguments: &[OsString]) -> anyhow::Result<u8> {
 /// Loads a policy or a handler class by a function of a module of this package.
 fn loaded(
     py: Python<'_>,
-    (module, function): (&str, &str),
+    module: &str,
+    function: &str,
     file: &Path,
     name: Option<&str>,
     time_limit: Duration,

@@ -169,7 +169,7 @@ pub fn open_flow(
     laboratory.call(py, move |lab, world| {
         lab.host(&src)?;
         lab.host(&dst)?;
-        Ok(match world.flow((&src, &dst), kind, ipv6, 10 * SECOND)? {
+        Ok(match world.flow(&src, &dst, kind, ipv6, 10 * SECOND)? {
             Progress::Done => None,
             Progress::NoNeighbour => Some(format!("the address of {dst} was not resolved")),
             Progress::NoAnswer => Some(format!("{dst} does not answer")),

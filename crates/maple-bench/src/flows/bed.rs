@@ -71,7 +71,8 @@ impl Bed {
         contender: &Contender,
         socket: Option<PathBuf>,
         network: Wiring,
-        (version, ports): (Version, u32),
+        version: Version,
+        ports: u32,
     ) -> anyhow::Result<Bed> {
         maple_load::descriptors::suffice(file_limit::raise(), network.switches.len() as u64)?;
         let running = contender.start(&args.cores, args.workers)?;

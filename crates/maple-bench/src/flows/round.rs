@@ -81,7 +81,6 @@ impl Setting {
 /// Starts a test bed. Returns it with the number of hosts that did not become known.
 fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -> anyhow::Result<(Bed, usize)> {
     let network = line(setting.line, setting.ports, setting.hosts, setting.spread);
-    let shape = (setting.version, setting.ports);
     let (contender, socket) = if heap {
         let socket = socket();
         let more = format!(" --control {} --count-heap", socket.display());
@@ -95,7 +94,7 @@ fn bed(args: &FlowsArgs, contender: &Contender, setting: &Setting, heap: bool) -
     } else {
         (contender.clone(), None)
     };
-    let mut bed = Bed::start(args, &contender, socket, network, shape)?;
+    let mut bed = Bed::start(args, &contender, socket, network, setting.version, setting.ports)?;
     let unknown = bed.acquaint(args.settle)?;
     Ok((bed, unknown))
 }

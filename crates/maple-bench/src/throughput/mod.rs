@@ -178,7 +178,7 @@ impl<'a> Sweep<'a> {
         for (&workers, &switches) in args.workers.iter().flat_map(|w| self.switches.iter().map(move |s| (w, s))) {
             let mut most = vec![0.0; self.contenders.len()];
             for &window in &self.windows {
-                let medians = self.measure((workers, switches), |_| Mode::Throughput { window })?;
+                let medians = self.measure(workers, switches, |_| Mode::Throughput { window })?;
                 for (i, report) in medians.into_iter().enumerate() {
                     if window == self.windows[0] {
                         most[i] = report.answers;
@@ -188,7 +188,7 @@ impl<'a> Sweep<'a> {
             }
             for &share in &args.rates {
                 // Each controller gets a rate in proportion to its own throughput.
-                let medians = self.measure((workers, switches), |i| self.rate((most[i] * share).max(1.0)))?;
+                let medians = self.measure(workers, switches, |i| self.rate((most[i] * share).max(1.0)))?;
                 for (i, report) in medians.into_iter().enumerate() {
                     results.add(i, Point::new(workers, &report));
                 }
@@ -204,7 +204,7 @@ impl<'a> Sweep<'a> {
 
     /// Measures one point of all controllers. Returns the median rounds, by answers a second or, if a rate is offered,
     /// by delay.
-    fn measure(&self, (workers, switches): (u8, u32), mode: impl Fn(usize) -> Mode) -> anyhow::Result<Vec<Report>> {
+    fn measure(&self, workers: u8, switches: u32, mode: impl Fn(usize) -> Mode) -> anyhow::Result<Vec<Report>> {
         let mut rounds: Vec<Vec<Report>> = self.contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..self.args.rounds {
             for (i, contender) in self.contenders.iter().enumerate() {
@@ -214,7 +214,7 @@ impl<'a> Sweep<'a> {
                 };
                 self.progress
                     .set_message(format!("{}: {switches} switches, {workers} workers, {doing}", contender.name));
-                let report = self.load(contender, (workers, switches), mode(i));
+                let report = self.load(contender, workers, switches, mode(i));
                 rounds[i].push(report.with_context(|| format!("{}, {switches} switches, {doing}", contender.name))?);
                 self.progress.step();
             }
@@ -223,7 +223,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Makes one measurement.
-    fn load(&self, contender: &Contender, (workers, switches): (u8, u32), mode: Mode) -> anyhow::Result<Report> {
+    fn load(&self, contender: &Contender, workers: u8, switches: u32, mode: Mode) -> anyhow::Result<Report> {
         let controller = contender.start(&self.args.cores, workers)?;
         let plain = LoadOptions::new(controller.address);
         let is_network = matches!(self.workload, Workload::Network(_));

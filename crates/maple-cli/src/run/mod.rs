@@ -67,7 +67,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     let succession = Succession::of(&named, &args)?;
     let policy = if succession.is_resumption() { succession.name().to_owned() } else { named.clone() };
     let loaded = load(&policy, args.policy_time_limit, loader)?;
-    let reloading = Reloading::new((&policy, &named), succession, &args, loader);
+    let reloading = Reloading::new(&policy, &named, succession, &args, loader);
     let loaded = match loaded {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),

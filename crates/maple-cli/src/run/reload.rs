@@ -73,7 +73,8 @@ pub struct Reloads<'a> {
 impl<'a> Reloading<'a> {
     /// Creates the parameters for `policy`. `named`: the policy that the start names.
     pub fn new(
-        (policy, named): (&str, &str),
+        policy: &str,
+        named: &str,
         succession: Succession,
         args: &RunArgs,
         loader: Option<&'a dyn PolicyLoader>,
@@ -135,7 +136,7 @@ impl Reloads<'_> {
                     plan.map(|plan| ReloadAnswer::Planned(Box::new(plan))).map_err(|error| format!("{error:#}"))
                 }
                 ReloadTask::Apply { policy, sources, changes, decided, canary } => {
-                    let applied = self.apply(policy, &sources, (&changes, decided.as_deref()), canary.as_ref(), lines);
+                    let applied = self.apply(policy, &sources, &changes, decided.as_deref(), canary.as_ref(), lines);
                     applied.map_err(|error| format!("{error:#}"))
                 }
                 ReloadTask::Rest => self.end_canary(lines),
@@ -310,7 +311,7 @@ impl Reloads<'_> {
             drop(rehearsal.store().migrate()?);
             Ok(policy)
         });
-        let plan = policy.and_then(|policy| Ok(self.handle.plan(rehearsal, (name.to_owned(), policy), sources)?));
+        let plan = policy.and_then(|policy| Ok(self.handle.plan(rehearsal, name.to_owned(), policy, sources)?));
         loader.into_iter().for_each(PolicyLoader::refused);
         plan
     }
@@ -321,7 +322,8 @@ impl Reloads<'_> {
         &mut self,
         name: String,
         files: &Fingerprint,
-        (changes, decided): (&Fingerprint, Option<&[String]>),
+        changes: &Fingerprint,
+        decided: Option<&[String]>,
         canary: Option<&CanaryAt>,
         lines: &mut Lines,
     ) -> anyhow::Result<ReloadAnswer> {

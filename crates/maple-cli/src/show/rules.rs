@@ -30,7 +30,8 @@ impl<'a> Wanted<'a> {
     /// # Errors
     /// If `host` is neither a name, nor a MAC or IP address.
     pub fn new(
-        (names, hosts): (&Names, &Value),
+        names: &Names,
+        hosts: &Value,
         table: Option<u8>,
         host: Option<&str>,
         line: Option<&'a str>,
@@ -176,7 +177,7 @@ mod tests {
         let mut names = Names::new();
         names.add("h1", Named::Host(Mac([0, 0, 0, 0, 0, 1]))).expect("a name");
         let hosts = json!([{"mac": "00:00:00:00:00:01", "ipv4": ["10.0.0.1"], "ipv6": []}]);
-        Wanted::new((&names, &hosts), table, host, line).expect("an address").choose(&mut answer);
+        Wanted::new(&names, &hosts, table, host, line).expect("an address").choose(&mut answer);
         items(&answer).map(|switch| items(&switch["rules"]).count()).collect()
     }
 
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(chosen(None, None, Some("a.py:4")), [1]);
         assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
         let error =
-            Wanted::new((&Names::new(), &Value::Null), None, Some("h1"), None).expect_err("no address").to_string();
+            Wanted::new(&Names::new(), &Value::Null, None, Some("h1"), None).expect_err("no address").to_string();
         assert!(error.contains("nor a MAC address"), "{error}");
     }
 

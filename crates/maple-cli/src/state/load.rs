@@ -57,7 +57,7 @@ pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
     for check in [true, false] {
         for (number, batch) in batches.iter().enumerate() {
             let settled = args.settled && !check && number + 1 == batches.len();
-            send(control, batch, check, (settled, args.create))?;
+            send(control, batch, check, settled, args.create)?;
         }
     }
     println!("{} written", counted(rows.len(), "row"));
@@ -65,7 +65,7 @@ pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
 }
 
 /// Sends rows that the controller must check or write.
-fn send(control: &dyn Reach, batch: &[Row], check: bool, (settled, create): (bool, bool)) -> anyhow::Result<()> {
+fn send(control: &dyn Reach, batch: &[Row], check: bool, settled: bool, create: bool) -> anyhow::Result<()> {
     let rows = batch.iter().map(|row| (row.place.clone(), row.value.clone())).collect();
     let request = Request::State(StateRequest::Load { rows, check, settled, create });
     match ask(control, &request) {

@@ -307,19 +307,19 @@ impl Handle {
         Rehearsal::new(copies).map_err(ReloadError::Unread)
     }
 
-    /// Finds what would change if this policy, which has these files, took the place of the running one.
+    /// Finds what would change if this policy, which has this name and these files, took the place of the running one.
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
     pub fn plan(
         &self,
         rehearsal: Rehearsal,
-        policy: (String, Arc<dyn Policy>),
+        name: String,
+        policy: Arc<dyn Policy>,
         sources: Fingerprint,
     ) -> Result<Plan, LateShard> {
         let versions = self.switches()?.into_iter().map(|switch| (switch.dpid, switch.version)).collect();
-        let (name, candidate) = policy;
-        Ok(Plan::rehearse(rehearsal, name, candidate, sources, versions))
+        Ok(Plan::rehearse(rehearsal, name, policy, sources, versions))
     }
 
     /// Keeps the label ids of a plan for its labels, until the next plan. Call this just before the policy is reloaded.

@@ -169,7 +169,8 @@ impl LabelIds {
         &mut self,
         now: Time,
         range: LabelRange,
-        (scope, only_scoped): (Option<PortNo>, bool),
+        scope: Option<PortNo>,
+        only_scoped: bool,
         meaning: u64,
     ) -> Option<(LabelKey, u64)> {
         let serial = self.serial.checked_add(1).filter(|serial| *serial <= MAX_SERIAL)?;
@@ -207,7 +208,8 @@ impl LabelIds {
         &mut self,
         now: Time,
         range: LabelRange,
-        (port, only_scoped): (PortNo, bool),
+        port: PortNo,
+        only_scoped: bool,
         meaning: u64,
     ) -> Option<(LabelKey, u64)> {
         let scopes = [None, Some(port)];
@@ -301,7 +303,7 @@ mod tests {
     use super::*;
 
     fn take(ids: &mut LabelIds, now: u64, range: LabelRange) -> Option<u16> {
-        ids.take(Time(now), range, (None, false), 0).map(|(key, _)| key.id)
+        ids.take(Time(now), range, None, false, 0).map(|(key, _)| key.id)
     }
 
     #[test]
@@ -322,19 +324,19 @@ mod tests {
         let rehearsed =
             |meaning: u64, id: u16, serial: u64| RehearsedLabel { key: LabelKey { port: None, id }, meaning, serial };
         ids.rehearse(&[rehearsed(1, 2, 7), rehearsed(2, 1, 8)]);
-        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 3), None, "it was not rehearsed");
-        assert_eq!(ids.take(Time(1), LabelRange::ALL, (None, false), 0), Some((LabelKey { port: None, id: 1 }, 9)));
-        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 2), None, "another label has it");
-        let taken = ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 1);
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, PortNo(1), false, 3), None, "it was not rehearsed");
+        assert_eq!(ids.take(Time(1), LabelRange::ALL, None, false, 0), Some((LabelKey { port: None, id: 1 }, 9)));
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, PortNo(1), false, 2), None, "another label has it");
+        let taken = ids.take_rehearsed(Time(1), LabelRange::ALL, PortNo(1), false, 1);
         assert_eq!(taken, Some((LabelKey { port: None, id: 2 }, 7)));
-        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 1), None, "once");
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, PortNo(1), false, 1), None, "once");
         assert_eq!(ids.newest(), 9);
     }
 
     #[test]
     fn serial_numbers_end_where_cookies_have_no_room() {
         let mut ids = LabelIds { serial: MAX_SERIAL - 1, ..LabelIds::default() };
-        let mut take = || ids.take(Time(1), LabelRange::ALL, (None, false), 0).map(|(_, serial)| serial);
+        let mut take = || ids.take(Time(1), LabelRange::ALL, None, false, 0).map(|(_, serial)| serial);
         assert_eq!([take(), take(), take()], [Some(MAX_SERIAL), None, None]);
     }
 
@@ -343,7 +345,7 @@ mod tests {
         let mut all = AllLabelIds::default();
         for dpid in 1..=3 {
             for _ in 0..dpid {
-                all.of(Dpid(dpid)).take(Time(1), LabelRange::ALL, (None, false), 0).expect("one is free");
+                all.of(Dpid(dpid)).take(Time(1), LabelRange::ALL, None, false, 0).expect("one is free");
             }
         }
         all.of(Dpid(2)).give_back(LabelKey { port: None, id: 1 }, Time(5));
@@ -361,8 +363,7 @@ mod tests {
         let range = LabelRange::new(1..=8).expect("a range");
         let mut ids = LabelIds::default();
         let all = |ids: &mut LabelIds, scope, only| {
-            std::iter::from_fn(|| ids.take(Time(1), range, (scope, only), 0).map(|(key, _)| key.id))
-                .collect::<Vec<u16>>()
+            std::iter::from_fn(|| ids.take(Time(1), range, scope, only, 0).map(|(key, _)| key.id)).collect::<Vec<u16>>()
         };
         assert_eq!(all(&mut ids, None, false), (1..=6).collect::<Vec<_>>());
         for port in [1, 2] {
@@ -377,7 +378,7 @@ mod tests {
         let key = |port: Option<u32>, id| LabelKey { port: port.map(PortNo), id };
         let mut ids = LabelIds::default();
         let take = |ids: &mut LabelIds, now, port: Option<u32>, only_scoped| {
-            ids.take(Time(now), range, (port.map(PortNo), only_scoped), 0).map(|(key, _)| key.id)
+            ids.take(Time(now), range, port.map(PortNo), only_scoped, 0).map(|(key, _)| key.id)
         };
         assert_eq!(take(&mut ids, 1, None, false), Some(1));
         assert_eq!(take(&mut ids, 1, None, false), Some(2));
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!((take(&mut ids, 6, None, false), take(&mut ids, 6, None, false)), (Some(2), None), "4:3 is in use");
         // An id that a rehearsal assigned with three tables is not possible with one.
         ids.rehearse(&[RehearsedLabel { key: key(None, 5), meaning: 7, serial: 70 }]);
-        assert_eq!(ids.take_rehearsed(Time(9), range, (PortNo(9), true), 7), None);
+        assert_eq!(ids.take_rehearsed(Time(9), range, PortNo(9), true, 7), None);
     }
 
     #[test]
@@ -403,16 +404,16 @@ mod tests {
         ids.prefer(key(8), 80);
         ids.prefer(key(9), 90);
         ids.reserve([7, 8, 9].map(key), Time(5));
-        let mut take = |now, meaning| ids.take(Time(now), range, (None, false), meaning).map(|(key, _)| key.id);
+        let mut take = |now, meaning| ids.take(Time(now), range, None, false, meaning).map(|(key, _)| key.id);
         assert_eq!([take(1, 70), take(1, 80), take(1, 80)], [None, Some(8), None]);
         assert_eq!([take(5, 70), take(5, 71), take(5, 90)], [Some(7), Some(9), None]);
         ids.give_back(key(9), Time(7));
-        assert_eq!(ids.take(Time(6), range, (None, false), 90), None, "nobody reserved it");
+        assert_eq!(ids.take(Time(6), range, None, false, 90), None, "nobody reserved it");
         assert_eq!(ids.meanings().collect::<Vec<_>>(), [(key(7), 70), (key(8), 80)]);
         ids.prefer(key(9), 91);
         ids.reserve([key(9)], Time(9));
         ids.forget_earlier();
-        assert_eq!(ids.take(Time(8), range, (None, false), 91), None);
+        assert_eq!(ids.take(Time(8), range, None, false, 91), None);
     }
 
     #[test]

@@ -189,10 +189,10 @@ impl LabelTable {
         let meaning = suffix.meaning();
         let any = |ids: &mut LabelIds| match self.only_scoped {
             true => None,
-            false => ids.take(now, range, (None, false), meaning),
+            false => ids.take(now, range, None, false, meaning),
         };
-        let taken = ids.take_rehearsed(now, range, (port, self.only_scoped), suffix.meaning()).or_else(|| any(ids));
-        let (key, serial) = taken.or_else(|| ids.take(now, range, (Some(port), self.only_scoped), meaning))?;
+        let taken = ids.take_rehearsed(now, range, port, self.only_scoped, suffix.meaning()).or_else(|| any(ids));
+        let (key, serial) = taken.or_else(|| ids.take(now, range, Some(port), self.only_scoped, meaning))?;
         let next = Onward::new(suffix.links.iter().cloned());
         let switch = self.switch;
         next.ask(|port| Holder::Label { switch, serial, port }, out);

@@ -31,7 +31,8 @@ pub(crate) fn guarded<P>(
     pkt: &PacketHandle,
     net: &Net,
     route: Route,
-    (constraints, is_named): (&Constraints<P>, bool),
+    constraints: &Constraints<P>,
+    is_named: bool,
     own: &mut CallOwn<'_, P>,
 ) -> Result<Route, PolicyError> {
     if route.sends_nothing() {

@@ -203,7 +203,8 @@ fn rules(
     table: Option<u8>,
     out_port: Option<u32>,
     out_group: Option<u32>,
-    (cookie, cookie_mask): (u64, u64),
+    cookie: u64,
+    cookie_mask: u64,
 ) -> FlowStatsRequest {
     FlowStatsRequest {
         table_id: table.unwrap_or(ALL_TABLES),
@@ -228,7 +229,7 @@ impl PyStatsRequest {
         cookie: u64,
         cookie_mask: u64,
     ) -> PyStatsRequest {
-        PyStatsRequest::new(RequestBody::Flow(rules(r#match, table, out_port, out_group, (cookie, cookie_mask))))
+        PyStatsRequest::new(RequestBody::Flow(rules(r#match, table, out_port, out_group, cookie, cookie_mask)))
     }
 
     /// Asks for the sums over rules.
@@ -242,7 +243,7 @@ impl PyStatsRequest {
         cookie: u64,
         cookie_mask: u64,
     ) -> PyStatsRequest {
-        PyStatsRequest::new(RequestBody::Aggregate(rules(r#match, table, out_port, out_group, (cookie, cookie_mask))))
+        PyStatsRequest::new(RequestBody::Aggregate(rules(r#match, table, out_port, out_group, cookie, cookie_mask)))
     }
 
     /// Asks for the number of rules in the tables.

@@ -320,7 +320,7 @@ fn write(frame: &mut [u8], place: BitPlace, covered: Covered, value: u128, mask:
         adjust(frame, network.start() + ipv4::CHECKSUM, &before, &after);
     }
     if covered == Covered::Address || covered == Covered::Transport {
-        adjust_transport(frame, &network, covered, crc_before, (&before, &after));
+        adjust_transport(frame, &network, covered, crc_before, &before, &after);
     }
 }
 
@@ -330,7 +330,8 @@ fn adjust_transport(
     network: &NetworkLayer,
     covered: Covered,
     crc_before: Option<u32>,
-    (before, after): (&[u8], &[u8]),
+    before: &[u8],
+    after: &[u8],
 ) {
     let Some(proto) = network.proto().filter(|_| !network.is_later_fragment()) else { return };
     let Some(at) = transport::checksum_place(proto).map(|place| network.transport() + place) else { return };

@@ -25,7 +25,7 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let version = args.of.first().copied().unwrap_or(Version::Of13);
     let contender = args.first("")?;
     let network = network(topology, args.hosts.unwrap_or(1))?;
-    let mut bed = Bed::start(args, &contender, None, network, (version, 0))?;
+    let mut bed = Bed::start(args, &contender, None, network, version, 0)?;
     let mut answer = Answer::new(format!("{}, {topology}, OpenFlow {version}: all pairs of hosts", contender.name));
     let unknown = bed.acquaint(args.settle)?;
     let before = bed.moment()?;

@@ -40,7 +40,7 @@ pub fn answer(args: &FlowsArgs, switches: u32) -> anyhow::Result<Answer> {
     let progress = Progress::new(2);
     for (shape, network) in shapes {
         progress.set_message(shape);
-        measure(args, (version, ports), (shape, network), &mut answer)?;
+        measure(args, version, ports, shape, network, &mut answer)?;
         progress.step();
     }
     Ok(answer)
@@ -62,15 +62,17 @@ fn tree(switches: usize, ports: u32) -> Wiring {
 
 fn measure(
     args: &FlowsArgs,
-    (version, ports): (Version, u32),
-    (shape, network): (&str, Wiring),
+    version: Version,
+    ports: u32,
+    shape: &str,
+    network: Wiring,
     answer: &mut Answer,
 ) -> anyhow::Result<()> {
     let links = network.links.len();
     let socket = socket();
     let contender = args.first(&format!(" --control {}", socket.display()))?;
     // Handshakes count: a controller with slow handshakes knows the links later.
-    let mut bed = Bed::start(args, &contender, Some(socket), network, (version, ports))?;
+    let mut bed = Bed::start(args, &contender, Some(socket), network, version, ports)?;
     let connected = bed.moment()?;
     let mut known = 0;
     while known < links && connected.at.elapsed() < PATIENCE {

@@ -48,7 +48,7 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let contender = args.first("")?;
     let network = network(topology, args.hosts.unwrap_or(HOSTS))?;
     progress.set_message(format!("{topology}: discovery"));
-    let mut bed = Bed::start(args, &contender, None, network, (version, 0))?;
+    let mut bed = Bed::start(args, &contender, None, network, version, 0)?;
     let unknown = bed.acquaint(args.settle)?;
     let wanted = args.leaves.iter().copied().max().unwrap_or(1);
     let question = format!("{}, {topology}, OpenFlow {version}: a link fails under {wanted} leaves", contender.name);

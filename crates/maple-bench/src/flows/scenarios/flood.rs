@@ -56,7 +56,7 @@ fn bed(args: &FlowsArgs, version: Version, answer: &mut Answer) -> anyhow::Resul
     let mut network = line(1, PORTS, HOSTS, Spread::All);
     // The port that floods has no other host.
     network.hosts.retain(|host| host.port != PORTS);
-    let mut bed = Bed::start(args, &args.first("")?, None, network, (version, PORTS))?;
+    let mut bed = Bed::start(args, &args.first("")?, None, network, version, PORTS)?;
     let unknown = bed.acquaint(args.settle)?;
     if unknown > 0 {
         answer.doubts.push(format!("{unknown} hosts could not make themselves known"));

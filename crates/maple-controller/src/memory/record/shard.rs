@@ -98,7 +98,7 @@ impl ShardRecorder {
         engine.take_notes(&mut self.turn);
         self.part.clear();
         for (dpid, xid, message) in effects.iter().filter_map(sent) {
-            let checksum = checksum(&self.events, (dpid, xid, message), &mut self.scratch);
+            let checksum = checksum(&self.events, dpid, xid, message, &mut self.scratch);
             self.part.extend_from_slice(&checksum.to_be_bytes());
         }
         let done = put(serde_bytes::Bytes::new(&self.part), &mut self.turn);
@@ -127,7 +127,7 @@ pub(crate) fn sent(effect: &Effect) -> Option<(Dpid, u32, &Message)> {
 }
 
 /// Returns the checksum of a message: the CRC-32 of its bytes as the switch gets them, and of the switch.
-pub(crate) fn checksum(events: &Events, (dpid, xid, message): (Dpid, u32, &Message), scratch: &mut Vec<u8>) -> u32 {
+pub(crate) fn checksum(events: &Events, dpid: Dpid, xid: u32, message: &Message, scratch: &mut Vec<u8>) -> u32 {
     scratch.clear();
     // A message that the version can't express is not sent. Its error takes its place.
     if let Err(error) = message.encode(events.version(dpid), xid, scratch) {

@@ -56,14 +56,14 @@ mod tests {
     use crate::memory::late::LateDatabase;
     use crate::memory::restart::{Departed, Restart};
 
-    fn location((switch, port): (u64, u32)) -> Location {
+    fn location(switch: u64, port: u32) -> Location {
         Location::new(Dpid(switch), PortNo(port))
     }
 
     fn witness(switch: u64) -> Witness {
         let widest = Constraint { field: Field::Ipv6Src, value: u128::MAX - 1, mask: u128::MAX - 1 };
         Witness {
-            at: location((switch, 4_294_967_294)),
+            at: location(switch, 4_294_967_294),
             frame: [0, 1, 0xfe, 0xff].into(),
             total_len: 1514,
             specialisation: [widest].into(),
@@ -72,15 +72,15 @@ mod tests {
 
     fn around(switch: u64) -> Surroundings {
         let host = HostInfo {
-            location: location((switch, 1)),
+            location: location(switch, 1),
             ipv4: [[10, 0, 0, 1].into()].into(),
             ipv6: [Ipv6Addr::LOCALHOST].into(),
         };
         let label = |port| RememberedLabel { switch: Dpid(switch), port, id: 4094, meaning: u64::MAX };
         let model = Model { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
         Surroundings {
-            links: vec![(location((switch, 2)), location((9, 3)))],
-            edges: vec![location((switch, 1))],
+            links: vec![(location(switch, 2), location(9, 3))],
+            edges: vec![location(switch, 1)],
             hosts: vec![(Mac([2, 0, 0, 0, 0, 0xff]), host)],
             labels: vec![label(None), label(Some(PortNo(2)))],
             models: vec![(Dpid(switch), model)],

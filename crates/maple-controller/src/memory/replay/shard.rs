@@ -136,7 +136,7 @@ impl<'a> ShardReplay<'a> {
         let mut recorded = checksums.iter();
         for (dpid, xid, message) in effects.iter().filter_map(sent) {
             let is_same = match recorded.next() {
-                Some(one) => *one == checksum(&self.events, (dpid, xid, message), &mut self.scratch).to_be_bytes(),
+                Some(one) => *one == checksum(&self.events, dpid, xid, message, &mut self.scratch).to_be_bytes(),
                 None => false,
             };
             if !is_same {

@@ -171,7 +171,9 @@ impl ChangeLog {
         }
         self.changed = changed;
         let mut keys = std::mem::take(&mut self.keys);
-        let changes = rules.changes((&old, &mut keys.0), (&new, &mut keys.1), &mut modified, actions, cookie);
+        let before = Side { rules: &old, keys: &mut keys.0 };
+        let after = Side { rules: &new, keys: &mut keys.1 };
+        let changes = rules.changes(before, after, &mut modified, actions, cookie);
         self.keys = keys;
         old.items().iter().for_each(|installed| actions.release(installed.verdict()));
         old.clear();
@@ -194,14 +196,20 @@ impl ChangeLog {
     }
 }
 
+/// One of two lists of rules that are compared, with memory for its keys.
+struct Side<'a> {
+    rules: &'a PackedRow<Installed>,
+    keys: &'a mut Vec<RuleKey>,
+}
+
 impl Rules<'_> {
     /// Compares two lists of rules as [`crate::update::changes`] does, but makes each [`Rule`] only once, and only if
     /// it is sent. Rules in `modified` are in neither list. Among rules of one priority, only their matches decide the
     /// order. The keys are kept for their memory.
     fn changes(
         &self,
-        (old, old_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
-        (new, new_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
+        Side { rules: old, keys: old_keys }: Side<'_>,
+        Side { rules: new, keys: new_keys }: Side<'_>,
         modified: &mut PackedRow<Installed>,
         actions: &Actions,
         cookie: Cookie,
