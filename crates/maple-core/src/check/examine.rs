@@ -18,9 +18,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::coverage::keys;
+use super::packet::first_packets;
 use super::proof::Open;
 use super::scope::{Scope, Scoped};
-use super::{Check, Clock, Coverage, Host, Observation, Sample, first_packets};
+use super::{Check, Clock, Coverage, Host, Observation, Sample};
 use crate::network::Location;
 use crate::plan::{Resolved, RouteError};
 use crate::policy::{Policy, PolicyError};

@@ -34,6 +34,7 @@ mod coverage;
 mod examine;
 mod packet;
 mod proof;
+mod random;
 
 mod scope;
 mod vary;
@@ -68,8 +69,9 @@ pub(crate) use vary::{failing, fitting};
 
 use cost::Costs;
 use coverage::{MergedTraces, keys};
-use packet::{ARP, IPV4, IPV6, build};
+use packet::first_packets;
 use proof::Explored;
+use random::Random;
 use vary::{Values, variants};
 
 /// The number of traces of one shape from which other packets are made.
@@ -489,34 +491,6 @@ impl Check {
     }
 }
 
-/// Returns packets of the usual kinds between the first hosts of the network, and from each to all hosts and to an
-/// unknown address.
-fn first_packets(hosts: &[Host]) -> Vec<Sample> {
-    let hosts = &hosts[..hosts.len().min(4)];
-    let mut all = Vec::new();
-    for (index, (mac, info)) in hosts.iter().enumerate() {
-        let (other, there) = &hosts[(index + 1) % hosts.len()];
-        let v4 = |info: &HostInfo| info.ipv4.first().map_or(0, |ip| u128::from(u32::from(*ip)));
-        let v6 = |info: &HostInfo| info.ipv6.last().map_or(0, |ip| u128::from(*ip));
-        let ipv4 = [(Field::EthType, IPV4), (Field::Ipv4Src, v4(info)), (Field::Ipv4Dst, v4(there))];
-        let ipv6 = [(Field::EthType, IPV6), (Field::Ipv6Src, v6(info)), (Field::Ipv6Dst, v6(there))];
-        let mut add = |to: u128, rest: &[&[(Field, u128)]]| {
-            let mut headers = Headers::from([(Field::EthSrc, mac.bits()), (Field::EthDst, to)]);
-            headers.extend(rest.concat());
-            all.push(Sample { at: info.location, frame: build(&headers).into() });
-        };
-        let arp = [(Field::EthType, ARP), (Field::ArpOp, 1), (Field::ArpSpa, v4(info)), (Field::ArpTpa, v4(there))];
-        add(0xffff_ffff_ffff, &[&arp]);
-        for (proto, port) in [(6, Field::TcpDst), (17, Field::UdpDst)] {
-            add(other.bits(), &[&ipv4, &[(Field::IpProto, proto), (port, 80)]]);
-            add(other.bits(), &[&ipv6, &[(Field::IpProto, proto), (port, 80)]]);
-        }
-        add(other.bits(), &[&ipv4, &[(Field::IpProto, 1), (Field::Icmpv4Type, 8)]]);
-        add(0x0200_0000_0099, &[&ipv4, &[(Field::IpProto, 17), (Field::UdpDst, 53)]]);
-    }
-    all
-}
-
 fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
@@ -528,24 +502,4 @@ fn edge_ports(state: &Snapshot) -> Vec<Location> {
         ports.find(|at| is_edge(state, *at))
     };
     state.switches().filter_map(|(dpid, _)| first(dpid)).take(16).collect()
-}
-
-/// A small random generator (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn next_u128(&mut self) -> u128 {
-        u128::from(self.next()) << 64 | u128::from(self.next())
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
 }

@@ -11,7 +11,8 @@ use maple_wire::packet::build::{Frame, IpFrame};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Field, Packet};
 
-use crate::network::Location;
+use super::Host;
+use crate::network::{HostInfo, Location};
 
 pub(super) const IPV4: u128 = 0x0800;
 pub(super) const ARP: u128 = 0x0806;
@@ -108,6 +109,34 @@ fn transport(ip: IpFrame, headers: &Headers) -> Vec<u8> {
         Some(1 | 58) => ip.echo_request(1, 1).build(),
         other => ip.proto(other.map_or(253, |proto| *proto as u8)).build(),
     }
+}
+
+/// Returns packets of the usual kinds between the first hosts of the network, and from each to all hosts and to an
+/// unknown address.
+pub(super) fn first_packets(hosts: &[Host]) -> Vec<Sample> {
+    let hosts = &hosts[..hosts.len().min(4)];
+    let mut all = Vec::new();
+    for (index, (mac, info)) in hosts.iter().enumerate() {
+        let (other, there) = &hosts[(index + 1) % hosts.len()];
+        let v4 = |info: &HostInfo| info.ipv4.first().map_or(0, |ip| u128::from(u32::from(*ip)));
+        let v6 = |info: &HostInfo| info.ipv6.last().map_or(0, |ip| u128::from(*ip));
+        let ipv4 = [(Field::EthType, IPV4), (Field::Ipv4Src, v4(info)), (Field::Ipv4Dst, v4(there))];
+        let ipv6 = [(Field::EthType, IPV6), (Field::Ipv6Src, v6(info)), (Field::Ipv6Dst, v6(there))];
+        let mut add = |to: u128, rest: &[&[(Field, u128)]]| {
+            let mut headers = Headers::from([(Field::EthSrc, mac.bits()), (Field::EthDst, to)]);
+            headers.extend(rest.concat());
+            all.push(Sample { at: info.location, frame: build(&headers).into() });
+        };
+        let arp = [(Field::EthType, ARP), (Field::ArpOp, 1), (Field::ArpSpa, v4(info)), (Field::ArpTpa, v4(there))];
+        add(0xffff_ffff_ffff, &[&arp]);
+        for (proto, port) in [(6, Field::TcpDst), (17, Field::UdpDst)] {
+            add(other.bits(), &[&ipv4, &[(Field::IpProto, proto), (port, 80)]]);
+            add(other.bits(), &[&ipv6, &[(Field::IpProto, proto), (port, 80)]]);
+        }
+        add(other.bits(), &[&ipv4, &[(Field::IpProto, 1), (Field::Icmpv4Type, 8)]]);
+        add(0x0200_0000_0099, &[&ipv4, &[(Field::IpProto, 17), (Field::UdpDst, 53)]]);
+    }
+    all
 }
 
 #[cfg(test)]

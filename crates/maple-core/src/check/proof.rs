@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use maple_wire::{Dpid, Field, PortNo, counted};
+use maple_wire::{Constraint, Dpid, Field, PortNo, counted};
 
 use super::coverage::{Key, MergedTraces};
 use super::observe::Observation;
@@ -165,53 +165,65 @@ fn complete<'a>(
         }
     }
     if let Some(((_, length), there)) = answers.first_key_value() {
-        let missing = (0..=*length).find(|first| !there.contains(first));
-        return match missing {
-            _ if answers.len() > 1 || !items.is_empty() => Err(Open::Differs),
-            None => Ok(()),
-            Some(entry) if entry == *length => Err(Open::Entry(None)),
-            Some(entry) => Err(Open::Entry(Some(entry + 1))),
-        };
+        let is_only = answers.len() == 1 && items.is_empty();
+        return if is_only { complete_list(*length, there) } else { Err(Open::Differs) };
     }
-    let mut children = items;
-    children.sort_by_key(|item| item.to_string());
-    let Some(first) = children.first() else { return Ok(()) };
-    match first {
-        Item::Read(read) => {
-            let same = |item: &&Item| matches!(item, Item::Read(c) if (c.field, c.mask) == (read.field, read.mask));
-            if !children.iter().all(same) {
-                return Err(Open::Differs);
-            }
-            let bits = read.mask.count_ones();
-            let all = match read.field {
-                Field::InPort if read.is_exact() => ports.len(),
-                _ if bits <= BITS => 1 << bits,
-                _ => usize::MAX,
-            };
-            if children.len() < all { Err(Open::Read(read.field, bits)) } else { Ok(()) }
+    items.sort_by_key(|item| item.to_string());
+    match items.first() {
+        None => Ok(()),
+        Some(Item::Read(read)) => complete_read(*read, &items, ports),
+        Some(Item::Test { cond, .. }) => complete_test(cond, &items, ports, fits_none, is_last),
+    }
+}
+
+/// Checks that each of `length` entries of a list was the first that fits, and that none was.
+fn complete_list(length: usize, there: &BTreeSet<usize>) -> Result<(), Open> {
+    match (0..=length).find(|first| !there.contains(first)) {
+        None => Ok(()),
+        Some(entry) => Err(Open::Entry((entry != length).then_some(entry + 1))),
+    }
+}
+
+/// Checks that a read gave every value that it can give.
+fn complete_read(read: Constraint, items: &[&Item], ports: &[PortNo]) -> Result<(), Open> {
+    let same = |item: &&Item| matches!(item, Item::Read(c) if (c.field, c.mask) == (read.field, read.mask));
+    if !items.iter().all(same) {
+        return Err(Open::Differs);
+    }
+    let bits = read.mask.count_ones();
+    let all = match read.field {
+        Field::InPort if read.is_exact() => ports.len(),
+        _ if bits <= BITS => 1 << bits,
+        _ => usize::MAX,
+    };
+    if items.len() < all { Err(Open::Read(read.field, bits)) } else { Ok(()) }
+}
+
+/// Checks that a test had each outcome that it can have.
+fn complete_test(
+    cond: &Cond,
+    items: &[&Item],
+    ports: &[PortNo],
+    fits_none: &impl Fn(&Cond) -> bool,
+    is_last: &impl Fn(&Cond) -> bool,
+) -> Result<(), Open> {
+    let mut sides = [false; 2];
+    for item in items {
+        match item {
+            Item::Test { cond: other, outcome } if **other == *cond => sides[usize::from(*outcome)] = true,
+            _ => return Err(Open::Differs),
         }
-        Item::Test { cond, .. } => {
-            let mut sides = [false; 2];
-            for item in &children {
-                match item {
-                    Item::Test { cond: other, outcome } if other == cond => sides[usize::from(*outcome)] = true,
-                    _ => return Err(Open::Differs),
-                }
-            }
-            // No packet comes in by a port that is not there, or, if the switch has only one port, by another one.
-            let by_port = cond.all.iter().find(|c| c.field == Field::InPort && c.is_exact());
-            let is_only_port = ports.iter().all(|port| by_port.is_some_and(|by| by.value == u128::from(port.0)));
-            let is_no_port = by_port.is_some_and(|by| !ports.iter().any(|port| by.value == u128::from(port.0)));
-            let is_about_port_only = cond.all.len() == 1 && cond.ranges.is_empty();
-            match sides {
-                [true, true] => Ok(()),
-                [true, false] if is_no_port => Ok(()),
-                [false, true] if is_only_port && is_about_port_only => Ok(()),
-                [true, false] if fits_none(cond) => Ok(()),
-                [false, true] if is_last(cond) => Ok(()),
-                [true, false] => Err(Open::Side(cond.to_string())),
-                _ => Err(Open::Side(format!("not {cond}"))),
-            }
-        }
+    }
+    // No packet comes in by a port that is not there, or, if the switch has only one port, by another one.
+    let by_port = cond.all.iter().find(|c| c.field == Field::InPort && c.is_exact());
+    let is_only_port = ports.iter().all(|port| by_port.is_some_and(|by| by.value == u128::from(port.0)));
+    let is_no_port = by_port.is_some_and(|by| !ports.iter().any(|port| by.value == u128::from(port.0)));
+    let is_about_port_only = cond.all.len() == 1 && cond.ranges.is_empty();
+    match sides {
+        [true, true] => Ok(()),
+        [true, false] if is_no_port || fits_none(cond) => Ok(()),
+        [false, true] if is_only_port && is_about_port_only || is_last(cond) => Ok(()),
+        [true, false] => Err(Open::Side(cond.to_string())),
+        _ => Err(Open::Side(format!("not {cond}"))),
     }
 }

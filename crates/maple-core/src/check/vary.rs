@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Constraint, Field};
 
+use super::Host;
 use super::observe::Observation;
 use super::packet::{ARP, Headers, IPV4, IPV6, Sample};
 use super::proof::BITS;
-use super::{Host, Random};
+use super::random::Random;
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range, Step};
 
