@@ -232,6 +232,20 @@ impl Latency {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_load(f)?;
+        self.fmt_answers(f)?;
+        self.fmt_latency(f)?;
+        let (cpu, waited) = (self.generator_cpu, self.generator_waited);
+        write!(f, "  generator               {cpu:>12.0} % of its core, waited for it {waited:.0} %")?;
+        if let (Some(cpu), Some(mib)) = (self.controller_cpu, self.controller_mib) {
+            write!(f, "\n  controller              {cpu:>12.0} % of a core, {mib:.1} MiB resident")?;
+        }
+        self.doubts.iter().try_for_each(|doubt| write!(f, "\nNO RESULT: {doubt}"))
+    }
+}
+
+impl Report {
+    fn fmt_load(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { of, switches, packets, window, seconds, .. } = self;
         let tls = if self.tls { " over TLS" } else { "" };
         writeln!(f, "{switches} switches, OpenFlow {of}{tls}, {packets}, window {window}, {seconds:.1} s")?;
@@ -246,6 +260,10 @@ impl fmt::Display for Report {
             let bursts = burst.map(|burst| format!(" in bursts of {burst} at a switch")).unwrap_or_default();
             writeln!(f, "  offered                 {offered:>12.0} /s{bursts}")?;
         }
+        Ok(())
+    }
+
+    fn fmt_answers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (what, value) in [
             ("packet-ins sent", self.packet_ins),
             ("answered", self.answers),
@@ -266,6 +284,10 @@ impl fmt::Display for Report {
         if self.copies > 0 {
             writeln!(f, "  further copies          {:>12}", self.copies)?;
         }
+        Ok(())
+    }
+
+    fn fmt_latency(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Latency { p50, p95, p99, p99_9, max } = self.latency;
         writeln!(
             f,
@@ -279,14 +301,6 @@ impl fmt::Display for Report {
                 f,
                 "  latency µs before that  p50 {p50:.1}  p95 {p95:.1}  p99 {p99:.1}; p50 is now {times:.2} times that"
             )?;
-        }
-        let (cpu, waited) = (self.generator_cpu, self.generator_waited);
-        write!(f, "  generator               {cpu:>12.0} % of its core, waited for it {waited:.0} %")?;
-        if let (Some(cpu), Some(mib)) = (self.controller_cpu, self.controller_mib) {
-            write!(f, "\n  controller              {cpu:>12.0} % of a core, {mib:.1} MiB resident")?;
-        }
-        for doubt in &self.doubts {
-            write!(f, "\nNO RESULT: {doubt}")?;
         }
         Ok(())
     }

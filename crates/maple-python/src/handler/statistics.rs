@@ -7,6 +7,7 @@ use maple_wire::{Version, msg};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use pyo3::{PyClass, PyClassInitializer};
 
 use super::action::Action;
 use super::groups::{PyBand, PyBucket, kind_name};
@@ -310,80 +311,86 @@ impl PyStats {
 impl PyStats {
     /// Converts the answer of a switch. `None` for a kind that handlers cannot request.
     pub(super) fn new(py: Python<'_>, version: Version, reply: &StatsReply) -> PyResult<Option<PyStats>> {
-        let seconds = |sec: u32, nsec: u32| f64::from(sec) + f64::from(nsec) / 1e9;
-        let list = PyList::empty(py);
-        macro_rules! all {
-            ($entries:expr, $make:expr) => {
-                $entries.iter().try_for_each(|entry| list.append(Py::new(py, ($make)(entry))?))?
-            };
-        }
-        let kind = match &reply.body {
-            ReplyBody::Flow(flows) => {
-                flows.iter().try_for_each(|flow| list.append(Py::new(py, PyFlowStats::new(py, flow)?)?))?;
-                "flows"
-            }
+        let (kind, entries) = match &reply.body {
+            ReplyBody::Flow(all) => ("flows", list(py, all, |one| PyFlowStats::new(py, one))?),
             ReplyBody::Aggregate(sum) => {
                 let (flows, packets, bytes) = (sum.flow_count, sum.packet_count, sum.byte_count);
-                list.append(Py::new(py, PyAggregateStats { flows, packets, bytes })?)?;
-                "aggregate"
+                ("aggregate", list(py, &[()], |()| Ok(PyAggregateStats { flows, packets, bytes }))?)
             }
-            ReplyBody::Table(tables) => {
-                all!(tables, |t: &msg::stats::TableStats| PyTableStats {
-                    table: t.table_id,
-                    active: t.active_count,
-                    lookups: t.lookup_count,
-                    matched: t.matched_count,
-                    max_entries: (version == Version::Of10).then_some(t.max_entries),
-                });
-                "tables"
-            }
-            ReplyBody::Port(ports) => {
-                all!(ports, PyPortStats::new);
-                "ports"
-            }
-            ReplyBody::Queue(queues) => {
-                all!(queues, |q: &msg::stats::QueueStats| PyQueueStats {
-                    port: q.port.0,
-                    queue: q.queue,
-                    tx_packets: q.tx_packets,
-                    tx_bytes: q.tx_bytes,
-                    tx_errors: q.tx_errors,
-                });
-                "queues"
-            }
-            ReplyBody::Group(groups) => {
-                all!(groups, |g: &msg::stats::GroupStats| PyGroupStats {
-                    group: g.group,
-                    users: g.ref_count,
-                    packets: g.packet_count,
-                    bytes: g.byte_count,
-                    duration: seconds(g.duration_sec, g.duration_nsec),
-                    buckets: g.buckets.iter().map(|bucket| (bucket.packet_count, bucket.byte_count)).collect(),
-                });
-                "groups"
-            }
-            ReplyBody::GroupDesc(groups) => {
-                groups.iter().try_for_each(|group| list.append(Py::new(py, PyGroupDesc::new(py, group)?)?))?;
-                "group_descriptions"
-            }
-            ReplyBody::Meter(meters) => {
-                all!(meters, |m: &msg::stats::MeterStats| PyMeterStats {
-                    meter: m.meter,
-                    users: m.flow_count,
-                    packets: m.packet_in_count,
-                    bytes: m.byte_in_count,
-                    duration: seconds(m.duration_sec, m.duration_nsec),
-                    bands: m.bands.iter().map(|band| (band.packet_count, band.byte_count)).collect(),
-                });
-                "meters"
-            }
-            ReplyBody::MeterConfig(meters) => {
-                meters.iter().try_for_each(|meter| list.append(Py::new(py, PyMeterConfig::new(py, meter)?)?))?;
-                "meter_configs"
-            }
+            ReplyBody::Table(all) => ("tables", list(py, all, |one| Ok(PyTableStats::new(version, one)))?),
+            ReplyBody::Port(all) => ("ports", list(py, all, |one| Ok(PyPortStats::new(one)))?),
+            ReplyBody::Queue(all) => ("queues", list(py, all, |one| Ok(PyQueueStats::new(one)))?),
+            ReplyBody::Group(all) => ("groups", list(py, all, |one| Ok(PyGroupStats::new(one)))?),
+            ReplyBody::GroupDesc(all) => ("group_descriptions", list(py, all, |one| PyGroupDesc::new(py, one))?),
+            ReplyBody::Meter(all) => ("meters", list(py, all, |one| Ok(PyMeterStats::new(one)))?),
+            ReplyBody::MeterConfig(all) => ("meter_configs", list(py, all, |one| PyMeterConfig::new(py, one))?),
             _ => return Ok(None),
         };
-        Ok(Some(PyStats { kind, entries: list.unbind(), more: reply.more() }))
+        Ok(Some(PyStats { kind, entries, more: reply.more() }))
+    }
+}
+
+/// Converts the entries of an answer.
+fn list<E, T>(py: Python<'_>, entries: &[E], convert: impl Fn(&E) -> PyResult<T>) -> PyResult<Py<PyList>>
+where
+    T: PyClass + Into<PyClassInitializer<T>>,
+{
+    let list = PyList::empty(py);
+    entries.iter().try_for_each(|entry| list.append(Py::new(py, convert(entry)?)?))?;
+    Ok(list.unbind())
+}
+
+fn seconds(sec: u32, nsec: u32) -> f64 {
+    f64::from(sec) + f64::from(nsec) / 1e9
+}
+
+impl PyTableStats {
+    fn new(version: Version, table: &msg::stats::TableStats) -> PyTableStats {
+        PyTableStats {
+            table: table.table_id,
+            active: table.active_count,
+            lookups: table.lookup_count,
+            matched: table.matched_count,
+            max_entries: (version == Version::Of10).then_some(table.max_entries),
+        }
+    }
+}
+
+impl PyQueueStats {
+    fn new(queue: &msg::stats::QueueStats) -> PyQueueStats {
+        PyQueueStats {
+            port: queue.port.0,
+            queue: queue.queue,
+            tx_packets: queue.tx_packets,
+            tx_bytes: queue.tx_bytes,
+            tx_errors: queue.tx_errors,
+        }
+    }
+}
+
+impl PyGroupStats {
+    fn new(group: &msg::stats::GroupStats) -> PyGroupStats {
+        PyGroupStats {
+            group: group.group,
+            users: group.ref_count,
+            packets: group.packet_count,
+            bytes: group.byte_count,
+            duration: seconds(group.duration_sec, group.duration_nsec),
+            buckets: group.buckets.iter().map(|bucket| (bucket.packet_count, bucket.byte_count)).collect(),
+        }
+    }
+}
+
+impl PyMeterStats {
+    fn new(meter: &msg::stats::MeterStats) -> PyMeterStats {
+        PyMeterStats {
+            meter: meter.meter,
+            users: meter.flow_count,
+            packets: meter.packet_in_count,
+            bytes: meter.byte_in_count,
+            duration: seconds(meter.duration_sec, meter.duration_nsec),
+            bands: meter.bands.iter().map(|band| (band.packet_count, band.byte_count)).collect(),
+        }
     }
 }
 

@@ -11,66 +11,75 @@ const WAITING: u64 = 1 << 20;
 
 /// Returns the faults, for all switches of a kind together. `listening`: the address where the controller expects them.
 pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let is_away = |switch: &Value| switch["unreachable"].is_number();
-    if items(switches).all(is_away) {
-        let (kind, port) =
-            listening.map_or(("tcp", 6653), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
-        found.push(
-            Finding::new(Level::Warning, Id::NoSwitch, "the controller")
-                .what("no switch is connected")
-                .so("the policy runs for nobody")
-                .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}")),
-        );
-    }
-    if let Some(place) = joined(items(switches).filter(|switch| is_away(switch))) {
-        let longest = items(switches).filter_map(|switch| switch["unreachable"].as_f64()).fold(0.0, f64::max);
-        found.push(
-            Finding::new(Level::Warning, Id::SwitchUnreachable, place)
-                .what(format!("no control connection, the longest for {longest:.0} s"))
-                .so("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
-                     through the controller, or waits")
-                .mend("restore the control network; maple run --unreachable forget gives such switches up at once"),
-        );
-    }
-    let is_of = |switch: &Value, version: &str| text(&switch["version"]) == version;
+    let none = items(switches).all(is_away).then(|| no_switch(listening));
+    let found = none.into_iter().chain(unreachable(switches));
+    found.chain(limitations(switches)).chain(slow(switches)).collect()
+}
+
+fn is_away(switch: &Value) -> bool {
+    switch["unreachable"].is_number()
+}
+
+fn no_switch(listening: Option<Listening>) -> Finding {
+    let (kind, port) = listening.map_or(("tcp", 6653), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
+    Finding::new(Level::Warning, Id::NoSwitch, "the controller")
+        .what("no switch is connected")
+        .so("the policy runs for nobody")
+        .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}"))
+}
+
+fn unreachable(switches: &Value) -> Option<Finding> {
+    let place = those(switches, is_away)?;
+    let longest = items(switches).filter_map(|switch| switch["unreachable"].as_f64()).fold(0.0, f64::max);
+    Some(
+        Finding::new(Level::Warning, Id::SwitchUnreachable, place)
+            .what(format!("no control connection, the longest for {longest:.0} s"))
+            .so("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
+                 through the controller, or waits")
+            .mend("restore the control network; maple run --unreachable forget gives such switches up at once"),
+    )
+}
+
+/// Returns what switches can't do that others can.
+fn limitations(switches: &Value) -> impl Iterator<Item = Finding> {
+    let is_1_0 = |switch: &Value| text(&switch["version"]) == "1.0";
     let tables = |switch: &Value| switch["tables"].as_u64().unwrap_or_default();
-    let those = |holds: &dyn Fn(&Value) -> bool| joined(items(switches).filter(|switch| holds(switch)));
-    if let Some(place) = those(&|switch| is_of(switch, "1.0")) {
-        found.push(
-            Finding::new(Level::Note, Id::OpenFlow10, place)
-                .what("OpenFlow 1.0 is spoken")
-                .so("one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets")
-                .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13"),
-        );
-    }
-    if let Some(place) = those(&|switch| !is_of(switch, "1.0") && tables(switch) < TABLES) {
-        found.push(
-            Finding::new(Level::Note, Id::FewTables, place)
-                .what(format!("there are fewer than {TABLES} tables"))
-                .so("decisions share no rule for their route: when a link fails, each of their rules changes")
-                .mend("raise the number of tables in the switch's own configuration"),
-        );
-    }
-    if let Some(place) = those(&|switch| !is_of(switch, "1.0") && switch["bundles"] == Value::Bool(false)) {
-        found.push(
-            Finding::new(Level::Note, Id::NoBundles, place)
-                .what("there are no bundles (ONF extension 230)")
-                .so("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
-                .mend("upgrade the switch's software; Open vSwitch has bundles"),
-        );
-    }
+    let old = those(switches, is_1_0).map(|place| {
+        Finding::new(Level::Note, Id::OpenFlow10, place)
+            .what("OpenFlow 1.0 is spoken")
+            .so("one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets")
+            .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13")
+    });
+    let few = those(switches, |switch| !is_1_0(switch) && tables(switch) < TABLES).map(|place| {
+        Finding::new(Level::Note, Id::FewTables, place)
+            .what(format!("there are fewer than {TABLES} tables"))
+            .so("decisions share no rule for their route: when a link fails, each of their rules changes")
+            .mend("raise the number of tables in the switch's own configuration")
+    });
+    let none = those(switches, |switch| !is_1_0(switch) && switch["bundles"] == Value::Bool(false)).map(|place| {
+        Finding::new(Level::Note, Id::NoBundles, place)
+            .what("there are no bundles (ONF extension 230)")
+            .so("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
+            .mend("upgrade the switch's software; Open vSwitch has bundles")
+    });
+    [old, few, none].into_iter().flatten()
+}
+
+fn slow(switches: &Value) -> Option<Finding> {
     let waiting = |switch: &Value| switch["waiting_bytes"].as_u64().unwrap_or_default();
-    if let Some(place) = those(&|switch| waiting(switch) >= WAITING) {
-        let most = items(switches).map(waiting).max().unwrap_or_default();
-        found.push(
-            Finding::new(Level::Warning, Id::SwitchSlow, place)
-                .what(format!("{most} bytes wait, because the switch does not read them"))
-                .so("its rules are late, and when too much waits the connection is closed")
-                .mend("maple run POLICY --flow-mod-rate 200"),
-        );
-    }
-    found
+    let place = those(switches, |switch| waiting(switch) >= WAITING)?;
+    let most = items(switches).map(waiting).max().unwrap_or_default();
+    Some(
+        Finding::new(Level::Warning, Id::SwitchSlow, place)
+            .what(format!("{most} bytes wait, because the switch does not read them"))
+            .so("its rules are late, and when too much waits the connection is closed")
+            .mend("maple run POLICY --flow-mod-rate 200"),
+    )
+}
+
+/// Lists the switches for which this holds, as [`joined`] does.
+fn those(switches: &Value, holds: impl Fn(&Value) -> bool) -> Option<String> {
+    joined(items(switches).filter(|switch| holds(switch)))
 }
 
 /// Lists switches: `switch 1`, `switches 1, 2`; `None` if there are none.
