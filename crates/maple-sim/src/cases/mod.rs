@@ -1,13 +1,14 @@
 //! Random cases: networks, policies, packets and changes of the state, as data.
 //!
-//! Two tests hold Maple to its contract on random networks. The one of this crate runs engines against simulated
-//! switches and asks the policy itself what is right. The one of `maple-controller` runs whole controllers over real
-//! OpenFlow bytes and asks a plain model. Both draw their cases from here. So a question, an answer or a header that is
-//! added here is tested twice. Only the events that they can cause differ between them, and stay with each.
+//! Two tests hold Maple to its contract on random networks: they are drivers of one [`Scenario`]. The one of this crate
+//! runs engines against simulated switches and asks the policy itself what is right. The one of `maple-lab` runs whole
+//! controllers over real OpenFlow bytes and asks a plain model. So a question, an answer, a header or an event that is
+//! added here is tested twice. What only one of them can do, it declares ([`Driver`]).
 //!
 //! A [`World`] describes a network. From it and a [`Random`] come programs, packets and changes that
 //! concern this network. Equal seeds give equal cases.
 
+mod generate;
 mod listed;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
 mod packets;
@@ -15,17 +16,20 @@ mod policy;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
 mod program;
 mod programs;
+mod scenario;
 
+pub use generate::{Driver, Kind, Theme};
 pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
 pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
 pub use programs::{HostAddresses, World};
+pub use scenario::{Knows, Link, Network, Scenario, Step, host};
 
 use super::Random;
 
 /// Returns the pairs of switches that links join, so that the network is connected: a random tree, and up to `most`
 /// further links. Switches are 1, 2, …; a pair can occur twice.
-pub fn links(random: &mut Random, switches: u64, most: usize) -> Vec<(u64, u64)> {
+fn links(random: &mut Random, switches: u64, most: usize) -> Vec<(u64, u64)> {
     let switch = |random: &mut Random, last: u64| 1 + random.below(last as usize) as u64;
     let mut pairs: Vec<(u64, u64)> = (2..=switches).map(|far| (switch(random, far - 1), far)).collect();
     for _ in 0..random.below(most + 1) {

@@ -18,9 +18,10 @@ use maple_core::network::{Location, PortKind, PortRole};
 use maple_emulator::network::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
+use maple_sim::cases::Step;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
-use crate::contract::case::{Case, Event, Step};
+use crate::contract::case::Case;
 use crate::contract::oracle::{Arrival, Decided, How, Out, verdict};
 use crate::contract::state::State;
 use crate::contract::world::World;
@@ -66,6 +67,8 @@ pub struct MessageCounts {
     pub how: BTreeMap<How, u64>,
     /// The number of times that a route was refused a label.
     pub refused: u64,
+    /// The steps, by name.
+    pub happened: BTreeMap<&'static str, u64>,
 }
 
 /// A check that failed.
@@ -100,6 +103,7 @@ impl MessageCounts {
         self.delivered += other.delivered;
         self.refused += other.refused;
         other.excused.iter().for_each(|(excuse, n)| *self.excused.entry(*excuse).or_default() += n);
+        other.happened.iter().for_each(|(name, n)| *self.happened.entry(name).or_default() += n);
         other.how.iter().for_each(|(how, n)| *self.how.entry(*how).or_default() += n);
     }
 
@@ -117,13 +121,9 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     world.plant_foreign_rules();
     world.run_for(case.lag());
     let foreign: BTreeSet<Dpid> = case.dpids().into_iter().filter(|dpid| world.has_foreign_rule(*dpid)).collect();
-    for step in &case.steps {
-        match step {
-            Step::Send(packet) => drop(world.send(*packet)),
-            Step::Stream { packet, times, gap } => world.stream(*packet, *times, *gap),
-            Step::Wait(span) => world.run_for(*span),
-            Step::Do(event) => world.act(event),
-        }
+    for step in &case.scenario.steps {
+        *counts.happened.entry(step.name()).or_default() += 1;
+        world.step(step);
     }
     world.settle().map_err(|text| Failure::new("never settles", text))?;
     world.run_for(MOVE);
@@ -137,7 +137,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
 
 /// Sends every packet twice, one at a time, and checks what comes out.
 fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure> {
-    for packet in 0..world.case.packets.len() {
+    for packet in 0..world.case.scenario.packets.len() {
         let mut expected = None;
         for round in 0..2 {
             let before = world.state().clone();
@@ -257,8 +257,9 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
             let text = format!("switch {dpid}: believed and not there {lost:#?}\nthere and not believed {extra:#?}");
             return Err(Failure::new("tables differ", text));
         }
-        let restarted = |step: &Step| *step == Step::Do(Event::Restart(dpid));
-        if foreign.contains(&dpid) && !world.has_foreign_rule(dpid) && !world.case.steps.iter().any(restarted) {
+        let restarted = |step: &Step| matches!(step, Step::Reconnect { dpid: of, .. } if *of == dpid);
+        if foreign.contains(&dpid) && !world.has_foreign_rule(dpid) && !world.case.scenario.steps.iter().any(restarted)
+        {
             return Err(Failure::new("foreign rule", format!("switch {dpid} lost a rule that is not ours")));
         }
     }

@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use maple_sim::cases::Step;
 use maple_wire::Version;
 
-use crate::contract::case::{Case, Step};
+use crate::contract::case::Case;
 use crate::contract::check::{self, Failure, MessageCounts};
 
 /// The maximum number of runs that shrinking takes.
@@ -37,17 +38,22 @@ pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
 /// Returns cases with something taken away, the boldest first.
 fn candidates(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
-    let mut chunk = case.steps.len();
+    let steps = case.scenario.steps.len();
+    let mut chunk = steps;
     while chunk > 0 {
-        for start in (0..case.steps.len()).step_by(chunk) {
+        for start in (0..steps).step_by(chunk) {
             let mut smaller = case.clone();
-            smaller.steps.drain(start..(start + chunk).min(case.steps.len()));
+            smaller.scenario.steps.drain(start..(start + chunk).min(steps));
             all.push(smaller);
         }
         chunk /= 2;
     }
-    all.extend((0..case.packets.len()).map(|packet| without_packet(case, packet)));
-    all.extend(case.program.smaller().into_iter().map(|program| Case { program, ..case.clone() }));
+    all.extend((0..case.scenario.packets.len()).map(|packet| without_packet(case, packet)));
+    all.extend(case.scenario.policy.smaller().into_iter().map(|policy| {
+        let mut smaller = case.clone();
+        smaller.scenario.policy = policy;
+        smaller
+    }));
     all.extend(without_links(case));
     all.extend(plainer(case));
     all
@@ -55,8 +61,8 @@ fn candidates(case: &Case) -> Vec<Case> {
 
 fn without_packet(case: &Case, packet: usize) -> Case {
     let mut smaller = case.clone();
-    smaller.packets.remove(packet);
-    smaller.steps.retain_mut(|step| match step {
+    smaller.scenario.packets.remove(packet);
+    smaller.scenario.steps.retain_mut(|step| match step {
         Step::Send(sent) | Step::Stream { packet: sent, .. } if *sent == packet => false,
         Step::Send(sent) | Step::Stream { packet: sent, .. } => {
             *sent -= usize::from(*sent > packet);
@@ -70,10 +76,10 @@ fn without_packet(case: &Case, packet: usize) -> Case {
 fn without_links(case: &Case) -> Vec<Case> {
     let without = |at| {
         let mut smaller = case.clone();
-        smaller.links.remove(at);
+        smaller.scenario.network.links.remove(at);
         smaller
     };
-    (0..case.links.len()).map(without).collect()
+    (0..case.scenario.network.links.len()).map(without).collect()
 }
 
 /// Returns the case with one thing made as simple as can be, in each possible way.
@@ -88,30 +94,27 @@ fn plainer(case: &Case) -> Vec<Case> {
         Case { tables: (8, case.tables.1), ..case.clone() },
         Case { track_hosts: true, ..case.clone() },
     ];
-    for (at, packet) in case.packets.iter().enumerate() {
+    for (at, packet) in case.scenario.packets.iter().enumerate() {
         let mut plain = packet.clone();
         (plain.tags, plain.cut) = (Vec::new(), None);
         let mut smaller = case.clone();
-        smaller.packets[at] = plain;
+        smaller.scenario.packets[at] = plain;
         all.push(smaller);
     }
-    for (at, step) in case.steps.iter().enumerate() {
+    for (at, step) in case.scenario.steps.iter().enumerate() {
         if let Step::Stream { packet, times, gap } = *step {
             let mut smaller = case.clone();
-            smaller.steps[at] =
+            smaller.scenario.steps[at] =
                 if times > 1 { Step::Stream { packet, times: times / 2, gap } } else { Step::Send(packet) };
             all.push(smaller);
         }
     }
-    let last = case.hosts.len().saturating_sub(1);
-    let used = case.packets.iter().any(|packet| packet.from == last)
-        || case
-            .steps
-            .iter()
-            .any(|step| matches!(step, Step::Do(crate::contract::case::Event::Move(host, _)) if *host == last));
+    let last = case.scenario.network.hosts.len().saturating_sub(1);
+    let moves = |step: &Step| matches!(step, Step::Move { host, .. } if *host == last);
+    let used = case.scenario.packets.iter().any(|packet| packet.from == last) || case.scenario.steps.iter().any(moves);
     if last > 0 && !used {
         let mut smaller = case.clone();
-        smaller.hosts.pop();
+        smaller.scenario.network.hosts.pop();
         all.push(smaller);
     }
     all.retain(|smaller| smaller != case);

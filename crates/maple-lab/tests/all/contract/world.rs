@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use maple_controller::simulation::SimulationOptions;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, Notice, QueueLimits};
-use maple_core::engine::{self, Options, Selection, Stats, TableRule};
+use maple_core::engine::{self, Options, Stats, TableRule};
 use maple_core::network::{Location, PortInfo, PortKind, PortRole};
 use maple_core::state::{Snapshot, Write};
 use maple_core::{Report, Store};
@@ -15,11 +15,11 @@ use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_lab::control::{Control, Pace, Reading};
-use maple_sim::cases::{Program, WEIGHT};
+use maple_sim::cases::{Program, Step, WEIGHT};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 
-use crate::contract::case::{Case, Event, host_mac, host_name};
+use crate::contract::case::{Case, host_name, nanoseconds};
 use crate::contract::state::State;
 
 /// The cookie of the rule that another program has added to every switch.
@@ -70,7 +70,7 @@ impl<'a> World<'a> {
         let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
         let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
-        let policy = Arc::new(case.program.clone());
+        let policy = Arc::new(case.scenario.policy.clone());
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
         // Hosts that announced nothing are searched for no longer than others.
         let silence = Duration::from_millis(500);
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
 
     /// Returns the policy.
     pub fn program(&self) -> &Program {
-        &self.case.program
+        &self.case.scenario.policy
     }
 
     /// Lets time pass.
@@ -245,7 +245,7 @@ impl<'a> World<'a> {
 
     /// Makes a host send a packet from where it is.
     pub fn send(&mut self, packet: usize) -> FrameId {
-        let spec = &self.case.packets[packet];
+        let spec = &self.case.scenario.packets[packet];
         self.number += 1;
         let frame = spec.frame(self.number);
         let at = self.place_of(spec.from);
@@ -255,7 +255,7 @@ impl<'a> World<'a> {
     }
 
     /// Schedules a packet to be sent `times` times, `gap` nanoseconds apart.
-    pub fn stream(&mut self, packet: usize, times: u64, gap: Time) {
+    fn stream(&mut self, packet: usize, times: u64, gap: Time) {
         for n in 0..times {
             self.plans += 1;
             self.planned.insert((self.network.now() + n * gap, self.plans), packet);
@@ -268,34 +268,55 @@ impl<'a> World<'a> {
         Location::new(spec.switch, spec.port)
     }
 
-    /// Makes an event happen. One that can't happen now (the port is taken) does not.
-    pub fn act(&mut self, event: &Event) {
-        let now = self.network.now();
-        let network = &mut self.network;
-        let result = match event {
-            Event::Link(a, b, up) => network.set_link(*a, *b, *up),
-            Event::Port(at, up) => network.set_port(at.switch, at.port, *up),
-            Event::Move(host, to) => network.move_host(&host_name(*host), to.switch, to.port),
-            Event::Restart(dpid) => network.restart_switch(*dpid),
-            Event::Cut(dpid) => network.cut_control(*dpid),
-            Event::HalfOpen(dpid) => network.half_open_control(*dpid),
-            Event::Mend(dpid) => network.mend_control(*dpid),
-            Event::Slow(dpid, faults) => network.control_faults(*dpid, *faults),
-            Event::Lose(dpid, number) => return self.lose(*dpid, *number),
-            Event::Write(change) => return self.tell(change.event()),
-            Event::Declare(facts) => {
-                self.control.declare(engine::Time(now), facts);
-                return;
-            }
-            Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
-            Event::InvalidateHost(host) => {
-                return self.tell(engine::Event::Invalidate(Selection::Host(host_mac(*host))));
-            }
-            Event::InvalidatePort(at) => return self.tell(engine::Event::Invalidate(Selection::Port(*at))),
-        };
-        if let (Ok(()), Event::Restart(dpid) | Event::Cut(dpid) | Event::HalfOpen(dpid)) = (result, event) {
-            self.out_of_control(*dpid, now);
+    /// Makes a step of the case. An event that can't happen now (the port is taken) does not.
+    pub fn step(&mut self, step: &Step) {
+        match step {
+            Step::Send(packet) => drop(self.send(*packet)),
+            Step::Stream { packet, times, gap } => self.stream(*packet, *times, nanoseconds(*gap)),
+            Step::Wait(span) => self.run_for(nanoseconds(*span)),
+            // Most is over then.
+            Step::Rest => self.run_for(700 * MILLISECOND),
+            Step::LoseRule(dpid, number) => self.lose(*dpid, *number),
+            Step::Write(change) => self.tell(change.event()),
+            Step::Declare(facts) => self.control.declare(engine::Time(self.network.now()), facts),
+            Step::Invalidate(leaves) => self.tell(engine::Event::Invalidate(leaves.clone())),
+            Step::RegainConnection { dpid, .. } => self.mend(*dpid),
+            _ => self.disturb(step),
         }
+    }
+
+    /// Makes an event happen in the network.
+    fn disturb(&mut self, step: &Step) {
+        let (now, network) = (self.network.now(), &mut self.network);
+        let result = match step {
+            Step::Link(at, up) => {
+                let links = &self.case.scenario.network.links;
+                let link = links.iter().find(|link| link.a == *at);
+                // A smaller case may lack the link.
+                link.map_or(Ok(()), |link| network.set_link(link.a.switch, link.b.switch, *up))
+            }
+            Step::Port(at, up) => network.set_port(at.switch, at.port, *up),
+            Step::Move { host, to } => network.move_host(&host_name(*host), to.switch, to.port),
+            Step::Reconnect { dpid, .. } => network.restart_switch(*dpid),
+            Step::LoseConnection(dpid) => network.cut_control(*dpid),
+            Step::HalfOpen(dpid) => network.half_open_control(*dpid),
+            Step::Slow { dpid, delay, jitter } => {
+                let (delay, jitter) = (nanoseconds(*delay), nanoseconds(*jitter));
+                network.control_faults(*dpid, ControlFaults { delay, jitter, ..ControlFaults::default() })
+            }
+            _ => unreachable!("the driver does not ask for {step:?}"),
+        };
+        let lost = match step {
+            Step::Reconnect { dpid, .. } | Step::LoseConnection(dpid) | Step::HalfOpen(dpid) => Some(*dpid),
+            _ => None,
+        };
+        if let (Ok(()), Some(dpid)) = (result, lost) {
+            self.out_of_control(dpid, now);
+        }
+    }
+
+    fn mend(&mut self, dpid: Dpid) {
+        self.network.mend_control(dpid).expect("the switch is in the network");
     }
 
     fn tell(&mut self, event: engine::Event) {
@@ -364,7 +385,7 @@ impl<'a> World<'a> {
     /// Mends the control channels, and waits until the controller knows the network as it is and everything is done.
     pub fn settle(&mut self) -> Result<(), String> {
         for dpid in self.dpids.clone() {
-            self.act(&Event::Mend(dpid));
+            self.mend(dpid);
         }
         let begun = self.network.now();
         loop {
@@ -389,7 +410,7 @@ impl<'a> World<'a> {
         let mut state = State::default();
         let facts = Arc::clone(&self.state().facts);
         let ends: BTreeMap<Location, Location> =
-            self.case.links.iter().flat_map(|link| [(link.a, link.b), (link.b, link.a)]).collect();
+            self.case.scenario.network.links.iter().flat_map(|link| [(link.a, link.b), (link.b, link.a)]).collect();
         let is_up = |at: &Location| {
             let ports = self.network.switch(at.switch).map(|switch| switch.ports());
             ports.and_then(|ports| ports.get(&at.port)).is_some_and(|port| port.description.is_up())

@@ -6,11 +6,12 @@ use std::time::Duration;
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
 use maple_sim::Sim;
+use maple_sim::cases::{Knows, Step};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Dpid, Message, Version};
 
-use super::generate::{Knows, Step, other_version};
 use super::play::Play;
+use super::shape::other_version;
 
 /// A time that is longer than a message takes.
 const HEARD: Duration = Duration::from_millis(5);
@@ -22,19 +23,19 @@ impl Play<'_> {
         match *step {
             Step::Reconnect { dpid, empty } => {
                 if empty {
-                    self.sim.restart(Dpid(dpid));
+                    self.sim.restart(dpid);
                 } else {
-                    self.sim.reconnect(Dpid(dpid));
+                    self.sim.reconnect(dpid);
                 }
-                self.rediscover([Dpid(dpid)]);
+                self.rediscover([dpid]);
             }
-            Step::LoseConnection(dpid) => self.sim.lose_connection(Dpid(dpid)),
+            Step::LoseConnection(dpid) => self.sim.lose_connection(dpid),
             Step::RegainConnection { dpid, empty, as_other } => {
                 // The shard learns of the end of the connection first.
                 self.sim.run_for(HEARD);
-                let loses_rules = as_other && self.sim.is_away(Dpid(dpid)) && !self.change_version(Dpid(dpid));
-                self.sim.regain_connection(Dpid(dpid), empty || loses_rules);
-                self.rediscover([Dpid(dpid)]);
+                let loses_rules = as_other && self.sim.is_away(dpid) && !self.change_version(dpid);
+                self.sim.regain_connection(dpid, empty || loses_rules);
+                self.rediscover([dpid]);
             }
             Step::RestartController { shards, knows } => self.restart_controller(shards, knows),
             _ => unreachable!("{step:?} is about something else"),

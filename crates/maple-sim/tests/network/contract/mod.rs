@@ -10,9 +10,9 @@
 mod case;
 mod connections;
 mod explained;
-mod generate;
 mod guards;
 mod play;
+mod shape;
 
 use maple_sim::seeds::Seeds;
 

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use maple_core::check::Observation;
 use maple_core::engine::LabelRange;
-use maple_core::engine::{Event, InstalledFlow, ListenerPacket, Options, PROBE_MAC, Selection, Stats};
+use maple_core::engine::{Event, InstalledFlow, ListenerPacket, Options, PROBE_MAC, Stats};
 use maple_core::network::{Location, Mac, PortKind};
 use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::{Resolved, RouteError};
 use maple_core::run::Run;
 use maple_core::state::{Name, Snapshot, Txn, Write};
+use maple_sim::cases::{Network, Step, host};
 use maple_sim::{Delivery, Sim, SimSwitch};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::case::Case;
 use super::connections::of10_can_say;
-use super::generate::{LINK_PORTS, Step, hosts};
 use super::guards::{Judged, Judgement};
+use super::shape::LINK_PORTS;
 use crate::rehearsal::reload_as_rehearsed;
 
 /// The Ethernet type of LLDP.
@@ -44,7 +45,8 @@ pub struct Play<'a> {
     sent: Vec<Sent>,
     /// Whether something broke since the last rest, so that packets may be lost.
     pub(super) lossy: bool,
-    edges: Vec<Location>,
+    /// The number of packets that were sent, which each frame ends with.
+    number: u64,
     truth: BTreeMap<Mac, Location>,
     /// The number of packets that the engines dropped because they did not know the label.
     pub(super) dropped: u64,
@@ -56,7 +58,7 @@ pub struct Play<'a> {
 }
 
 /// The counts of what a test has covered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Cases.
     pub cases: u64,
@@ -79,22 +81,28 @@ pub struct Tally {
     pub explained: u64,
     pub agreed: u64,
     pub alternatives: u64,
+    /// The steps, by name.
+    pub happened: BTreeMap<&'static str, u64>,
 }
 
 impl std::iter::Sum for Tally {
     fn sum<I: Iterator<Item = Tally>>(all: I) -> Tally {
-        all.fold(Tally::default(), |sum, one| Tally {
-            cases: sum.cases + one.cases,
-            exact: sum.exact + one.exact,
-            lossy: sum.lossy + one.lossy,
-            delivered: sum.delivered + one.delivered,
-            packet_ins: sum.packet_ins + one.packet_ins,
-            labelled: sum.labelled + one.labelled,
-            refused: sum.refused + one.refused,
-            violations: sum.violations + one.violations,
-            explained: sum.explained + one.explained,
-            agreed: sum.agreed + one.agreed,
-            alternatives: sum.alternatives + one.alternatives,
+        all.fold(Tally::default(), |mut sum, one| {
+            one.happened.iter().for_each(|(name, n)| *sum.happened.entry(name).or_default() += n);
+            Tally {
+                cases: sum.cases + one.cases,
+                exact: sum.exact + one.exact,
+                lossy: sum.lossy + one.lossy,
+                delivered: sum.delivered + one.delivered,
+                packet_ins: sum.packet_ins + one.packet_ins,
+                labelled: sum.labelled + one.labelled,
+                refused: sum.refused + one.refused,
+                violations: sum.violations + one.violations,
+                explained: sum.explained + one.explained,
+                agreed: sum.agreed + one.agreed,
+                alternatives: sum.alternatives + one.alternatives,
+                happened: sum.happened,
+            }
         })
     }
 }
@@ -118,7 +126,7 @@ impl<'a> Play<'a> {
             ..Options::default()
         };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
-        let edges = case.shape.edges();
+        let Network { links, edges, hosts, .. } = &case.scenario.network;
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
             let mut switch = SimSwitch::new(dpid, *version);
             switch.tables = *tables;
@@ -128,21 +136,21 @@ impl<'a> Play<'a> {
             if let Some(capture) = case.shape.capture {
                 (switch.send_len, switch.buffers) = capture;
             }
-            let hosts = edges.iter().filter(|at| at.switch == dpid).map(|at| at.port);
-            sim.connect(switch, (1..=LINK_PORTS).map(PortNo).chain(hosts));
+            let edges = edges.iter().filter(|at| at.switch == dpid).map(|at| at.port);
+            sim.connect(switch, (1..=LINK_PORTS).map(PortNo).chain(edges));
         }
         sim.run();
-        for (a, b) in &case.shape.links {
-            sim.add_link(*a, *b);
+        for link in links {
+            sim.add_link(link.a, link.b);
         }
         sim.run();
         sim.settle_ports();
         sim.run();
         let mut truth = BTreeMap::new();
-        for (i, mac) in hosts().iter().map(|host| host.mac).enumerate() {
-            let at = edges[i * 3 % edges.len()];
-            sim.place_host(mac, at);
-            truth.insert(mac, at);
+        for (number, at) in hosts.iter().enumerate() {
+            let mac = host(number).mac;
+            sim.place_host(mac, *at);
+            truth.insert(mac, *at);
         }
         let last = sim.history.pop();
         sim.history = last.into_iter().collect();
@@ -154,7 +162,7 @@ impl<'a> Play<'a> {
             sim,
             sent: Vec::new(),
             lossy: false,
-            edges,
+            number: 0,
             truth,
             dropped: 0,
             way_drops: 0,
@@ -169,47 +177,43 @@ impl<'a> Play<'a> {
     /// The first deviation from the contract, in words.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
-            Step::Send { host, frame } => {
-                let mac = hosts()[*host].mac;
-                let at = self.truth[&mac];
-                self.send(mac, at, &frame.0);
+            Step::Send(packet) => {
+                let (mac, frame) = self.frame(*packet);
+                self.send(mac, self.truth[&mac], &frame);
             }
-            Step::Forge { host, from, frame } => {
-                let (mac, at) = (hosts()[*host].mac, self.edges[*from]);
+            Step::Forge { packet, from } => {
+                let (mac, frame) = self.frame(*packet);
                 // A host that was not seen yet can be impersonated, so the frame is sent only if it was.
                 if self.sim.store.snapshot().host(mac).is_some() {
-                    self.send(mac, at, &frame.0);
+                    self.send(mac, *from, &frame);
                 }
             }
-            Step::Flap { host, frame } => {
+            Step::Flap(packet) => {
                 self.lossy = true;
-                let mac = hosts()[*host].mac;
+                let (mac, frame) = self.frame(*packet);
                 let at = self.truth[&mac];
                 self.sim.set_port(at, false);
                 self.sim.set_port(at, true);
-                self.send(mac, at, &frame.0);
+                self.send(mac, at, &frame);
                 self.sim.run_for(Duration::from_millis(5));
                 self.sim.rediscover(at);
             }
-            Step::LinkDown(index) => {
+            Step::Link(at, is_up) => {
                 self.lossy = true;
-                self.sim.set_port(self.case.shape.links[*index].0, false);
+                self.sim.set_port(*at, *is_up);
+                if *is_up {
+                    self.sim.run_for(Duration::from_millis(5));
+                    self.sim.rediscover(*at);
+                }
             }
-            Step::LinkUp(index) => {
+            Step::Move { host: number, to } => {
                 self.lossy = true;
-                let at = self.case.shape.links[*index].0;
-                self.sim.set_port(at, true);
-                self.sim.run_for(Duration::from_millis(5));
-                self.sim.rediscover(at);
+                let mac = host(*number).mac;
+                self.truth.insert(mac, *to);
+                self.sim.place_host(mac, *to);
             }
-            Step::Move { host, to } => {
-                self.lossy = true;
-                let (mac, to) = (hosts()[*host].mac, self.edges[*to]);
-                self.truth.insert(mac, to);
-                self.sim.place_host(mac, to);
-            }
-            Step::RemovePort(edge) | Step::AddPort(edge) => {
-                let at = self.edges[*edge];
+            Step::RemovePort(at) | Step::AddPort(at) => {
+                let at = *at;
                 match (step, self.sim.edge_ports().contains(&at)) {
                     (Step::RemovePort(_), true) => self.sim.remove_port(at),
                     (Step::AddPort(_), false) => {
@@ -253,7 +257,7 @@ impl<'a> Play<'a> {
                     reloaded?;
                 }
             }
-            Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
+            Step::Invalidate(leaves) => self.sim.tell(Event::Invalidate(leaves.clone())),
             Step::Reconnect { .. }
             | Step::LoseConnection(_)
             | Step::RegainConnection { .. }
@@ -262,12 +266,12 @@ impl<'a> Play<'a> {
                 // The lost rule may have shielded another, and nothing can be done about that. So everything rests
                 // first.
                 self.rest()?;
-                self.sim.lose_rule(Dpid(*dpid), *index);
+                self.sim.lose_rule(*dpid, *index);
                 self.sim.run();
             }
             Step::Shrink(dpid, capacity) => {
                 self.shrunk = true;
-                if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
+                if let Some(switch) = self.sim.switch(*dpid) {
                     // The rules that every switch has must fit, even if it comes back without any or in 1.3.
                     let own = if switch.version == Version::Of13 || self.case.changes_versions() { 12 } else { 6 };
                     switch.capacity = (*capacity).max(own).max(switch.flows().len());
@@ -275,6 +279,10 @@ impl<'a> Play<'a> {
             }
             Step::Settle => drop(self.sim.begin_wait()),
             Step::Rest => self.rest()?,
+            Step::Wait(span) => self.sim.run_for(*span),
+            Step::Stream { .. } | Step::Port(..) | Step::Declare(_) | Step::HalfOpen(_) | Step::Slow { .. } => {
+                unreachable!("the driver does not ask for {step:?}")
+            }
         }
         // The next step mostly comes while rules are being sent, and sometimes after they have arrived.
         self.sim.run_for(Duration::from_micros(if self.case.seed.is_multiple_of(3) { 5000 } else { 300 }));
@@ -288,6 +296,13 @@ impl<'a> Play<'a> {
         let case = if self.is_other { swapped } else { self.case.clone() };
         self.former.push(std::mem::replace(&mut self.policy, case.sliced(false)));
         Some(case)
+    }
+
+    /// Returns the next copy of a packet, and its sender.
+    fn frame(&mut self, packet: usize) -> (Mac, Vec<u8>) {
+        self.number += 1;
+        let packet = &self.case.scenario.packets[packet];
+        (host(packet.from).mac, packet.frame(self.number))
     }
 
     fn send(&mut self, mac: Mac, at: Location, frame: &[u8]) {
