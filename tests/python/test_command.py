@@ -114,11 +114,12 @@ def test_a_policy_that_is_slow_is_warned_of_while_it_runs(tmp_path: Path) -> Non
     assert re.search(r"warning: the policy takes \d+ ms for a packet \(\d+ so far\)", done.stdout), done.stdout
 
 
-def test_a_warning_of_untracked_state_names_the_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("last_line", ["", "net = tiers(f, default=flood())\n"], ids=["alone", "as a part"])
+def test_a_warning_of_untracked_state_names_the_read(tmp_path: Path, last_line: str) -> None:
     policy = tmp_path / "moody.py"
     policy.write_text(
-        "import random\nfrom maple import drop, flood, policy\n\n@policy\ndef f(pkt, net):\n"
-        "    if random.random() < 0.5:\n        return drop()\n    return flood()\n"
+        "import random\nfrom maple import drop, flood, policy, tiers\n\n@policy\ndef f(pkt, net):\n"
+        "    if random.random() < 0.5:\n        return drop()\n    return flood()\n\n" + last_line
     )
     told = tmp_path / "told"
     with told.open("w") as out:

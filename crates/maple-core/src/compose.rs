@@ -30,6 +30,7 @@
 //! A run costs a few branches and, for each part that runs, a clone of a small map. A part that another one excludes
 //! does not run.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -442,6 +443,11 @@ impl Policy for Composed {
             }
         }
         names
+    }
+
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        let reads = self.parts().into_iter().flat_map(|part| part.untracked_reads());
+        reads.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
