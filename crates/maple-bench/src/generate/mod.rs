@@ -41,7 +41,7 @@ pub use style::Style;
 const DRAWS_PER_FILTER: usize = 50;
 
 /// The maximum length of a burst of equal headers.
-const LONGEST_BURST: usize = 1000;
+const MAX_BURST: usize = 1000;
 
 /// Destination ports of services, the common ones first (IANA's registry of service names).
 const SERVICES: [u16; 40] = [
@@ -75,7 +75,7 @@ pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<Trac
     while trace.len() < headers && !set.filters.is_empty() {
         let number = random.below(set.filters.len() as u64) as usize;
         let header = corner(&set.filters[number], &mut random);
-        let times = ((burst / open_unit(&mut random)).ceil() as usize).clamp(1, LONGEST_BURST);
+        let times = ((burst / open_unit(&mut random)).ceil() as usize).clamp(1, MAX_BURST);
         trace.extend(std::iter::repeat_n(TracedHeader { header, made_from: number as u32 }, times));
     }
     trace

@@ -34,7 +34,7 @@ const NETWORK_WINDOW: u32 = 16;
 const WARMUP: Duration = Duration::from_secs(2);
 const NETWORK_WARMUP: Duration = Duration::from_secs(6);
 /// The maximum warm-up that is chosen by default.
-const LONGEST_WARMUP: Duration = Duration::from_secs(30);
+const MAX_WARMUP: Duration = Duration::from_secs(30);
 
 /// `maple-bench throughput`.
 #[derive(Debug, Args)]
@@ -249,7 +249,7 @@ impl<'a> Sweep<'a> {
             (_, Mode::Throughput { .. }) => WARMUP,
             (_, Mode::Rate { per_second, .. }) => {
                 let all = f64::from(switches) * f64::from(self.args.macs) / per_second;
-                WARMUP + Duration::try_from_secs_f64(all).unwrap_or(LONGEST_WARMUP).min(LONGEST_WARMUP - WARMUP)
+                WARMUP + Duration::try_from_secs_f64(all).unwrap_or(MAX_WARMUP).min(MAX_WARMUP - WARMUP)
             }
         }
     }

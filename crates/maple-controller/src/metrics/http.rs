@@ -49,7 +49,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// a twentieth of the time of this thread.
 const REST: u32 = 20;
 /// The maximum time for which it does: a busy shard answers late.
-const LONGEST_REST: Duration = Duration::from_secs(5);
+const MAX_REST: Duration = Duration::from_secs(5);
 
 const LISTENER: Token = Token(MAX_CLIENTS);
 const WAKER: Token = Token(MAX_CLIENTS + 1);
@@ -232,7 +232,7 @@ fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> 
     *last = None;
     let text: Arc<str> = scrape()?.into();
     let ended = Instant::now();
-    *last = Some(Scraped { text: Arc::clone(&text), until: ended + ((ended - began) * REST).min(LONGEST_REST) });
+    *last = Some(Scraped { text: Arc::clone(&text), until: ended + ((ended - began) * REST).min(MAX_REST) });
     Some(text)
 }
 

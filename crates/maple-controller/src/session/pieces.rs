@@ -4,7 +4,7 @@
 //! it writes an answer, which takes about 4 µs a rule: for three switches with 3,300 rules each, 40 ms, in which the
 //! queues of their ports overflow. So a 1.3 switch, which selects rules by the bits of their cookies, is asked for a
 //! piece of its rules at a time. After each answer it rests, and forwards packets, for a time between [`REST`] and
-//! [`LONGEST_REST`] that is proportional to its answer's. Without rests, reading the rules of three switches took a
+//! [`MAX_REST`] that is proportional to its answer's. Without rests, reading the rules of three switches took a
 //! third of the time of the thread that forwards their packets, for a tenth of a second.
 //!
 //! To find the rules of one piece, Open vSwitch inspects all of its rules, in about 0.1 µs each. So there are at most
@@ -27,7 +27,7 @@ use crate::time::{after, until};
 
 /// Minimum and maximum rest of a switch between two pieces. It is short because people wait for counters.
 pub(super) const REST: Duration = Duration::from_millis(8);
-pub(super) const LONGEST_REST: Duration = Duration::from_millis(30);
+pub(super) const MAX_REST: Duration = Duration::from_millis(30);
 /// The length of a rest between these limits, in multiples of the answer's time. Three switches may share a thread,
 /// which has other work too.
 const REST_BY_ANSWER: u32 = 8;
@@ -83,7 +83,7 @@ impl Pieces {
 
     /// Returns how long the switch rests after a piece whose answer ends at `now`.
     pub fn rest(&self, now: Time) -> Duration {
-        (until(self.asked, now) * REST_BY_ANSWER).clamp(REST, LONGEST_REST)
+        (until(self.asked, now) * REST_BY_ANSWER).clamp(REST, MAX_REST)
     }
 
     /// Reports whether the switch has reported rules that it was not asked for.

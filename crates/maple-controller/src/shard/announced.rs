@@ -15,7 +15,7 @@ use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
 
 /// Maximum number of packets that wait for a switch to be up. They wait for one handshake.
-const MOST_PACKETS: usize = 1024;
+const MAX_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl Announced {
     pub fn note_sent(&mut self, dpid: Dpid, xid: u32, message: &Message) {
         let switch = self.0.get_mut(&dpid).filter(|switch| switch.connection.is_some());
         if let (Some(switch), Message::PacketOut(_)) = (switch, message)
-            && switch.packets.len() < MOST_PACKETS
+            && switch.packets.len() < MAX_PACKETS
         {
             switch.packets.push((xid, message.clone()));
         }

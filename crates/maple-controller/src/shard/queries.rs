@@ -24,7 +24,7 @@ use crate::time::until;
 
 /// Maximum number of open questions about rules' counters, and about table sizes, that a shard keeps. People ask for one
 /// at a time, so more are open only if switches do not answer.
-const MOST_COUNTING: usize = 1024;
+const MAX_COUNTING: usize = 1024;
 
 /// The threads that wait for something. A thread may have stopped waiting; then sending to it fails, and that is all.
 #[derive(Debug, Default)]
@@ -177,7 +177,7 @@ impl Queries {
             }
             ShardQuery::CountRule(dpid, table, rule, to) => {
                 let token = self.next_token();
-                if self.counting.len() == MOST_COUNTING {
+                if self.counting.len() == MAX_COUNTING {
                     // The oldest question was to a switch that has gone.
                     self.counting.pop_first();
                 }
@@ -195,7 +195,7 @@ impl Queries {
         let (id, ..) = io.up(slot)?;
         let (session, outputs) = io.session(slot)?;
         session.ask_for_table_sizes(outputs);
-        if self.sizing.len() == MOST_COUNTING {
+        if self.sizing.len() == MAX_COUNTING {
             // The oldest question was to a switch that has gone, or never answers.
             self.sizing.remove(0);
         }

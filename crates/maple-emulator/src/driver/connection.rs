@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 /// The time that a switch waits after the first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The maximum time that it waits.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of queued bytes for a controller that does not read.
 const MAX_UNSENT: usize = 16 << 20;
 
@@ -165,7 +165,7 @@ impl Connection {
     fn wait_again(&mut self, now: Instant) {
         // Dropping the stream closes it and takes it out of the poll.
         self.state = State::Waiting(now + self.wait);
-        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.wait = (self.wait * 2).min(MAX_WAIT);
         self.unsent.clear();
         self.sent = 0;
     }

@@ -25,7 +25,7 @@ pub(super) enum Command {
 }
 
 /// Maximum time that the thread sleeps.
-const LONGEST_SLEEP: Duration = Duration::from_millis(200);
+const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 pub(super) struct Engine {
     poll: Poll,
@@ -141,7 +141,7 @@ impl Engine {
         let free = self.connections.iter().zip(&self.names).filter(|(_, (_, dpid))| !self.network.is_cut(*dpid));
         let attempt = free.filter_map(|(connection, _)| connection.next_attempt()).min();
         let attempt = attempt.map(|at| at.saturating_duration_since(Instant::now()));
-        [event, flow, attempt].into_iter().flatten().fold(LONGEST_SLEEP, Duration::min)
+        [event, flow, attempt].into_iter().flatten().fold(MAX_SLEEP, Duration::min)
     }
 
     fn attempts(&mut self, now: Instant) {

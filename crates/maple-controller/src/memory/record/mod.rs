@@ -67,7 +67,7 @@ pub(crate) use source::{SourceRecord, is_inside};
 /// The time between two writes of the buffers. A crash loses the events of at most this time.
 const PERIOD: Duration = Duration::from_millis(200);
 /// The maximum pause before a write that the disk has refused is tried again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The time between two checks that all files are there.
 const LOOK: Duration = Duration::from_secs(1);
 /// A buffer of more bytes than this is written at once.
@@ -341,7 +341,7 @@ impl Shared {
                     self.kept.mended(KeptFile::Recording, "");
                 }
                 Err(full @ Full::Io(_)) if !is_over => {
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(MAX_PAUSE);
                     self.kept.fails(KeptFile::Recording, &self.folder, full.to_string());
                 }
                 Err(full) => return self.end(files, Some(&full.to_string())),

@@ -25,7 +25,7 @@ use crate::update::Change;
 pub const BARRIER_ROUNDS: u64 = 2;
 
 /// Finished changes of paths are not searched for until there are at least twice this many changes.
-const LEAST_TIDIED: usize = 64;
+const MIN_TIDIED: usize = 64;
 
 /// A change of path: the packets of a leaf, or of a route that follows a plan, move to another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +78,7 @@ impl BarrierWaits {
     pub fn begin_path_change(&mut self, change: PathChange, goes_on: impl Fn(&PathChange) -> bool) {
         if self.change.len() >= self.tidy_at {
             self.change.retain(goes_on);
-            self.tidy_at = 2 * self.change.len().max(LEAST_TIDIED);
+            self.tidy_at = 2 * self.change.len().max(MIN_TIDIED);
         }
         self.change.insert(change);
     }

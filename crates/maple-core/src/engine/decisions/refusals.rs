@@ -33,7 +33,7 @@ const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
 /// The minimum and the maximum time for which a switch that refuses several updates in a row gets no new rules.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+const MAX_PAUSE: Duration = Duration::from_secs(64);
 
 impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
@@ -247,7 +247,7 @@ impl Decisions {
 
 /// How long a switch gets no new rules after it refused `count` updates in a row.
 fn backoff(count: u32) -> Duration {
-    pause(count.saturating_sub(1), SHORTEST_PAUSE, LONGEST_PAUSE)
+    pause(count.saturating_sub(1), SHORTEST_PAUSE, MAX_PAUSE)
 }
 
 /// Reports whether a refused rule is one that the layout with several tables rests on.

@@ -13,13 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use maple_wire::msg::NO_BUFFER;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
-use crate::access::AccessList;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::trial::{Decision, Difference, DifferenceKind, Trial};
 use crate::engine::decisions::decide::{Answer, Outcome, outcome};
 use crate::engine::decisions::leaf::source_lines;
 use crate::network::Location;
-use crate::policy::{Policy, PolicyError, SamplePacket};
+use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, Route};
 use crate::run::{Net, PacketHandle, Run};
 use crate::state::{Snapshot, Txn, Write};
@@ -198,23 +197,7 @@ impl Policy for Watched {
         self.policy.decide_batch(runs)
     }
 
-    fn samples(&self) -> Vec<SamplePacket> {
-        self.policy.samples()
-    }
-
-    fn access_lists(&self) -> Vec<Arc<AccessList>> {
-        self.policy.access_lists()
-    }
-
-    fn constraints(&self) -> Vec<Arc<str>> {
-        self.policy.constraints()
-    }
-
-    fn untracked_reads(&self) -> Vec<Arc<str>> {
-        self.policy.untracked_reads()
-    }
-
-    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
-        self.policy.on_thread(worker);
+    fn wrapped(&self) -> Option<&dyn Policy> {
+        Some(&*self.policy)
     }
 }

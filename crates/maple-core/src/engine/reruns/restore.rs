@@ -77,14 +77,14 @@ use crate::run::{Finished, Run};
 const STEPS: usize = 128;
 const STEP: Duration = Duration::from_millis(8);
 /// The minimum and the maximum number of leaves that are decided in a step.
-const LEAST_BATCH: usize = 16;
-const MOST_BATCH: usize = 128;
+const MIN_BATCH: usize = 16;
+const MAX_BATCH: usize = 128;
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a switch waits at most after its own leaves are decided and its rules known, because f may be slow.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How long the ids of labels of the earlier run stay reserved after they became known. By the end all other switches
 /// have their new rules.
@@ -135,7 +135,7 @@ impl Restore {
             all.unsettled.insert(dpid);
         });
         switch.ingress.table.begin_rebuild();
-        let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
+        let batch = (witnesses.len() / STEPS).clamp(MIN_BATCH, MAX_BATCH);
         switch.restoring = Some(Restoring {
             batch,
             labels,
@@ -455,7 +455,7 @@ fn is_settled(fabric: &mut Fabric, dpid: Dpid) -> Option<bool> {
     if restoring.next_look <= ctx.now {
         restoring.next_look = ctx.now + LOOK;
     }
-    let is_over = restoring.until.is_some_and(|until| until <= ctx.now) || decided + LONGEST_WAIT <= ctx.now;
+    let is_over = restoring.until.is_some_and(|until| until <= ctx.now) || decided + MAX_WAIT <= ctx.now;
     Some(!routes.any_waits_at(dpid) || is_over)
 }
 

@@ -16,14 +16,14 @@ use crate::rule::Rule;
 use crate::update::key_of;
 
 /// The maximum number of questions that are open at a switch.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 
 impl Switches {
     /// Asks a switch what a rule has counted. The answer carries the asker's `token`.
     pub(in crate::engine) fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |switches: &mut Switches| {
             let is_free =
-                |switch: &Switch| switch.unreachable.is_none() && switch.counters.rule_counts.open.len() < MOST_OPEN;
+                |switch: &Switch| switch.unreachable.is_none() && switch.counters.rule_counts.open.len() < MAX_OPEN;
             let switch = switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
             let request =
                 FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };

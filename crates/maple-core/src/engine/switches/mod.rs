@@ -26,7 +26,7 @@ use crate::ids::LeafId;
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
-const MOST_WITH_ONE_TABLE: usize = 4096;
+const MAX_WITH_ONE_TABLE: usize = 4096;
 
 /// The switches of this shard, in order.
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl Switches {
     /// Notes that a switch has one table, although it announces more. Returns whether that is new.
     pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
         let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).present() else { return false };
-        if self.one_table.len() >= MOST_WITH_ONE_TABLE {
+        if self.one_table.len() >= MAX_WITH_ONE_TABLE {
             self.one_table.pop_first();
         }
         self.one_table.insert(dpid, announced) != Some(announced)

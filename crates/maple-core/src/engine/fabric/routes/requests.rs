@@ -14,7 +14,7 @@ use crate::labels::{Holder, LabelEffect, News};
 
 /// How long a route waits, at first and at most, before it asks again for refused labels.
 const RETRY: Duration = Duration::from_millis(250);
-pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(16);
+pub(super) const MAX_RETRY: Duration = Duration::from_secs(16);
 
 impl Routes {
     /// Handles a later switch's report on a label that was asked for.
@@ -91,7 +91,7 @@ impl Routes {
     /// Marks a route as refused: rules may not lead along the current path, and the next one is given up.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id).present() else { return };
-        let retry = now + pause(route.refusals, RETRY, LONGEST_RETRY);
+        let retry = now + pause(route.refusals, RETRY, MAX_RETRY);
         route.refusals += 1;
         let next = route.next.take();
         route.path.state = PathState::Refused { retry };

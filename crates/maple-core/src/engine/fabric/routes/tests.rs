@@ -2,7 +2,7 @@
 
 use maple_wire::{PortNo, Version};
 
-use super::requests::LONGEST_RETRY;
+use super::requests::MAX_RETRY;
 use super::*;
 use crate::labels::{Acquire, Carriage, Holder, News};
 use crate::network::Location;
@@ -70,7 +70,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
     routes.begin_use(id);
     let refused = routes.learn(serial, port, &News::Refused(Refusal::NoLabel(Dpid(2))), Time(1), &mut out);
     assert_eq!(refused, Some(RouteNews::Refused(id, Refusal::NoLabel(Dpid(2)))));
-    let later = Time(1) + LONGEST_RETRY;
+    let later = Time(1) + MAX_RETRY;
     routes.retry(later, &mut out);
     assert!(out.is_empty(), "a rule may still lead along the route");
     routes.end_use(id, Time(2), true, &mut out);
@@ -144,7 +144,7 @@ fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
         routes.end_use(id, Time(6), true, &mut out);
         assert_eq!(out.iter().filter(|effect| is_release(effect)).count(), 2);
         out.clear();
-        routes.retry(Time(1) + LONGEST_RETRY, &mut out);
+        routes.retry(Time(1) + MAX_RETRY, &mut out);
         let Some(LabelEffect::Ask(again)) = out.pop() else { panic!("{out:?}") };
         assert_eq!(again.suffix.exits(), [Location::new(Dpid(2), PortNo(4))], "what the plan resolves to now");
     }

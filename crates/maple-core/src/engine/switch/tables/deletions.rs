@@ -23,7 +23,7 @@ use crate::rule::Rule;
 use crate::update::{Change, EntryKey, key_of};
 
 /// The maximum number of rules with one cookie that are deleted by it. If there are more, they are deleted strictly.
-const MOST_OF_ONE_COOKIE: usize = 64;
+const MAX_OF_ONE_COOKIE: usize = 64;
 
 /// The only table of a layout with one table.
 const FIRST_TABLE: u8 = 0;
@@ -62,7 +62,7 @@ impl Tables {
         let others = self.with_cookies(changes, &deleted);
         for (at, cookie) in deleted {
             let of_cookie = others.get(&(at.0, cookie)).map_or(&[][..], Vec::as_slice);
-            if of_cookie.len() > MOST_OF_ONE_COOKIE {
+            if of_cookie.len() > MAX_OF_ONE_COOKIE {
                 continue;
             }
             let matching = at.1.matching();
