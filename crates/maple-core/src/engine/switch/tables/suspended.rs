@@ -1,5 +1,6 @@
 //! The tables of a switch without a connection: its rules stand, and changes of them are recorded.
 
+use super::removals::Removals;
 use super::{Installed, Phase, Tables, Unconfirmed, Waiter};
 
 impl Tables {
@@ -28,6 +29,8 @@ impl Tables {
 
     /// Resumes the tables of a switch that has a connection again. Nothing is sent before its rules are read.
     pub fn resume(&mut self) {
+        // What the switch had to report on the last connection is lost.
+        self.deletions.lately = Removals::default();
         (self.reading.suspended, self.reading.ready) = (false, false);
     }
 

@@ -97,6 +97,20 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
     assert!(!tables.is_lost(Time(2), 1, 7, key), "we deleted it");
 }
 
+#[test]
+fn a_removal_that_was_not_reported_before_the_connection_ended_explains_none_after_it() {
+    let mut tables = tables();
+    let sent = update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
+    sent.iter().for_each(|(xid, _)| drop(tables.confirm(*xid)));
+    // The switch's report is lost with the connection. Then the switch gets the rule again, and loses it.
+    tables.suspend();
+    tables.resume();
+    tables.read(std::iter::empty());
+    tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
+    assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
+    assert!(tables.is_lost(Time(2), 1, 7, key_of(&rule(1, 1))));
+}
+
 /// Begins an update of two changes as a bundle that is not confirmed. Returns its messages.
 fn prepared(tables: &mut Tables) -> Requests {
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
