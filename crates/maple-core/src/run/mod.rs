@@ -124,6 +124,13 @@ pub struct Finished {
     pub account: Vec<AccountStep>,
 }
 
+impl Finished {
+    /// Reports whether the answer holds for later packets too: the trace lasts, and the run wrote nothing.
+    pub fn lasts(&self) -> bool {
+        self.trace.lasts() && !self.txn.wrote()
+    }
+}
+
 impl Run {
     /// Starts a run over `frame`, the captured bytes of a packet that had `total_len` bytes on the wire and entered at
     /// `ingress`.

@@ -9,10 +9,38 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::ids::LeafId;
 use crate::route::Goal;
+use crate::run::Finished;
 use crate::trace::Trace;
 use crate::tree::Augmented;
 
+/// The leaf that answers the packets of a run.
+pub(in crate::engine) struct Adopted {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Whether the run made it. If not, it was there, and answers alike.
+    pub is_new: bool,
+}
+
 impl Decisions {
+    /// Makes a leaf of a run that nothing waits for: the run of a packet that is remembered, foreseen or decided again.
+    /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has changed.
+    pub(in crate::engine) fn adopt(
+        &mut self,
+        fabric: &mut Fabric,
+        goal: Goal,
+        finished: Finished,
+        witness: ReceivedPacket,
+    ) -> Option<Adopted> {
+        let (id, origin) = (self.new_leaf_id(fabric), Origin::of(&finished));
+        let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
+        fabric.ctx.store.commit(txn, Some(id)).ok()?;
+        fabric.ctx.report_left_out(left_out, made_at.as_ref());
+        fabric.ctx.report_violations(violations, witness.at);
+        let leaf = self.new_leaf(fabric, trace, (goal, origin), witness);
+        let leaf = self.cache_leaf(fabric, id, leaf);
+        Some(Adopted { leaf, is_new: leaf == id })
+    }
+
     /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
     /// one.
     pub(in crate::engine) fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {

@@ -291,18 +291,10 @@ impl Decisions {
             let report = Report::PolicyWrites { what: place.into() };
             fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
-            let (witness, lookup) = (received.clone(), fabric.switches.lookup(received));
-            if lookup.is_none()
-                && finished.trace.lasts()
-                && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, received.at.switch)
-            {
-                let (id, origin) = (self.new_leaf_id(fabric), Origin::of(&finished));
-                if fabric.ctx.store.commit(finished.txn, Some(id)).is_ok() {
-                    fabric.ctx.report_left_out(finished.left_out, finished.made_at.as_ref());
-                    fabric.ctx.report_violations(finished.violations, received.at);
-                    let leaf = self.new_leaf(fabric, finished.trace, (goal, origin), witness);
-                    self.cache_leaf(fabric, id, leaf);
-                }
+            let has_capacity =
+                |fabric: &mut Fabric| fabric.switches.check_capacity_for_trace(&mut fabric.ctx, received.at.switch);
+            if fabric.switches.lookup(received).is_none() && finished.lasts() && has_capacity(fabric) {
+                self.adopt(fabric, goal, *finished, received.clone());
             }
         }
     }

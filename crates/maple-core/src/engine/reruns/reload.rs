@@ -244,37 +244,34 @@ impl Reload {
             decisions.withdraw(fabric, id);
             return None;
         };
-        let origin = Origin::of(&finished);
-        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
-        if !trace.lasts() || txn.wrote() {
+        if !finished.lasts() {
             decisions.withdraw(fabric, id);
             return None;
         }
         let (witness, has_same_goal, has_same_trace) =
-            (leaf.witness.clone(), *leaf.goal() == goal, trace.asks_like(&leaf.trace));
+            (leaf.witness.clone(), *leaf.goal() == goal, finished.trace.asks_like(&leaf.trace));
         // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
         let stays = if has_same_trace {
             has_same_goal || decisions.can_reroute(fabric, id)
         } else {
             has_same_goal && !leaf.is_rerouting()
         };
-        let name = if stays { id } else { decisions.new_leaf_id(fabric) };
         if !stays {
             decisions.withdraw(fabric, id);
-            if !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch) {
+            let has_capacity = fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch);
+            if !has_capacity {
                 return None;
             }
+            return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
         }
-        if fabric.ctx.store.commit(txn, Some(name)).is_err() {
+        let origin = Origin::of(&finished);
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+        if fabric.ctx.store.commit(txn, Some(id)).is_err() {
             decisions.withdraw(fabric, id);
             return None;
         }
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
         fabric.ctx.report_violations(violations, witness.at);
-        if !stays {
-            let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
-            return Some(decisions.cache_leaf(fabric, name, leaf));
-        }
         let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
         let leaf = decisions.leaves.get_mut(&id)?;
         (leaf.trace, leaf.origin) = (trace, origin);
@@ -299,22 +296,11 @@ impl Reload {
         let mut new = Vec::new();
         for (run, witness, answer) in decisions.run_policy(fabric, runs) {
             let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
-            let origin = Origin::of(&finished);
-            let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
-            let at = witness.at;
-            let lasts = trace.lasts() && !txn.wrote();
-            if !lasts
-                || fabric.switches.lookup(&witness).is_some()
-                || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch)
+            if finished.lasts()
+                && fabric.switches.lookup(&witness).is_none()
+                && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)
             {
-                continue;
-            }
-            let id = decisions.new_leaf_id(fabric);
-            if fabric.ctx.store.commit(txn, Some(id)).is_ok() {
-                fabric.ctx.report_left_out(left_out, made_at.as_ref());
-                fabric.ctx.report_violations(violations, at);
-                let leaf = decisions.new_leaf(fabric, trace, (goal, origin), witness);
-                new.push(decisions.cache_leaf(fabric, id, leaf));
+                new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
             }
         }
         new

@@ -15,7 +15,7 @@
 //!    report.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
 //!    rule, the label is ready without a message.
-//! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all switches was
+//! 4. When the routes of the switch's leaves are ready, or two seconds after the last leaf of all switches was
 //!    decided, the table is built from all leaves at once, with the priorities of the rules that are there. Once all
 //!    switches have their tables, the rules are compared. A rule that is there already, except for its cookie, stays,
 //!    and its old cookie is *renamed* (`cookies.rs`). The ordered update sends the rest.
@@ -42,7 +42,7 @@
 //! # Cost
 //!
 //! The cost of a reload: a run for each leaf, and building each table once. Runs are spread over about a second
-//! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the
+//! ([`Restoring::next_batch`]), because packets that come meanwhile are decided in between, and switches may share the
 //! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a
 //! rule with 3,000 rules, and more for each with more.
 
@@ -52,7 +52,6 @@ use maple_wire::msg::NO_BUFFER;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 
 use super::samples::Samples;
-use crate::engine::context::cause::Origin;
 use crate::engine::context::event::{Effect, InstalledFlow};
 use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -70,21 +69,10 @@ use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::Location;
 use crate::remembered::{RememberedLabel, Surroundings, Witness};
 use crate::rule::Rule;
-use crate::run::{Finished, Run};
+use crate::run::Run;
 
-/// The number of steps in which the leaves of a switch are decided, and the pause between two steps, in which the
-/// engine does other things. All pauses together take about a second.
-const STEPS: usize = 128;
-const STEP: Duration = Duration::from_millis(8);
-/// The minimum and the maximum number of leaves that are decided in a step.
-const MIN_BATCH: usize = 16;
-const MAX_BATCH: usize = 128;
-
-/// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long a switch waits at most after its own leaves are decided and its rules known, because f may be slow.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// The pause between two batches of leaves, in which the engine does other things.
+const PAUSE: Duration = Duration::from_millis(8);
 
 /// How long the ids of labels of the earlier run stay reserved after they became known. By the end all other switches
 /// have their new rules.
@@ -122,10 +110,9 @@ impl Restore {
             ids.reserve(labels.iter().copied(), until);
             labels
         });
-        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed) {
+        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed()) {
             // More is remembered than was reported at first.
-            restoring.labels = labels;
-            return restoring.later.extend(witnesses);
+            return restoring.extend(labels, witnesses);
         }
         // The switch may have disconnected and come back since the network was presumed.
         fabric.ctx.store.change_restoring(|all| {
@@ -135,21 +122,7 @@ impl Restore {
             all.unsettled.insert(dpid);
         });
         switch.ingress.table.begin_rebuild();
-        let batch = (witnesses.len() / STEPS).clamp(MIN_BATCH, MAX_BATCH);
-        switch.restoring = Some(Restoring {
-            batch,
-            labels,
-            read: None,
-            is_confirmed: false,
-            later: Vec::new(),
-            preferred: Vec::new(),
-            decided: None,
-            is_built: false,
-            until: None,
-            repeats_left: witnesses.len() + batch,
-            next_look: fabric.ctx.now,
-            todo: witnesses.into(),
-        });
+        switch.restoring = Some(Restoring::new(fabric.ctx.now, labels, witnesses));
         if let Some(flows) = flows {
             fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
             self.earlier_rules_known(decisions, fabric, dpid, false);
@@ -186,16 +159,8 @@ impl Restore {
             switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid));
         }
         if let Some(restoring) = &mut switch.restoring {
-            (restoring.preferred, restoring.read) = (preferred, Some(fabric.ctx.now));
-            restoring.is_confirmed = is_confirmed;
-            labels.extend(&restoring.labels);
-            restoring.until = None;
-            if is_confirmed && !restoring.later.is_empty() {
-                restoring.todo.extend(std::mem::take(&mut restoring.later));
-                restoring.repeats_left += restoring.todo.len();
-                restoring.decided = None;
-            }
-            if std::mem::take(&mut restoring.is_built) {
+            labels.extend(restoring.labels());
+            if restoring.rules_known(fabric.ctx.now, preferred, is_confirmed) {
                 switch.ingress.table.begin_rebuild();
             }
         }
@@ -246,11 +211,12 @@ impl Restore {
         dpid: Dpid,
     ) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
-        let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
+        let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
+        let undecided: Vec<Witness> = undecided.collect();
         let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
             ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
-        leaves.extend(todo.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
+        leaves.extend(undecided.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
         Some(Effect::Departed { dpid, leaves, surroundings: fabric.ctx.store.surroundings_of(dpid) })
     }
@@ -273,11 +239,9 @@ impl Restore {
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
             return;
         };
-        if restoring.decided.is_some() {
+        let Some(witnesses) = restoring.next_batch() else {
             return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
-        }
-        let rest = restoring.todo.split_off(restoring.todo.len().min(restoring.batch));
-        let witnesses = std::mem::replace(&mut restoring.todo, rest);
+        };
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, specialisation } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
@@ -294,12 +258,11 @@ impl Restore {
         else {
             return;
         };
-        if restoring.todo.is_empty() {
-            restoring.decided = Some(fabric.ctx.now);
+        if restoring.end_batch(fabric.ctx.now) {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
         } else {
-            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Restore(dpid)));
+            fabric.ctx.timers.insert((fabric.ctx.now + PAUSE, Timer::Restore(dpid)));
         }
     }
 
@@ -313,32 +276,23 @@ impl Restore {
         specialisation: Box<[Constraint]>,
     ) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
-        let origin = Origin::of(&finished);
-        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let at = received.at;
-        if !trace.lasts() || txn.wrote() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
+        if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
             return;
         }
-        let id = decisions.new_leaf_id(fabric);
-        if fabric.ctx.store.commit(txn, Some(id)).is_err() {
-            // What the run read has changed meanwhile.
+        let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
             let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
-            if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
-                restoring.repeats_left -= 1;
+            if let Some(restoring) = restoring {
                 let ReceivedPacket { frame, total_len, .. } = received;
-                restoring.todo.push_back(Witness { at, frame, total_len, specialisation });
+                restoring.repeat(Witness { at, frame, total_len, specialisation });
             }
             return;
-        }
-        fabric.ctx.report_left_out(left_out, made_at.as_ref());
-        fabric.ctx.report_violations(violations, at);
-        let leaf = decisions.new_leaf(fabric, trace, (goal, origin), received);
-        let standing = decisions.cache_leaf(fabric, id, leaf);
+        };
         // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
-        if standing == id
+        if adopted.is_new
             && let Some(switch) = fabric.switches.get_mut(&at.switch)
         {
-            switch.ingress.table.specialise(id, &specialisation);
+            switch.ingress.table.specialise(adopted.leaf, &specialisation);
         }
     }
 
@@ -348,10 +302,9 @@ impl Restore {
         // The leaves whose routes have just become ready.
         decisions.collect(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
-        let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
-        restoring.is_built = true;
+        let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
         self.last_built = Some(fabric.ctx.now);
-        switch.ingress.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
+        switch.ingress.table.end_rebuild(&preferred);
         let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         for id in ids {
             let specialisation = switch.ingress.table.tree().specialisation(id);
@@ -372,16 +325,21 @@ impl Restore {
         fabric: &mut Fabric,
         dpid: Dpid,
     ) {
-        let is_read = |restoring: &Restoring| restoring.read.is_some();
         let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        if !restoring.is_some_and(is_read) {
+        if !restoring.is_some_and(Restoring::are_rules_known) {
             return;
         }
         decisions.collect(fabric, dpid);
         confirm_labels(fabric, dpid);
-        let (Some(is_settled), now) = (is_settled(fabric, dpid), fabric.ctx.now) else { return };
-        let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        let Some(&Restoring { next_look, is_confirmed, is_built, .. }) = restoring.present() else { return };
+        let Fabric { ctx, switches, routes, .. } = fabric;
+        let Some(restoring) = switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).present() else {
+            return;
+        };
+        let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        let now = ctx.now;
+        let Some(is_settled) = restoring.is_settled(now, routes.any_waits_at(dpid), are_all_decided) else { return };
+        let (next_look, is_confirmed, is_built) =
+            (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
         if is_settled && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
@@ -440,23 +398,6 @@ fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     for serial in stale {
         fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));
     }
-}
-
-/// Reports whether a switch waits for labels no longer. `None` before its leaves are decided and its rules are known.
-fn is_settled(fabric: &mut Fabric, dpid: Dpid) -> Option<bool> {
-    let Fabric { ctx, switches, routes, .. } = fabric;
-    let restoring = switches.get_mut(&dpid)?.restoring.as_mut()?;
-    let decided = restoring.decided?.max(restoring.read?);
-    let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
-    // f runs within a turn, and may take longer than the wait.
-    if restoring.until.is_none() && decided < ctx.now && are_all_decided() {
-        restoring.until = Some(ctx.now + PATIENCE);
-    }
-    if restoring.next_look <= ctx.now {
-        restoring.next_look = ctx.now + LOOK;
-    }
-    let is_over = restoring.until.is_some_and(|until| until <= ctx.now) || decided + MAX_WAIT <= ctx.now;
-    Some(!routes.any_waits_at(dpid) || is_over)
 }
 
 /// The labels that a rule pushes, with the ports by which the packets leave.

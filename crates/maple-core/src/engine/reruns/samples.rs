@@ -30,7 +30,6 @@ use std::time::Duration;
 use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
-use crate::engine::context::cause::Origin;
 use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
@@ -226,15 +225,11 @@ impl Samples {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
         let is_cacheable = !has_read && self.can_match_lists(fabric, &finished.trace, received.at.switch);
-        let is_cacheable = is_cacheable && finished.trace.lasts() && !finished.txn.wrote();
-        if !is_cacheable || !finished.violations.is_empty() || fabric.switches.lookup(&received).is_some() {
-            return;
-        }
-        let id = decisions.new_leaf_id(fabric);
-        let origin = Origin::of(&finished);
-        if fabric.ctx.store.commit(finished.txn, Some(id)).is_ok() {
-            let leaf = decisions.new_leaf(fabric, finished.trace, (goal, origin), received);
-            decisions.cache_leaf(fabric, id, leaf);
+        let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
+        if is_cacheable
+            && fabric.switches.lookup(&received).is_none()
+            && decisions.adopt(fabric, goal, *finished, received).is_some()
+        {
             fabric.ctx.stats.leaves_foreseen += 1;
         }
     }

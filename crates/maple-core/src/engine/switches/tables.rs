@@ -78,7 +78,7 @@ impl Switches {
     /// Reports whether a switch that is being restored has not reported its rules yet.
     pub(in crate::engine) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
         let restoring = self.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        restoring.is_some_and(|restoring| !restoring.is_confirmed)
+        restoring.is_some_and(|restoring| !restoring.is_confirmed())
     }
 
     /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
