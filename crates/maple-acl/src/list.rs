@@ -55,8 +55,9 @@ pub struct List {
     overlaps: Arc<CubeIndex>,
 }
 
-/// A switch that no entry names. `NO_PORT`: a port that no entry names.
+/// A switch that no entry names.
 const NO_SWITCH: Dpid = Dpid(0);
+/// A port that no entry names.
 const NO_PORT: PortNo = PortNo(0);
 
 /// A rule of a list, or one of its settings without a rule.

@@ -64,6 +64,7 @@ const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Fie
 
 /// The manufacturer in Open vSwitch's description of itself.
 const OVS_MANUFACTURER: &str = "Nicira, Inc.";
+/// The hardware in Open vSwitch's description of itself.
 const OVS_HARDWARE: &str = "Open vSwitch";
 
 /// The transport ports: 1.3 forbids masks on them, but Open vSwitch accepts any.

@@ -29,8 +29,9 @@ pub struct Heap;
 /// The number of calls of [`bytes_kept`] under way, plus one for [`count_all`]. While it is 0, nothing is counted.
 static ASKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether [`count_all`] was called. `ALL`: the bytes that all threads allocated since, less what they freed.
+/// Whether [`count_all`] was called.
 static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
+/// The bytes that all threads have allocated since, less what they freed.
 static ALL: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {

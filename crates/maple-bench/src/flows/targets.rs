@@ -7,8 +7,9 @@ use crate::report::TextTable;
 
 /// New flows per second on one core: (switches of the line, policy in Rust, policy in Python).
 const FLOWS: [(u32, f64, f64); 2] = [(1, 150_000.0, 80_000.0), (16, 80_000.0, 50_000.0)];
-/// The maximum ratio of a flow's time with most and with fewest leaves, and with most and with fewest ports.
+/// The maximum ratio of a flow's time with most leaves to that with fewest.
 const LEAVES: f64 = 1.5;
+/// The maximum ratio of a flow's time with most ports to that with fewest.
 const PORTS: f64 = 1.2;
 /// The maximum number of bytes for each leaf.
 const BYTES: f64 = 1_200.0;

@@ -104,8 +104,9 @@ pub struct Measured {
     pub port_invalidations_per_s_median: f64,
 }
 
-/// The default number of tenants, and the default seed.
+/// The default number of tenants.
 pub(crate) const TENANTS: u16 = 20;
+/// The default seed.
 pub(crate) const SEED: u64 = 1;
 
 /// The paper's rates of augments, look-ups, host invalidations and port invalidations.
@@ -117,8 +118,9 @@ const PUBLISHED: [&str; 8] = ["the paper", "73563", "1", "1.00", "58720", "55593
 /// The number of ports of a switch of the fat tree, which gives 392 racks.
 const SWITCH_PORTS: usize = 28;
 
-/// The number of rounds, in which the compilers alternate, and the time of a round.
+/// The number of rounds, in which the compilers alternate.
 const ROUNDS: u32 = 4;
+/// The time of a round.
 const ROUND: Duration = Duration::from_secs(3);
 
 /// A pair of racks, which a rule matches.

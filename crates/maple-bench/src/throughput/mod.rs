@@ -27,11 +27,13 @@ use results::{Point, Results};
 
 /// Maximum number of unanswered packet-ins of a switch when a rate is offered.
 const RATE_WINDOW: u32 = 4096;
-/// The default number of unanswered packet-ins of identical switches, and of switches of a network.
+/// The default number of unanswered packet-ins of one of many identical switches.
 const WINDOW: u32 = 512;
+/// The default number of unanswered packet-ins of a switch of a network.
 const NETWORK_WINDOW: u32 = 16;
-/// Time of sending before the measurement, for identical switches and for those of a network.
+/// How long identical switches send before the measurement.
 const WARMUP: Duration = Duration::from_secs(2);
+/// How long the switches of a network send before the measurement.
 const NETWORK_WARMUP: Duration = Duration::from_secs(6);
 /// The maximum warm-up that is chosen by default.
 const MAX_WARMUP: Duration = Duration::from_secs(30);

@@ -39,8 +39,9 @@ use crate::output::print_line;
 
 /// The exit status if there is a warning or an error; 1 stands for a failed command.
 const FOUND: u8 = 2;
-/// The service's state file. `SYSTEM_SOCKET`: the control socket of the system's controller.
+/// The service's state file.
 const SERVICE_STATE: &str = "/var/lib/maple/state.redb";
+/// The control socket of the system's controller.
 const SYSTEM_SOCKET: &str = "/run/maple/control.sock";
 
 /// Prints the findings. `has_python`: Python runs this command.

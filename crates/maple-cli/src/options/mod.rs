@@ -45,7 +45,7 @@ fn own_control() -> Option<PathBuf> {
     named.or_else(|| service::in_folder("RUNTIME_DIRECTORY", "control.sock"))
 }
 
-/// That an option is missing which another one needs.
+/// Creates the error that an option is missing which another one needs.
 fn refused(what: String) -> clap::Error {
     clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{what}\n"))
 }

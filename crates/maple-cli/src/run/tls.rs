@@ -17,8 +17,9 @@ use crate::values::Listen;
 
 /// The interval of checking the files.
 const LOOK: Duration = Duration::from_secs(1);
-/// The time before the certificate's expiry from which warnings come. `WARN_EVERY`: the interval of warnings.
+/// The time before the certificate's expiry from which warnings come.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+/// The interval of warnings.
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Reads the files, if there are any, and sets the listening addresses.

@@ -76,8 +76,9 @@ use vary::{Values, variants};
 
 /// The number of traces of one shape from which other packets are made.
 const SAME_SHAPE: u32 = 4;
-/// The maximum number of times that packets are tried again because the state changed, and of packets each time.
+/// The maximum number of times that packets are tried again because the state changed.
 const PASSES: u32 = 4;
+/// The maximum number of packets that are tried again each time.
 const AGAIN: usize = 256;
 /// The maximum number of different failure texts that are kept: texts can have values of packets in them.
 const MAX_FAILURES: usize = 1000;

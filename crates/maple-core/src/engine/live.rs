@@ -40,7 +40,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand, Message, PacketIn};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo};
 
 use crate::engine::context::event::Effect;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::context::timers::Timer;
 use crate::engine::context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
@@ -198,7 +198,7 @@ impl LiveWatches {
 
     fn send_rule(&mut self, fabric: &mut Fabric, number: u8, matching: Match) {
         let now = fabric.ctx.now;
-        let Some(watch) = self.0.get(&number).present() else { return };
+        let Some(watch) = self.0.get(&number).expected() else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
         let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
@@ -208,7 +208,7 @@ impl LiveWatches {
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
         };
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
         fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
@@ -221,7 +221,7 @@ impl LiveWatches {
     /// Deletes the rule of a watch, if the switch may have it.
     fn delete_rule(&mut self, fabric: &mut Fabric, number: u8) {
         let (epoch, track_hosts) = (fabric.ctx.options.epoch, fabric.ctx.options.track_hosts);
-        let Some(watch) = self.0.get_mut(&number).present() else { return };
+        let Some(watch) = self.0.get_mut(&number).expected() else { return };
         // The rule has gone with its switch.
         let Some(switch) = fabric.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
         let effects = watch.deletion(number, epoch, track_hosts, switch);
@@ -231,7 +231,7 @@ impl LiveWatches {
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
     pub(super) fn suspend(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         if self.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
@@ -284,7 +284,7 @@ impl LiveWatches {
     /// Passes a packet on to a watch, unless the watch has got enough in this second.
     fn tell_copy(&mut self, fabric: &mut Fabric, number: u8, packet: LiveNews) {
         let now = fabric.ctx.now;
-        let Some(watch) = self.0.get_mut(&number).present() else { return };
+        let Some(watch) = self.0.get_mut(&number).expected() else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
         }
@@ -301,7 +301,7 @@ impl LiveWatches {
 
     /// Sends a report on a watch, unless it equals the last one.
     fn tell(&mut self, fabric: &mut Fabric, number: u8, news: LiveNews) {
-        let Some(watch) = self.0.get_mut(&number).present() else { return };
+        let Some(watch) = self.0.get_mut(&number).expected() else { return };
         if watch.told.as_ref() != Some(&news) {
             watch.told = Some(news.clone());
             let token = watch.token;

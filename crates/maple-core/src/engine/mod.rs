@@ -78,7 +78,7 @@ pub use context::uses::{BadUses, Conductor, Due};
 pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};
 pub use decisions::hit::{Answered, Hits, MAX_HITS};
-pub use decisions::view::TableRule;
+pub use decisions::rule_view::TableRule;
 pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;
 pub use explain::Engines;

@@ -31,7 +31,7 @@ use crate::engine::context::event::{Effect, Event, InstalledFlow};
 use crate::engine::context::options::Options;
 use crate::engine::context::trial::{Candidate, DecidedPacket, Trial};
 use crate::engine::context::uses::EngineStore;
-use crate::engine::decisions::view::TableRule;
+use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::dispatch::Engine;
 use crate::engine::dispatch::copy::EngineCopy;
 use crate::engine::dispatch::copy::quiet;

@@ -28,8 +28,9 @@ use crate::plan::Treatment;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The priority of a label's rule, above those of the policy. A rule for a single arrival port is above one for all.
+/// The priority of a label's rule, above those of the policy.
 const LABEL: u16 = 65020;
+/// The priority of a label's rule for a single arrival port, above the rule for all ports.
 const SCOPED_LABEL: u16 = 65021;
 
 /// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf.

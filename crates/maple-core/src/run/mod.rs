@@ -61,7 +61,7 @@ struct RunState {
     left_out: Vec<LeftOut>,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
-    /// The handlers that receive the packet, a bit for each.
+    /// The listeners that receive the packet, a bit for each.
     heard: u64,
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<Looked>)>,
@@ -114,7 +114,7 @@ pub struct Finished {
     pub goes_back: Option<Arc<str>>,
     /// The places that the route leaves out because they are absent.
     pub left_out: Vec<LeftOut>,
-    /// The handlers that receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
+    /// The listeners that receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
     /// The routes that constraints refused; the packet takes another route, mostly a drop.
     pub violations: Vec<Violation>,
@@ -218,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Asks the packet which of these conditions it fits. A handler that receives one such packet receives all of them.
+    /// Asks the packet which of these conditions it fits. A listener that receives one such packet receives all of them.
     pub(crate) fn hear(&self, wanted: &[Cond]) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;

@@ -83,7 +83,7 @@ pub(crate) use seen::Seen;
 pub use seen::{KeptLabel, StoreRecorder};
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
-pub(crate) use store::Restoring;
+pub(crate) use store::RestoreProgress;
 pub use store::{Commit, Conflict, Store, StoreCounts};
 pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize};
 
-use super::store::{Restoring, StoreState};
+use super::store::{RestoreProgress, StoreState};
 use super::{Snapshot, Store, Write, sync};
 use crate::capabilities::Model;
 use crate::ids::Time;
@@ -170,7 +170,7 @@ impl Store {
     }
 
     /// Reads the lists of switches that are restored.
-    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&Restoring) -> T) -> (T, Seen) {
+    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, Seen) {
         loop {
             let at = self.settled_moves();
             let restoring = self.restoring();

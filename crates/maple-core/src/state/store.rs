@@ -27,7 +27,7 @@ use crate::state::Selection;
 
 /// The switches of all shards that keep the rules of an earlier run for now, and those without a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Restoring {
+pub(crate) struct RestoreProgress {
     /// Switches whose rules the engine does not know yet.
     pub unread: BTreeSet<Dpid>,
     /// Switches that have not reported their rules themselves.
@@ -54,7 +54,7 @@ pub struct Store {
     pub(super) turnstile: RwLock<()>,
     /// The free label ids of the switches. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<AllLabelIds>,
-    restoring: Mutex<Restoring>,
+    restoring: Mutex<RestoreProgress>,
     /// The abilities of the switches, also of those that have disconnected.
     models: Mutex<BTreeMap<Dpid, Model>>,
     /// The number of declarations of ports and hosts that were numbered.
@@ -501,7 +501,7 @@ impl Store {
         sync::lock_in_order(Rank::Labels, &self.labels)
     }
 
-    pub(crate) fn restoring(&self) -> Held<MutexGuard<'_, Restoring>> {
+    pub(crate) fn restoring(&self) -> Held<MutexGuard<'_, RestoreProgress>> {
         sync::lock_in_order(Rank::Restoring, &self.restoring)
     }
 }

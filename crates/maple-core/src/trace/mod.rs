@@ -159,7 +159,7 @@ pub struct Trace {
     /// short on its way to the controller, that may not be what the switch has.
     pub short: bool,
     /// Whether each packet of this kind must come to the controller: f sends frames of its own for it, or looked at the
-    /// whole frame, or handlers receive it.
+    /// whole frame, or listeners receive it.
     pub each: bool,
 }
 

@@ -105,7 +105,7 @@ pub struct Sim {
     candidate: Option<Candidate>,
     /// The results of trials.
     pub trials: Vec<Trial>,
-    /// The packets that handlers get.
+    /// The packets that listeners get.
     pub heard: Vec<ListenerPacket>,
     /// The news of watches.
     pub live: Vec<(u64, LiveNews)>,

@@ -19,8 +19,9 @@ const ERROR_DATA: usize = 128;
 const EXPERIMENTER_ERROR: u16 = 0xffff;
 /// Nicira's experimenter id.
 const NICIRA: u32 = 0x2320;
-/// The bits of `OFPC_FRAG_*`. `REASSEMBLE`: the mode that the switch does not have.
+/// The bits of `OFPC_FRAG_*`.
 const FRAGMENTS: u16 = 3;
+/// `OFPC_FRAG_REASM`, the mode that the switch does not have.
 const REASSEMBLE: u16 = 2;
 /// `OFPC_INVALID_TTL_TO_CONTROLLER` of 1.1, which Open vSwitch accepts in 1.0 as well.
 const INVALID_TTL: u16 = 4;

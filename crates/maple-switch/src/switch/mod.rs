@@ -235,12 +235,12 @@ impl Switch {
         }
     }
 
-    /// Its datapath id.
+    /// Returns the switch's datapath id.
     pub fn dpid(&self) -> Dpid {
         self.dpid
     }
 
-    /// The version that it speaks.
+    /// Returns the OpenFlow version that the switch speaks.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -250,12 +250,12 @@ impl Switch {
         &self.tables
     }
 
-    /// Its ports, by number.
+    /// Returns the ports, by number.
     pub fn ports(&self) -> &BTreeMap<PortNo, SwitchPort> {
         &self.ports
     }
 
-    /// Its counters.
+    /// Returns the counters.
     pub fn counters(&self) -> SwitchCounters {
         self.counters
     }
@@ -270,7 +270,7 @@ impl Switch {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
 
-    /// Its groups, by number.
+    /// Returns the groups, by number.
     pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups.iter().map(|(number, group)| (*number, group))
     }

@@ -10,8 +10,9 @@ use super::pipeline::Passing;
 use super::{Lost, Outgoing, Switch};
 use crate::time::{SECOND, Time};
 
-/// The maximum number of learned addresses. `REMEMBERED`: how long after a frame from it an address is remembered.
+/// The maximum number of learned addresses.
 const MAX_LEARNED: usize = 8192;
+/// How long an address is remembered after a frame from it: five minutes, as bridges do (IEEE 802.1D).
 const REMEMBERED: Time = 300 * SECOND;
 /// The bit of an address that stands for a group of hosts.
 const GROUP: u128 = 1 << 40;

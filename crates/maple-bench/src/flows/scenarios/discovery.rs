@@ -12,8 +12,9 @@ use super::super::{socket, targets::TargetResult};
 use super::Answer;
 use crate::report::Progress;
 
-/// The targets: seconds until all links are known, and percent of a core afterwards.
+/// The target for the time until all links are known, in seconds.
 const TIME: f64 = 2.0;
+/// The target for the load afterwards, in percent of a core.
 const REST: f64 = 10.0;
 /// The maximum time to wait for the links.
 const PATIENCE: Duration = Duration::from_secs(60);

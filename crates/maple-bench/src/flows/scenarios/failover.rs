@@ -26,8 +26,9 @@ const STEP: usize = 1000;
 const LOOK: Duration = Duration::from_millis(1);
 /// The maximum time that open flows get before the link fails.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The time without a message after which a controller that uses less than `IDLE` of a core is at rest.
+/// The time without a message after which a controller that uses less than [`IDLE`] of a core is at rest.
 const REST: Duration = Duration::from_millis(200);
+/// The share of a core below which a controller may be at rest.
 const IDLE: f64 = 0.2;
 /// The time to wait for messages after the last flow was rerouted.
 const AFTER: Duration = Duration::from_secs(2);

@@ -16,8 +16,9 @@ use crate::report::Progress;
 const MEMORY: f64 = 20.0;
 /// The target: the share of their rate that flows of another port keep.
 const SHARE: f64 = 0.8;
-/// The ports and hosts of the switch. The last port floods.
+/// The number of ports of the switch. The last one floods.
 const PORTS: u32 = 16;
+/// The number of hosts at the switch.
 const HOSTS: u32 = 512;
 /// The maximum time for counting flows, with the flood and without it.
 const TIME: Duration = Duration::from_secs(5);

@@ -14,8 +14,9 @@ use super::{Finding, Id, Level, Process, Report};
 
 /// The maximum time for a connection to a socket where many wait already.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
-/// The folder where a service keeps its state. `SERVICE_USER`: the user that writes it.
+/// The folder where a service keeps its state.
 const SERVICE_FOLDER: &str = "/var/lib/maple";
+/// The user that writes it.
 const SERVICE_USER: &str = "maple";
 /// The remedy for a folder that does not belong to the user.
 const OTHER_FOLDER: &str = "maple run POLICY --state /var/lib/maple/state.redb";

@@ -39,8 +39,9 @@ const MAX_RESENT_TO_MAKE_WAY: u64 = 1;
 /// The maximum number of entries that a plan may move.
 const MAX_MOVED: usize = 100;
 
-/// The number of levels that are considered for giving up, and the maximum number of entries in each.
+/// The number of levels that are considered for giving up.
 const LEVELS_LOOKED_AT: usize = 64;
+/// The maximum number of entries of such a level.
 const MAX_ENTRIES_OF_LEVEL: usize = 30;
 
 /// The allowance of rules that may be sent again.

@@ -25,8 +25,9 @@ use crate::tree::Tree;
 /// The divisor of the share of removed entries at which a sweep begins: one in this many numbers.
 const GONE_SHARE: usize = 8;
 
-/// The minimum of numbers that are swept when an entry is added, and the minimum of entries in their lists.
+/// The minimum of numbers that are swept when an entry is added.
 const NUMBERS_AT_A_TIME: usize = 4;
+/// The minimum of entries in the lists of these numbers.
 const ENTRIES_AT_A_TIME: usize = 128;
 
 /// The overlaps of entries.

@@ -7,10 +7,10 @@
 pub(super) mod cause;
 pub(super) mod commit;
 pub(super) mod event;
+pub(super) mod expected;
 pub(super) mod histogram;
 pub(super) mod messages;
 pub(super) mod options;
-pub(super) mod present;
 pub(super) mod received_packet;
 pub(super) mod reports;
 pub(super) mod stats;

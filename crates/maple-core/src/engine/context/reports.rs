@@ -16,8 +16,9 @@ const MAX_REPORTS: usize = 10_000;
 /// them: a host that flips between ports can take another address each time.
 const MAX_OF_SUBJECT: usize = 100;
 
-/// The maximum number of packets that a rule of an access list reports in a period, and that period.
+/// The maximum number of packets that a rule of an access list reports in a [`LOG_PERIOD`].
 const LOGGED_IN_PERIOD: u32 = 10;
+/// The period in which the reports of a rule are counted.
 const LOG_PERIOD: Duration = Duration::from_secs(1);
 
 /// The time in which at most one packet of a port whose source is located elsewhere is reported.

@@ -387,11 +387,11 @@ impl EngineStore {
         self.used(|store| store.alone(|_| work(store.labels().of(switch))))
     }
 
-    pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::Restoring) -> T) -> T {
+    pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::RestoreProgress) -> T) -> T {
         self.used(|store| store.restoring_seen(read))
     }
 
-    pub fn change_restoring<T>(&self, work: impl FnOnce(&mut crate::state::Restoring) -> T) -> T {
+    pub fn change_restoring<T>(&self, work: impl FnOnce(&mut crate::state::RestoreProgress) -> T) -> T {
         self.used(|store| store.alone(|_| work(&mut store.restoring())))
     }
 

@@ -4,7 +4,7 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState, source_lines};
 use crate::compile::{LeafAction, Table};
 use crate::engine::context::cause::Origin;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::ids::LeafId;
@@ -50,7 +50,7 @@ impl Decisions {
             return id;
         }
         let action = self.prepare_leaf(fabric, id, &mut leaf);
-        let Some(switch) = fabric.switches.get_mut(&ingress).present() else { return id };
+        let Some(switch) = fabric.switches.get_mut(&ingress).expected() else { return id };
         match insert(&mut switch.ingress.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
@@ -103,7 +103,7 @@ impl Decisions {
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
     pub(in crate::engine) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
-        let Some(old) = self.leaves.get(&old).present() else { return };
+        let Some(old) = self.leaves.get(&old).expected() else { return };
         let what = format!("first {}, now {new}", shown(old));
         self.not_a_function(fabric, &what, "not a function");
     }

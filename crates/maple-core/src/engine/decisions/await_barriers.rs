@@ -17,7 +17,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::switch::tables::Waiter;
 use crate::engine::switch::{Stale, Switch};
-use crate::engine::switches::audit::line;
+use crate::engine::switches::run_audits::line;
 use crate::ids::{LeafId, Time};
 use crate::update::Change;
 

@@ -6,7 +6,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::FlowRemoved;
 
 use super::Decisions;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::Stale;
 use crate::engine::switch::cookies::is_ours;
@@ -17,7 +17,7 @@ use crate::update::entry_key;
 impl Decisions {
     /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
     pub(in crate::engine) fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         // Nothing waits for the barrier after the rule of a watch.
         let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();

@@ -5,7 +5,7 @@ use maple_wire::msg::stats::{ReplyBody, StatsReply};
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::cookies::{Subject, subject_of};
 use crate::engine::switch::tables::Waiter;
@@ -15,7 +15,7 @@ use crate::labels::Refusal;
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
     pub(in crate::engine) fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
@@ -65,7 +65,7 @@ impl Decisions {
     /// Reads which rules are in use, for evictions.
     pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
@@ -78,7 +78,7 @@ impl Decisions {
 
     /// Evicts leaves and labels by the known use of their rules.
     pub(in crate::engine) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let round = switch.room.capacity.end_round(fabric.ctx.now);
         let tree = switch.ingress.table.tree();
         tree.begin_period();

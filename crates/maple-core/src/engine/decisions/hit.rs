@@ -44,7 +44,7 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::switch::classifier::is_the_controllers;
@@ -61,11 +61,13 @@ use crate::tree::MAX_BATCH;
 /// The maximum number of packets that are answered together.
 pub const MAX_HITS: usize = MAX_BATCH;
 
-/// The byte ranges of a message's length and of its transaction id.
+/// The byte range of a message's length.
 const LENGTH: std::ops::Range<usize> = 2..4;
+/// The byte range of a message's transaction id.
 const XID: std::ops::Range<usize> = 4..8;
-/// The byte range, in a packet-out, of the port that the packet came in by: in OpenFlow 1.0, and in 1.3.
+/// The byte range, in a packet-out of OpenFlow 1.0, of the port that the packet came in by.
 const IN_PORT_10: std::ops::Range<usize> = 12..14;
+/// The byte range of that port in a packet-out of OpenFlow 1.3.
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
 /// The engine's parts, borrowed for the packets of one read.
@@ -128,13 +130,13 @@ impl<'a> Hits<'a> {
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             candidates.extend(self.candidate(number, packet_in));
         }
-        let Some(switch) = self.fabric.switches.get(&self.dpid).present() else { return Answered::default() };
+        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return Answered::default() };
         if self.fabric.ctx.options.track_hosts {
             candidates.iter().for_each(|candidate| switch.ingress.verified_hosts.prefetch(candidate.key()));
             candidates.retain(|candidate| self.is_accepted(candidate));
         }
         let leaves = &self.decisions.leaves;
-        let Some(switch) = self.fabric.switches.get(&self.dpid).present() else { return Answered::default() };
+        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return Answered::default() };
         let found = switch.ingress.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
         for (candidate, leaf) in candidates.iter_mut().zip(found) {
             candidate.leaf = leaf;
@@ -189,7 +191,7 @@ impl<'a> Hits<'a> {
         if self.hosts.awaits(candidate.host) {
             return false;
         }
-        let Some(switch) = self.fabric.switches.get_mut(&self.dpid).present() else { return false };
+        let Some(switch) = self.fabric.switches.get_mut(&self.dpid).expected() else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {

@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -26,7 +26,7 @@ use crate::route::Goal;
 impl Decisions {
     /// Installs a leaf that is in its tree, or lets it wait until its route is ready.
     pub(in crate::engine) fn try_install(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let Some(leaf) = self.leaves.get(&id).present() else { return };
+        let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let (ingress, route_id, answer) = (leaf.ingress(), leaf.route_id, leaf.answer.clone());
         if !fabric.switches.check_capacity(&mut fabric.ctx, ingress) {
             return self.evict_leaf(fabric, id);
@@ -34,8 +34,8 @@ impl Decisions {
         let Some(route_id) = route_id.or_else(|| self.join_goal(fabric, id, &answer)) else {
             return self.forward_by_controller(fabric, id);
         };
-        let Some(route) = fabric.routes.get(route_id).present() else { return };
-        if let Some(leaf) = self.leaves.get_mut(&id).present() {
+        let Some(route) = fabric.routes.get(route_id).expected() else { return };
+        if let Some(leaf) = self.leaves.get_mut(&id).expected() {
             (leaf.route_id, leaf.answer) = (Some(route_id), route.goal().clone());
         }
         match route.is_ready() {
@@ -100,7 +100,7 @@ impl Decisions {
             return LeafAction::Controller;
         };
         leaf.route_id = Some(route_id);
-        let Some(route) = fabric.routes.get(route_id).present() else { return LeafAction::Controller };
+        let Some(route) = fabric.routes.get(route_id).expected() else { return LeafAction::Controller };
         leaf.answer = route.goal().clone();
         if !route.is_ready() {
             leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: fabric.ctx.now };
@@ -146,7 +146,7 @@ impl Decisions {
         fabric.routes.stop_waiting(route_id, id);
         fabric.sync_route_rules();
         let now = fabric.ctx.now;
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
         leaf.state = LeafState::Active;
         let ingress = leaf.ingress();
@@ -177,7 +177,7 @@ impl Decisions {
     /// Removes the leaf's rule and sets its new state, in which its packets go through the controller.
     pub(in crate::engine) fn uninstall(&mut self, fabric: &mut Fabric, id: LeafId, state: LeafState) {
         self.release(fabric, id);
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         leaf.state = state;
         let ingress = leaf.ingress();
         fabric.switches.change_action(&mut fabric.ctx, ingress, id);
@@ -186,7 +186,7 @@ impl Decisions {
 
     /// Makes the leaf leave its route once no rule sends packets that way.
     fn release(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         match leaf.state {
             LeafState::Active => self.stop_using_route(fabric, id, false),
             LeafState::Rerouting(ref reroute) => {
@@ -210,7 +210,7 @@ impl Decisions {
             return;
         }
         self.release(fabric, id);
-        let Some(leaf) = self.leaves.remove(&id).present() else { return };
+        let Some(leaf) = self.leaves.remove(&id).expected() else { return };
         self.keep_counting_leaf(fabric, id, &leaf);
         fabric.ctx.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();

@@ -6,7 +6,7 @@ use maple_wire::{Field, Version};
 
 use super::Decisions;
 use super::leaf::{Leaf, LeafState};
-use super::view::TableRule;
+use super::rule_view::TableRule;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::Switch;

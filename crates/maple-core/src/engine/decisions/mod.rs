@@ -22,8 +22,8 @@ pub(super) mod refusals;
 pub(super) mod reroute;
 pub(super) mod route_changes;
 pub(super) mod route_ready;
+pub(super) mod rule_view;
 pub(super) mod send;
-pub(super) mod view;
 pub(super) mod waiting;
 
 use std::sync::Arc;

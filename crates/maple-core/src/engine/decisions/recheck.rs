@@ -14,7 +14,7 @@ use super::Decisions;
 use super::leaf::{Leaf, source_lines};
 use super::leaves::Leaves;
 use crate::check::Observation;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::reports::Novelty;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -55,7 +55,7 @@ impl Decisions {
         }
         let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
         fabric.ctx.timers.insert((due, Timer::Recheck));
-        let Some((id, leaf)) = self.rechecks.take_next(&self.leaves).present() else { return };
+        let Some((id, leaf)) = self.rechecks.take_next(&self.leaves).expected() else { return };
         let first = self.observation_of(fabric, leaf);
         if let Some(again) = self.run_again(fabric, id) {
             self.compare(fabric, id, first, &again);

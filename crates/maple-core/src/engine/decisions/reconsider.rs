@@ -22,7 +22,7 @@ use super::Decisions;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
 use crate::engine::context::cause::Origin;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
@@ -92,7 +92,7 @@ impl Decisions {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::of(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
-        let Some(leaf) = self.leaves.get(&id).present() else { return };
+        let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
@@ -113,7 +113,7 @@ impl Decisions {
 
     /// Reports whether a leaf can change its route while its packets flow.
     pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
-        let Some(leaf) = self.leaves.get(&id).present() else { return false };
+        let Some(leaf) = self.leaves.get(&id).expected() else { return false };
         let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.full_until.is_some());
         leaf.state == LeafState::Active && !is_full
     }

@@ -14,7 +14,7 @@ use maple_wire::{Dpid, Instruction, Match, Version, print};
 
 use super::Decisions;
 use crate::engine::context::event::Effect;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::backoff::pause;
@@ -31,8 +31,9 @@ use crate::update::key_of;
 /// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
-/// The minimum and the maximum time for which a switch that refuses several updates in a row gets no new rules.
+/// The minimum time for which a switch that refuses several updates in a row gets no new rules.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// The maximum time for which it gets none.
 const MAX_PAUSE: Duration = Duration::from_secs(64);
 
 impl Decisions {
@@ -49,7 +50,7 @@ impl Decisions {
         if self.meter_refused(fabric, dpid, xid, error) {
             return true;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return true };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
             Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, (table, &rule), error),
             Some(Refused::Deletion(table, rule)) => self.deletion_refused(fabric, dpid, (table, &rule), error),
@@ -64,7 +65,7 @@ impl Decisions {
         if fabric.meter_is_lost(dpid, rule, error) {
             return;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let full = is_table_full(error, switch.version());
         if !full && needs_one_table(switch, table, rule) {
             return self.fall_back_to_one_table(fabric, dpid, (table, rule), error);
@@ -93,7 +94,7 @@ impl Decisions {
 
     /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
     fn deletion_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
         let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
         fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
@@ -110,7 +111,7 @@ impl Decisions {
         (table, rule): (u8, &Rule),
         error: &ErrorMsg,
     ) {
-        let Some(switch) = fabric.switches.get(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
         let what = refusal(switch.version(), table, rule, error);
         // Each table refuses its first rule.
         if !fabric.switches.note_one_table(dpid) {
@@ -123,7 +124,7 @@ impl Decisions {
 
     /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
     fn count_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return false };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
@@ -219,7 +220,7 @@ impl Decisions {
 
     /// All leaves and labels with rules at a switch, or with rules to be added there.
     pub(in crate::engine) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
-        let Some(switch) = fabric.switches.get(&dpid).present() else { return BTreeSet::new() };
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
         let leaves = switch.ingress.table.tree().leaves().map(Subject::Leaf);
         leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
@@ -294,7 +295,7 @@ impl Decisions {
         xid: u32,
         error: &ErrorMsg,
     ) -> bool {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return false };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {
             fabric.report_no_meter(

@@ -9,7 +9,7 @@
 use super::Decisions;
 use super::await_barriers::PathChange;
 use super::leaf::{LeafState, Reroute};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::tables::Waiter;
@@ -20,7 +20,7 @@ impl Decisions {
     /// Begins to reroute an active leaf.
     pub(in crate::engine) fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
         let Some(route_id) = self.join_goal(fabric, id, &to) else { return self.withdraw(fabric, id) };
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
         leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now, until }));
         let change = PathChange { ingress: leaf.ingress(), name: id, until };
@@ -37,7 +37,7 @@ impl Decisions {
 
     /// Modifies the leaf's rule, because the new route is ready.
     pub(in crate::engine) fn end_reroute(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
         let Reroute { to, route_id, since, .. } = *reroute;
         leaf.answer = to;

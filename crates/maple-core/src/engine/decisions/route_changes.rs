@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Decisions;
 use super::await_barriers::PathChange;
 use super::leaf::{Leaf, LeafState};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{PathSwitch, PlanChange, SharedRoute};
@@ -77,7 +77,7 @@ impl Decisions {
 
     /// Switches a route over to its next path, which is ready.
     pub(in crate::engine) fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress).present() else { return };
+        let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress).expected() else { return };
         self.withdraw_leaving(fabric, id);
         let Some(PathSwitch { waiting, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
         fabric.ctx.stats.routes_rerouted += 1;

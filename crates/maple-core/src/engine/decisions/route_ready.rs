@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId};
@@ -22,7 +22,7 @@ impl Decisions {
 
     /// Sends a route's packets through the controller, because a label was refused or lost.
     pub(in crate::engine) fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
-        let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress()).present() else { return };
+        let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress()).expected() else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if matches!(why, Refusal::Gone(_)) {
             fabric.ctx.stats.labels_gone += 1;
@@ -54,7 +54,7 @@ impl Decisions {
     }
 
     pub(in crate::engine) fn stop_using_lost_route(&mut self, fabric: &mut Fabric, id: LeafId, route: RouteId) {
-        let Some(leaf) = self.leaves.get(&id).present() else { return };
+        let Some(leaf) = self.leaves.get(&id).expected() else { return };
         match &leaf.state {
             // A leaf that is leaving this route continues to leave it.
             LeafState::Rerouting(reroute) if reroute.route_id == route => self.withdraw(fabric, id),
@@ -71,8 +71,8 @@ impl Decisions {
     /// Makes the ingress switch remove a leaf's rule, or replace it by one that leads elsewhere. When the switch has
     /// confirmed that, the leaf's use of its route ends. `stays`: the leaf remains a member of the route.
     pub(in crate::engine) fn stop_using_route(&mut self, fabric: &mut Fabric, id: LeafId, stays: bool) {
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
-        let Some(route_id) = leaf.route_id.present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
+        let Some(route_id) = leaf.route_id.expected() else { return };
         if !stays {
             leaf.route_id = None;
             fabric.routes.detach(route_id, id);

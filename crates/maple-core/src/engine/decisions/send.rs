@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decisions;
 use super::leaf::{HeldPackets, LeafState};
 use crate::engine::context::cause::{DropCause, Origin};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -23,7 +23,7 @@ impl Decisions {
         let (need_not_wait, has_sure_labels) = (self.need_not_wait(fabric, id), !fabric.ctx.is_any_unconfirmed());
         // The rule still follows f's former decision.
         let is_changing = self.is_route_changing(fabric, id);
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         match leaf.state {
             LeafState::Active if !has_sure_labels => self.send_without_rule(fabric, id, packet),
             LeafState::Active if !is_changing => self.forward(fabric, id, &packet),
@@ -77,7 +77,7 @@ impl Decisions {
     /// Makes the ingress switch do what the leaf's rule does. A packet that the rule does not take goes straight to the
     /// egress ports.
     pub(in crate::engine) fn forward(&mut self, fabric: &mut Fabric, id: LeafId, packet: &ReceivedPacket) {
-        let Some(leaf) = self.leaves.get(&id).present() else { return };
+        let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let Some(route) = leaf.route_id.and_then(|route_id| fabric.routes.get(route_id)) else { return };
         if route.is_for_untagged() && !packet.is_untagged() {
             let route = Arc::clone(route.resolved());
@@ -96,7 +96,7 @@ impl Decisions {
     /// Sends the packets that wait for a leaf straight to the egress ports. Later packets go that way too, until the
     /// leaf is installed.
     pub(in crate::engine) fn send_held(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id).present() else { return };
+        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         if let LeafState::Waiting { by_controller, .. } = &mut leaf.state {
             *by_controller = true;
         }

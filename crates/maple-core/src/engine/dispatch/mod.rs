@@ -39,7 +39,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::{BadUses, Conductor};
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::hit::Hits;
-use crate::engine::decisions::view::TableRule;
+use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
 use crate::engine::reruns::reload::Reload;
@@ -604,7 +604,7 @@ impl Engine {
         self.live.watches()
     }
 
-    /// Everything that waits for removals are waiting for.
+    /// What the open waits for removals still wait for.
     pub fn unsettled(&self) -> Vec<Unsettled> {
         self.decisions.unsettled(&self.fabric)
     }

@@ -1,7 +1,7 @@
 //! The fabric: this shard's switches, the routes and labels that lead packets between them, and the context.
 
-pub(super) mod labels;
-pub(super) mod meters;
+pub(super) mod give_labels;
+pub(super) mod route_meters;
 pub(super) mod route_use;
 pub(super) mod routes;
 pub(super) mod unreachable;

@@ -26,13 +26,13 @@
 //!
 //! # Bounds
 //!
-//! At most `MAX_WAITING` (`switches/unreachable.rs`) waits are kept for a switch. If more come, the switch counts as gone.
+//! At most `MAX_WAITING` (`switches/away.rs`) waits are kept for a switch. If more come, the switch counts as gone.
 
 use maple_wire::{Dpid, Message};
 
 use super::Fabric;
 use crate::engine::context::event::Effect;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::switch::{Stale, Switch};
 use crate::labels::Refusal;
 use crate::report::Report;
@@ -40,7 +40,7 @@ use crate::report::Report;
 impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
     pub(in crate::engine) fn suspend_switch(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
         switch.unreachable = Some(self.ctx.now);
         switch.tables.suspend();
         (switch.pacing, switch.counters.polls) = Default::default();

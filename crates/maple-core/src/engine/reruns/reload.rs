@@ -39,7 +39,7 @@ use super::samples::Samples;
 use crate::compile::Table;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
@@ -98,7 +98,7 @@ impl Reload {
 
     /// Lets the candidate decide the next leaves.
     pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
-        let Some(mut trying) = self.trying.take().present() else { return };
+        let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
         let run = |id: LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
@@ -315,9 +315,9 @@ impl Reload {
     /// Puts a leaf into its switch's new tree.
     fn put_back(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
         let action = decisions.ingress_action(fabric, id);
-        let Some(mut leaf) = decisions.leaves.remove(&id).present() else { return };
+        let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
         let reads = leaf.specialisation.clone();
-        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
         let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
         if outcome == Augmented::Added && leaf.specialisation.is_empty() {
             switch.ingress.table.specialise(id, &reads);
@@ -352,7 +352,7 @@ impl Reload {
         mut old: Table,
         changed: &[LeafId],
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let mut preferred = old.priorities();
         preferred.append(&mut switch.ingress.former_priorities);
         switch.ingress.table.end_rebuild(&preferred);

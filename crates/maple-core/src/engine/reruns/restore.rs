@@ -53,7 +53,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 
 use super::samples::Samples;
 use crate::engine::context::event::{Effect, InstalledFlow};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
@@ -97,7 +97,7 @@ impl Restore {
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return self.give_up(fabric, dpid) };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return self.give_up(fabric, dpid) };
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -139,7 +139,7 @@ impl Restore {
         dpid: Dpid,
         is_confirmed: bool,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -191,7 +191,7 @@ impl Restore {
 
     /// Revokes the labels that counted as ready although the switch does not have their rules.
     fn revoke_lost_labels(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
         let (tables, table) = (&switch.tables, switch.shared_table());
         let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
         let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
@@ -254,7 +254,7 @@ impl Restore {
             let outcome = outcome(&run, answer);
             self.restore_leaf(decisions, fabric, outcome, received, specialisation);
         }
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).present()
+        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected()
         else {
             return;
         };
@@ -301,7 +301,7 @@ impl Restore {
     fn build(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The leaves whose routes have just become ready.
         decisions.collect(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
         self.last_built = Some(fabric.ctx.now);
         switch.ingress.table.end_rebuild(&preferred);
@@ -332,7 +332,7 @@ impl Restore {
         decisions.collect(fabric, dpid);
         confirm_labels(fabric, dpid);
         let Fabric { ctx, switches, routes, .. } = fabric;
-        let Some(restoring) = switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).present() else {
+        let Some(restoring) = switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected() else {
             return;
         };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());

@@ -30,7 +30,7 @@ use std::time::Duration;
 use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
@@ -168,7 +168,7 @@ impl Samples {
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
         let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return 0 };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return 0 };
         let Some(from) = switch.ingress.proactive.next else { return 0 };
         let has_capacity = switch.room.full_until.is_none()
             && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
@@ -237,7 +237,7 @@ impl Samples {
     /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
     /// need a rule for each port.
     fn can_match_lists(&self, fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
-        let Some(switch) = fabric.switches.get(&dpid).present() else { return false };
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return false };
         let can_match = |cond: &Cond| {
             cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
         };
@@ -245,7 +245,7 @@ impl Samples {
     }
 
     fn end_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         // Ports that become edge ports together get their rules together: only the pass after that waits.
         let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
         let wait = if again && !is_repeated { STEP } else { PAUSE };

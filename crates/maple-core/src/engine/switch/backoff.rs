@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::ids::Time;
 
-/// The first pause, and the longest one.
+/// The first pause.
 const FIRST: Duration = Duration::from_secs(1);
+/// The maximum pause: each one is twice as long as the one before.
 const LONGEST: Duration = Duration::from_secs(64);
 
 /// The n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most `longest`.

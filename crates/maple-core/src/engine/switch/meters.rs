@@ -22,12 +22,13 @@ use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 
 use super::Switch;
 use super::tables::Requests;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::ids::Time;
 use crate::route::{Limit, Unit};
 
-/// The numbers of our meters. Lower numbers are left to others.
+/// The lowest number of our meters. Lower numbers are left to others.
 const FIRST: u32 = 0x8000;
+/// The highest number of our meters.
 const LAST: u32 = 0xffff;
 /// The maximum number of limits at a switch.
 pub(in crate::engine) const MAX_LIMITS: usize = 4096;
@@ -44,8 +45,9 @@ const DELETE: u16 = 2;
 const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
 const BURST: u16 = 4;
-/// `OFPET_METER_MOD_FAILED`, also with `OFPMMFC_METER_EXISTS` (1.3 §7.4.4).
+/// `OFPET_METER_MOD_FAILED` (1.3 §7.4.4).
 pub(in crate::engine) const METER_MOD_FAILED: u16 = 12;
+/// `OFPMMFC_METER_EXISTS`, with its type.
 const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
 /// The minimum time between two repairs of a meter that refused rules have shown to be missing.
 const LOST_FOR: Duration = Duration::from_secs(30);
@@ -157,7 +159,7 @@ impl Meters {
 
     /// Compares the meters that the switch reports with those that were made.
     pub(in crate::engine) fn audit_part(&mut self, meters: &[MeterConfig]) {
-        let Some(audit) = self.audit.as_mut().present() else { return };
+        let Some(audit) = self.audit.as_mut().expected() else { return };
         for meter in meters {
             if audit.missing.remove(&meter.meter)
                 && let Some(limit) = self.limits.get(&meter.meter)
@@ -170,7 +172,7 @@ impl Meters {
 
     /// Ends an audit. Returns the requests that repair the meters, and the numbers of missing and of altered ones.
     pub(in crate::engine) fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
-        let Some(MeterAudit { missing, altered, .. }) = self.audit.take().present() else { return (Vec::new(), 0, 0) };
+        let Some(MeterAudit { missing, altered, .. }) = self.audit.take().expected() else { return (Vec::new(), 0, 0) };
         let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
         let (missing, altered) = (there(missing), there(altered));
         let all = missing.iter().flat_map(|number| [(ADD, number), (MODIFY, number)]);

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use super::cookies::is_ours;
 use crate::engine::context::event::RuleCount;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::ids::Time;
 use crate::network::Gauge;
 use crate::report::Counted;
@@ -205,7 +205,7 @@ impl Polls {
     /// Notes that the switch refuses to report its counters. Returns the gauges whose rates have become unknown, and
     /// what the switch was asked for unless that was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
-        let Some(Asked { what, .. }) = self.asked.take().present() else { return (BTreeSet::new(), None) };
+        let Some(Asked { what, .. }) = self.asked.take().expected() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
         let is_news = !std::mem::replace(&mut series.is_refused, true);
         series.sample = None;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maple_wire::msg::stats::FlowStats;
 
 use crate::engine::context::event::RuleCount;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::update::{EntryKey, entry_key};
 
 /// The open questions to a switch.
@@ -31,7 +31,7 @@ impl RuleCounts {
 
     /// Adds a part of the answer to this request.
     pub(in crate::engine) fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
-        let Some(question) = self.open.get_mut(&xid).present() else { return };
+        let Some(question) = self.open.get_mut(&xid).expected() else { return };
         let is_it = |flow: &&FlowStats| {
             (has_one_table || flow.table_id == question.table)
                 && entry_key(flow.priority, &flow.matching) == question.entry

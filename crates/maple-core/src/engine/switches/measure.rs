@@ -12,8 +12,8 @@ use super::Switches;
 use super::traffic::{growth, ingress_table, traffic};
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
-use crate::engine::context::present::Present;
 use crate::engine::context::timers::Timer;
 use crate::engine::switch::polls::CompleteAnswer;
 use crate::ids::{ShardId, Time};
@@ -71,7 +71,7 @@ impl Switches {
     }
 
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
         switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
@@ -88,7 +88,7 @@ impl Switches {
     /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
@@ -137,7 +137,7 @@ impl Switches {
             self.update_gauges(ctx, dpid, ctx.now);
         }
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, (version, reply)) {
             if answer.what == Counted::Rules {
@@ -158,7 +158,7 @@ impl Switches {
     /// Handles a switch's refusal to report its counters.
     pub(in crate::engine) fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let (forget, news) = switch.counters.polls.on_refused();
         let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         ctx.apply_commit(commit);
@@ -170,7 +170,7 @@ impl Switches {
 
     /// Writes the rates that f wants from an answer.
     fn take_rates(&mut self, ctx: &mut Context, dpid: Dpid, answer: &CompleteAnswer) {
-        let Some(switch) = self.get(&dpid).present() else { return };
+        let Some(switch) = self.get(&dpid).expected() else { return };
         let table = ingress_table(switch);
         let epoch = ctx.options.epoch;
         let by_use = ctx.store.wants_use_of_links();

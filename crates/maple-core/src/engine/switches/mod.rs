@@ -1,15 +1,15 @@
 //! The switches of this shard.
 
-pub(super) mod audit;
+pub(super) mod away;
 pub(super) mod count_drops;
 pub(super) mod count_rule;
 pub(super) mod measure;
-pub(super) mod pacing;
+pub(super) mod pace;
+pub(super) mod packet_out;
+pub(super) mod reread;
 pub(super) mod room_for_leaves;
-pub(super) mod send;
-pub(super) mod tables;
+pub(super) mod run_audits;
 pub(super) mod traffic;
-pub(super) mod unreachable;
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use maple_wire::{Dpid, Message};
 use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
-use crate::engine::context::present::Present;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::switch::Switch;
 use crate::ids::LeafId;
@@ -70,7 +70,7 @@ impl Switches {
 
     /// Notes that a switch has one table, although it announces more. Returns whether that is new.
     pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
-        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).present() else { return false };
+        let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).expected() else { return false };
         if self.one_table.len() >= MAX_WITH_ONE_TABLE {
             self.one_table.pop_first();
         }

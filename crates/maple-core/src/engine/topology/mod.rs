@@ -3,7 +3,7 @@
 
 pub(super) mod admission;
 pub(super) mod declare;
-pub(super) mod flaps;
+pub(super) mod find_moved;
 pub(super) mod host_actions;
 pub(super) mod hosts;
 pub(super) mod link_port;
@@ -27,7 +27,7 @@ use crate::engine::switches::measure::speed;
 use crate::network::{Facts, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::{AddressKinds, Snapshot, SwitchInfo, Write};
-use flaps::Moves;
+use find_moved::Moves;
 use hosts::Hosts;
 use segments::{form, has_hosts_between, is_declared_link, leave, may_be_joined};
 

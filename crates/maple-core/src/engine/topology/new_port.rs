@@ -12,7 +12,7 @@ use maple_wire::Dpid;
 
 use super::Topology;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -29,7 +29,7 @@ impl Topology {
     pub(in crate::engine) fn new_port_packet_in(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let waiting = &mut switch.ports.waiting;
         let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
             && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
@@ -77,7 +77,7 @@ impl Topology {
         dpid: Dpid,
         which: impl Fn(Time, &ReceivedPacket) -> bool,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).present() else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let dropped = switch.ports.waiting.take(which);
         fabric.ctx.stats.new_port_drops += dropped.len() as u64;
         dropped.iter().for_each(|received| fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NewPort));

@@ -12,7 +12,7 @@
 //!
 //! That must not cut the network in two. So each switch with a shut port has a *link through the controller* to the
 //! designated port's switch: a pair of virtual ports, with numbers ([`PortNo`]) from [`FIRST_VIRTUAL`] up. Paths and
-//! floods use it like any other link. No label leads over it (`labels.rs` refuses it). So packets of such routes go
+//! floods use it like any other link. No label leads over it (`give_labels.rs` refuses it). So packets of such routes go
 //! through the controller, which sends them out of the egress ports. That is slow but right.
 //!
 //! Two ports with no host between them form an ordinary link, whatever joins them. That ends when a packet without a
@@ -32,8 +32,8 @@ use std::collections::BTreeSet;
 use maple_wire::{Field, Packet};
 
 use super::Topology;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
-use crate::engine::context::present::Present;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::protocols::SOLICITATION;
 use crate::forwarding::TAG_PRESENT;
@@ -68,7 +68,7 @@ impl Topology {
         at: Location,
         packet: &Packet<'_>,
     ) {
-        let Some(switch) = fabric.switches.get(&at.switch).present() else { return };
+        let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;

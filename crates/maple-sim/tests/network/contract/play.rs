@@ -392,7 +392,7 @@ impl<'a> Play<'a> {
         self.check_tables()
     }
 
-    /// Checks that handlers got a packet once if they want it. A packet that did not come out may not have reached
+    /// Checks that listeners got a packet once if they want it. A packet that did not come out may not have reached
     /// them.
     fn check_heard(&self, packet: &Sent, heard: &[ListenerPacket], came_out: bool) -> Result<(), String> {
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);

@@ -43,7 +43,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::ids::{LeafId, RouteId, ShardId, Time};
 use crate::labels::{LabelEffect, Refusal};
 use crate::route::{Meter, Resolved};
@@ -181,7 +181,7 @@ impl Routes {
     /// Ends a leaf's membership of the route. If a rule may still lead along the route, the route ends when that use
     /// ends.
     pub fn leave(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         route.members -= 1;
         self.end_unused(id, confirmed, out);
     }
@@ -208,7 +208,7 @@ impl Routes {
 
     /// Closes the route: no leaf can join it, and it stops following its plan.
     pub fn close(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         if self.by_key.get(&route.key) == Some(&id) {
             self.by_key.remove(&route.key);
         }
@@ -253,7 +253,7 @@ impl Routes {
 
     /// Notes that the ingress switch gets a rule for a leaf of the route.
     pub fn begin_use(&mut self, id: RouteId) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         route.users += 1;
         if route.uses_route_table && route.metadata.is_none() {
             self.give_number(id);
@@ -261,7 +261,7 @@ impl Routes {
     }
 
     fn give_number(&mut self, id: RouteId) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         let mut number = route.key.number();
         while !self.metadata.insert(number) {
             number = number.wrapping_add(1);
@@ -289,7 +289,7 @@ impl Routes {
     /// Notes that the ingress switch has lost the rule for a leaf of the route. `confirmed`: the switch has confirmed
     /// that.
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         route.users -= 1;
         if let PathState::Refused { retry } = route.path.state
             && route.users == 0
@@ -326,7 +326,7 @@ impl Routes {
         if let Some((mut next, _)) = route.next.take() {
             self.release_path(&mut next, true, out);
         }
-        let Some(route) = self.all.get_mut(&id).present() else { return PlanChange::Nothing };
+        let Some(route) = self.all.get_mut(&id).expected() else { return PlanChange::Nothing };
         if route.path.resolved == *resolved && !route.is_refused() {
             return route.take_ready();
         }
@@ -339,7 +339,7 @@ impl Routes {
         }
         // No rule leads along any path.
         self.release_all(id, true, out);
-        let Some(route) = self.all.get_mut(&id).present() else { return PlanChange::Nothing };
+        let Some(route) = self.all.get_mut(&id).expected() else { return PlanChange::Nothing };
         (route.path, route.refusals) = (path, 0);
         let changed = route.take_ready();
         self.request_labels(id, out);

@@ -7,13 +7,14 @@ use maple_wire::PortNo;
 
 use super::path::{LabelledPath, PathState};
 use super::{RouteNews, Routes, SharedRoute};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::switch::backoff::pause;
 use crate::ids::{RouteId, ShardId, Time};
 use crate::labels::{Holder, LabelEffect, News};
 
-/// How long a route waits, at first and at most, before it asks again for refused labels.
+/// How long a route waits before it asks again for labels that were refused once.
 const RETRY: Duration = Duration::from_millis(250);
+/// The maximum time that a route waits before it asks again: each refusal doubles the time.
 pub(super) const MAX_RETRY: Duration = Duration::from_secs(16);
 
 impl Routes {
@@ -78,7 +79,7 @@ impl Routes {
 
     /// Asks for the labels of the next path, if there is one, or else of the current path.
     pub(super) fn request_labels(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         let path = route.next.as_mut().map_or(&mut route.path, |(next, _)| next);
         if path.state == PathState::Asking && path.serial.is_none() {
             self.next_serial += 1;
@@ -90,7 +91,7 @@ impl Routes {
 
     /// Marks a route as refused: rules may not lead along the current path, and the next one is given up.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
-        let Some(route) = self.all.get_mut(&id).present() else { return };
+        let Some(route) = self.all.get_mut(&id).expected() else { return };
         let retry = now + pause(route.refusals, RETRY, MAX_RETRY);
         route.refusals += 1;
         let next = route.next.take();
@@ -108,7 +109,7 @@ impl Routes {
 
     /// Releases the labels of the current and former paths, and the metadata number.
     pub(super) fn release_all(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
-        let Some(mut route) = self.all.remove(&id).present() else { return };
+        let Some(mut route) = self.all.remove(&id).expected() else { return };
         let former = std::mem::take(&mut route.former);
         former.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
         self.release_path(&mut route.path, confirmed, out);

@@ -41,7 +41,7 @@ use std::time::Duration;
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
 use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::switch::INGRESS;
 use crate::engine::switch::protocols::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
@@ -173,7 +173,7 @@ impl HostRules {
 
     /// Forgets a host, and deletes its rules.
     fn remove(&mut self, key: (PortNo, Mac)) {
-        let Some(host) = self.hosts.remove(&key).present() else { return };
+        let Some(host) = self.hosts.remove(&key).expected() else { return };
         let (port, mac) = key;
         let entry = self.ports.entry(port).or_default();
         entry.hosts -= usize::from(host.is_here);
@@ -421,7 +421,7 @@ impl HostRules {
 
     /// Updates a port's rules.
     fn update_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
-        let Some(entry) = self.ports.get(&port).copied().present() else { return };
+        let Some(entry) = self.ports.get(&port).copied().expected() else { return };
         // The guard would drop a host that lacks its rule.
         let all_known = entry.waiting == 0 && (self.open || !self.three_tables) && self.pause.closed_until.is_none();
         let asks = !self.three_tables && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;

@@ -42,7 +42,7 @@ use maple_wire::Version;
 use maple_wire::msg::Message;
 use rustc_hash::FxHashSet;
 
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
@@ -458,7 +458,7 @@ impl Tables {
     fn note_altered(&mut self, table: u8, change: &Change) {
         let Change::Modify(rule) = change else { return };
         let key = key_of(rule);
-        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)).present() else {
+        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)).expected() else {
             return;
         };
         let drops = rule.instructions.is_empty() || there.does(&[]);

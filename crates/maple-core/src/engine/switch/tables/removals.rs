@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::ids::Time;
 use crate::update::EntryKey;
 
@@ -60,7 +60,7 @@ impl Removals {
     /// Forgets the oldest deletion.
     fn forget_first(&mut self) {
         let Some((_, removal)) = self.queue.pop_front() else { return };
-        let Some((queued, open)) = self.open.get_mut(&removal).present() else { return };
+        let Some((queued, open)) = self.open.get_mut(&removal).expected() else { return };
         *queued -= 1;
         *open = (*open).min(*queued);
         if *queued == 0 {

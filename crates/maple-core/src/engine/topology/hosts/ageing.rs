@@ -23,7 +23,7 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use super::probe::probe;
 use super::{HostAction, Hosts};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::ids::Time;
 use crate::network::{Location, Mac};
@@ -88,7 +88,7 @@ impl Hosts {
     }
 
     fn read_next_port(&mut self, dpid: Dpid, out: &mut Vec<HostAction>) {
-        let Some(round) = self.rounds.get_mut(&dpid).present() else { return };
+        let Some(round) = self.rounds.get_mut(&dpid).expected() else { return };
         round.asking = round.ports.pop_first();
         if let Some(port) = round.asking {
             out.push(HostAction::Count { at: Location::new(dpid, port), mac: None });

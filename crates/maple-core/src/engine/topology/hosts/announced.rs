@@ -14,8 +14,9 @@ use maple_wire::{Field, Packet};
 
 use crate::engine::switch::protocols::{ADVERTISEMENT, ARP, IPV6, SOLICITATION};
 
-/// The UDP ports of DHCP clients and servers.
+/// The UDP port of DHCP clients.
 const DHCP_CLIENT: u128 = 68;
+/// The UDP port of DHCP servers.
 const DHCP_SERVER: u128 = 67;
 
 /// Reports whether a packet may announce an address, by a quick test.

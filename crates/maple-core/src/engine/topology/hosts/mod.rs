@@ -44,9 +44,9 @@ use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
+use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::SearchResult;
 use crate::engine::context::options::Options;
-use crate::engine::context::present::Present;
 use crate::engine::context::timers::Timer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Facts, HostInfo, Location, Mac, PortKind};
@@ -288,7 +288,7 @@ impl Hosts {
         }
         self.expiring.remove(&mac);
         self.found_alive(now, mac, at, out);
-        let Some(known) = self.known.get_mut(&(at, mac)).present() else { return };
+        let Some(known) = self.known.get_mut(&(at, mac)).expected() else { return };
         known.last_active = now;
         if !is_announcement {
             return;

@@ -30,8 +30,8 @@ use std::time::Duration;
 use super::claims::refuted_until;
 use super::probe::{link_local, probes};
 use super::{HostAction, Hosts, Limits};
+use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::SearchResult;
-use crate::engine::context::present::Present;
 use crate::engine::context::timers::Timer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac};
@@ -183,7 +183,7 @@ impl Hosts {
         asker: Option<ShardId>,
         out: &mut Vec<HostAction>,
     ) {
-        let Some(known) = self.known.get(&(at, mac)).present() else { return };
+        let Some(known) = self.known.get(&(at, mac)).expected() else { return };
         let open = OpenSearch {
             askers: asker.into_iter().collect(),
             began: now,
@@ -201,7 +201,7 @@ impl Hosts {
 
     /// Begins a round: asks the host, and its switch for the counters.
     fn begin_round(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
-        let Some(search) = self.searches.get_mut(&mac).present() else { return };
+        let Some(search) = self.searches.get_mut(&mac).expected() else { return };
         let at = search.at;
         let Some(open) = search.open() else { return };
         open.reading = Some(now);

@@ -7,7 +7,7 @@ use maple_wire::{Constraint, Dpid};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::{Effect, Event, InstalledFlow};
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::switch::cookies::{is_ours, live_number};
 use crate::engine::switch::tables::Requests;
 use crate::engine::switch::{Stale, Switch};
@@ -19,7 +19,7 @@ impl Switches {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub(in crate::engine) fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
         let mut requests = Requests::new();
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if switch.tables.begin_reread(&mut requests) {
             switch.request_in_turn(ctx, requests);
             switch.send_in_turn(ctx, [Effect::ReadFlows { dpid }]);
@@ -28,7 +28,7 @@ impl Switches {
 
     /// Makes these rules the ones that a switch is known to have.
     pub(in crate::engine) fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
         let is_temporary = |cookie| live_number(epoch, cookie).is_some();

@@ -4,15 +4,15 @@
 ///
 /// A claim that is wrong is a fault of the engine, and stops a build with debug assertions. Any other build goes on
 /// without the value.
-pub(in crate::engine) trait Present: Sized {
+pub(in crate::engine) trait Expected: Sized {
     /// Returns the option as it is.
     #[track_caller]
-    fn present(self) -> Self;
+    fn expected(self) -> Self;
 }
 
-impl<T> Present for Option<T> {
+impl<T> Expected for Option<T> {
     #[track_caller]
-    fn present(self) -> Option<T> {
+    fn expected(self) -> Option<T> {
         debug_assert!(self.is_some(), "this is always there");
         self
     }

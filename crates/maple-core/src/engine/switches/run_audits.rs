@@ -9,7 +9,7 @@
 //! not made, so another audit follows soon. Only when that audit finds the rules right does a report call them
 //! repaired. If two such audits find them wrong again, an error is reported. The pauses between further attempts grow.
 //!
-//! A switch that has meters of ours is asked for these too (`meters.rs`). They are known before its rules are, so that
+//! A switch that has meters of ours is asked for these too (`fabric/route_meters.rs`). They are known before its rules are, so that
 //! a rule that is sent again finds its meter.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::context::present::Present;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::switch::audit_state::Repair;
 use crate::engine::switch::backoff::Backoff;
@@ -71,7 +71,7 @@ impl Switches {
         }
         let meters = switch.ask_for_meters_there();
         ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.counters.audits.asked = now;
@@ -91,7 +91,7 @@ impl Switches {
 
     /// Handles an answer, or a part of it.
     pub(in crate::engine) fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.
             flows.retain(|flow| !is_live(flow.cookie));
@@ -115,7 +115,7 @@ impl Switches {
 
     /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
     fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: Findings, rest: Duration) {
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
         if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
@@ -175,7 +175,7 @@ impl Switches {
 
     /// Reports foreign rules that take packets from ours, each once while it is there.
     fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        let Some(switch) = self.get_mut(&dpid).present() else { return };
+        let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
         let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
         let (audits, tables) = (&mut switch.counters.audits, &switch.tables);
