@@ -43,8 +43,8 @@ use crate::remembered::{Model, Surroundings, Witness};
 use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 
-/// The maximum simulated time of one [`Rehearsal::run`], besides the time that a label rests of which a forgotten switch
-/// was a holder. It is longer than a reroute may take.
+/// The maximum simulated time of one [`Rehearsal::run`] of remembered packets. It is longer than a reroute may take, and
+/// shorter than what is presumed of links and hosts lasts without being confirmed.
 const SPAN: Duration = Duration::from_secs(5);
 /// The maximum number of further runs until all remembered packets are decided.
 const MAX_ROUNDS: usize = 12;
@@ -58,6 +58,9 @@ pub struct Rehearsal {
     engines: Vec<Engine>,
     store: Arc<Store>,
     now: Time,
+    /// The maximum simulated time of a run: until nothing is under way, and in the copies of a network no label of a
+    /// switch rests that was forgotten.
+    span: Duration,
     /// The rules of all switches before the candidate is adopted.
     before: BTreeMap<Dpid, Vec<TableRule>>,
 }
@@ -108,7 +111,8 @@ impl Rehearsal {
         let store = engines.first().map_or_else(Store::new, |engine| engine.fabric.ctx.store.shared().copy());
         engines.iter_mut().for_each(|engine| engine.fabric.ctx.store = EngineStore::new(Arc::clone(&store)));
         let now = engines.iter().map(|engine| engine.fabric.ctx.now).max().unwrap_or_default();
-        let mut rehearsal = Rehearsal { engines, store, now, before: BTreeMap::new() };
+        let rests = engines.first().map(|engine| engine.fabric.ctx.options.lost_quarantine).unwrap_or_default();
+        let mut rehearsal = Rehearsal { engines, store, now, span: SPAN + rests, before: BTreeMap::new() };
         let events = rehearsal
             .engines
             .iter()
@@ -132,8 +136,9 @@ impl Rehearsal {
     ) -> Rehearsal {
         let options = quiet(&options);
         let engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
-        let (mut rehearsal, earlier) =
-            (Rehearsal { engines: vec![engine], store, now: Time(1), before: BTreeMap::new() }, Arc::new(earlier));
+        let earlier = Arc::new(earlier);
+        let mut rehearsal =
+            Rehearsal { engines: vec![engine], store, now: Time(1), span: SPAN, before: BTreeMap::new() };
         let switches: BTreeSet<Dpid> = earlier.switches().into_iter().chain(witnesses.keys().copied()).collect();
         for dpid in &switches {
             let known = earlier.models.iter().find(|(of, _)| of == dpid).map(|(_, model)| *model);
@@ -249,8 +254,7 @@ impl Rehearsal {
 
     /// Gives the engines their events, and runs them until nothing is under way. Returns the trials that ended.
     fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
-        let rests = self.engines.first().map(|engine| engine.fabric.ctx.options.lost_quarantine).unwrap_or_default();
-        let (end, mut trials) = (self.now + SPAN + rests, Vec::new());
+        let (end, mut trials) = (self.now + self.span, Vec::new());
         for _ in 0..MAX_BATCHES {
             let is_due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= self.now);
             let next =
