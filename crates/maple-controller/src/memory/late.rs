@@ -128,6 +128,11 @@ impl LateDatabase {
         waited.unwrap_or_else(PoisonError::into_inner).0.opened()
     }
 
+    /// Reports whether it is open, and was made anew another number of times than this.
+    pub fn is_another(&self, made_anew: u64) -> bool {
+        matches!(&*self.lock(), State::Open(now) if now.made_anew != made_anew)
+    }
+
     /// Notes that something could not be written to it: everybody waits until it is open again. The first reason
     /// counts.
     pub fn fail(&self, which: &Opened, why: String) {

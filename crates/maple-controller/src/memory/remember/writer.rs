@@ -66,7 +66,9 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
         let policy = journal.policy();
         let is_same = rows.is_empty() && policy == written.policy;
         let is_quiet = std::mem::replace(&mut version, newest) == newest && is_same;
-        if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last && !has_lost {
+        // A file that was made anew lacks all rows, also if nothing changes.
+        let is_whole = !has_lost && !database.is_another(made_anew);
+        if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last && is_whole {
             journal.wrote_all_but(Rows::new());
             continue;
         }
