@@ -189,13 +189,10 @@ def test_what_rules_were_made_of_is_in_the_file_that_is_made_anew(controller, la
     file.unlink()
     wait_for("the file to be made anew", lambda: any("it was made anew" in text for text in errors(maple)))
 
-    counts = []
-
     def kept():
-        """The number of decisions in the file, once it has stayed equal for some seconds. It may be below that of the
-        leaves: where one leaf decides the packet of another one, the plan counts one."""
-        counts.append(remembered(file, tmp_path, policy))
-        return counts[-1] if len(counts) >= 5 and len(set(counts[-5:])) == 1 else 0
+        """The number of leaves, once all are in the file. A leaf may go meanwhile."""
+        leaves = maple.count("leaves")
+        return leaves if remembered(file, tmp_path, policy) >= leaves else 0
 
     leaves = wait_for("all decisions in the file", kept, timeout=60, every=1)
     kill(maple)
