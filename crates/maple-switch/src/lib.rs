@@ -10,7 +10,7 @@
 //! let mut switch = Switch::new(Dpid(1), Version::Of13, SwitchOptions::default());
 //! switch.add_port(0, PortNo(1));
 //! let frame = maple_wire::packet::Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"hello");
-//! assert!(switch.receive(0, PortNo(1), &frame).is_empty());
+//! assert!(switch.receive(0, PortNo(1), frame).is_empty());
 //! assert_eq!(switch.record().lost, [Lost::NoRule]);
 //! ```
 

@@ -79,7 +79,7 @@ impl World {
             self.now = self.now.max(at);
             match happening {
                 Happening::Frame(port, frame) => {
-                    let out = self.switch.receive(self.now.0, port, &frame);
+                    let out = self.switch.receive(self.now.0, port, frame);
                     self.went_out(out)?;
                 }
                 Happening::Event(event) => self.wake(*event),

@@ -147,7 +147,7 @@ impl Network {
         }
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&dpid) else { return };
-        let outgoing = node.switch.receive(now, port, &flight.frame);
+        let outgoing = node.switch.receive(now, port, flight.frame.as_slice());
         self.carry_out(dpid, outgoing, Some(Cause { flight, in_port: port }));
     }
 

@@ -107,7 +107,7 @@ impl Fabric {
                 seen.push(Seen::Lost);
                 continue;
             }
-            let out = self.nodes[switch].switch.receive(0, PortNo(port), &frame);
+            let out = self.nodes[switch].switch.receive(0, PortNo(port), frame);
             self.take(switch, out, true, seen);
         }
     }

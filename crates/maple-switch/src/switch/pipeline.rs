@@ -81,7 +81,8 @@ impl Passing {
 
 impl Switch {
     /// Receives a frame at a port. Returns the resulting outputs; then [`Switch::record`] has the rules that it met.
-    pub fn receive(&mut self, now: Time, in_port: PortNo, frame: &[u8]) -> Vec<Outgoing> {
+    pub fn receive(&mut self, now: Time, in_port: PortNo, frame: impl Into<Vec<u8>>) -> Vec<Outgoing> {
+        let frame = frame.into();
         let mut out = self.advance(now);
         self.record.clear();
         let Some(port) = self.ports.get_mut(&in_port) else {
@@ -96,7 +97,7 @@ impl Switch {
         port.counters.rx_packets += 1;
         port.counters.rx_bytes += frame.len() as u64;
         let before = out.len();
-        self.tables_from(now, 0, Passing::new(frame.to_vec(), in_port), &mut out);
+        self.tables_from(now, 0, Passing::new(frame, in_port), &mut out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);
         }

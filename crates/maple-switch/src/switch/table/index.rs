@@ -5,7 +5,9 @@
 //! many rules there are. The key is the hash alone, so a look-up makes no key; the caller tests what it finds. The
 //! table decides what the rules are and which of them wins; property tests compare it with a plain list.
 
+use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::hash::Hasher;
+use std::iter;
 
 use maple_wire::{Field, Match};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -28,8 +30,15 @@ struct Shape {
     masks: Vec<(Field, u128)>,
     /// An upper bound of the priorities of the shape's rules.
     highest: u16,
-    /// The rules by the hash of their values, those of one hash by rank.
-    rules: FxHashMap<u64, Vec<Entry>>,
+    /// The rules by the hash of their values.
+    rules: FxHashMap<u64, Bucket>,
+}
+
+/// The rules of one hash, by rank: nearly always one, which needs no memory of its own.
+#[derive(Clone, Debug)]
+struct Bucket {
+    first: Entry,
+    others: Vec<Entry>,
 }
 
 impl Index {
@@ -37,8 +46,10 @@ impl Index {
     pub fn insert(&mut self, matching: &Match, entry: Entry) {
         let (masks, hash) = split(matching);
         let at = self.shape(masks, entry.0.0.0);
-        let entries = self.shapes[at].rules.entry(hash).or_insert_with(|| Vec::with_capacity(1));
-        entries.insert(entries.partition_point(|other| *other < entry), entry);
+        match self.shapes[at].rules.entry(hash) {
+            Occupied(bucket) => bucket.into_mut().insert(entry),
+            Vacant(place) => _ = place.insert(Bucket { first: entry, others: Vec::new() }),
+        }
     }
 
     /// Returns the place of the shape with these masks, for a rule of this priority. Creates the shape if it does not
@@ -59,11 +70,8 @@ impl Index {
         let (masks, hash) = split(matching);
         let Some(at) = self.shapes.iter().position(|shape| shape.masks == masks) else { return };
         let rules = &mut self.shapes[at].rules;
-        if let Some(entries) = rules.get_mut(&hash) {
-            entries.retain(|other| other.0 != rank);
-            if entries.is_empty() {
-                rules.remove(&hash);
-            }
+        if rules.get_mut(&hash).is_some_and(|bucket| !bucket.remove(rank)) {
+            rules.remove(&hash);
         }
         if rules.is_empty() {
             self.shapes.remove(at);
@@ -74,7 +82,7 @@ impl Index {
     pub fn strictly(&self, matching: &Match, priority: u16) -> impl Iterator<Item = u32> {
         let (masks, hash) = split(matching);
         let shape = self.shapes.iter().find(|shape| shape.masks == masks);
-        let entries = shape.and_then(|shape| shape.rules.get(&hash)).into_iter().flatten();
+        let entries = shape.and_then(|shape| shape.rules.get(&hash)).into_iter().flat_map(Bucket::entries);
         entries.filter(move |(rank, _)| rank.0.0 == priority).map(|(_, slot)| *slot)
     }
 
@@ -90,13 +98,39 @@ impl Index {
                 return;
             }
             let Some(hash) = shape.hash_of(&mut value) else { continue };
-            for entry in shape.rules.get(&hash).into_iter().flatten() {
+            for entry in shape.rules.get(&hash).into_iter().flat_map(Bucket::entries) {
                 if best.is_some_and(|priority| priority > entry.0.0.0) {
                     break;
                 }
                 best = visit(&mut value, *entry);
             }
         }
+    }
+}
+
+impl Bucket {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        iter::once(&self.first).chain(&self.others)
+    }
+
+    fn insert(&mut self, mut entry: Entry) {
+        if entry < self.first {
+            std::mem::swap(&mut entry, &mut self.first);
+        }
+        self.others.insert(self.others.partition_point(|other| *other < entry), entry);
+    }
+
+    /// Removes a rule. Returns `false` if it was the only one, which then stays.
+    fn remove(&mut self, rank: Rank) -> bool {
+        if self.first.0 != rank {
+            self.others.retain(|other| other.0 != rank);
+            return true;
+        }
+        if self.others.is_empty() {
+            return false;
+        }
+        self.first = self.others.remove(0);
+        true
     }
 }
 

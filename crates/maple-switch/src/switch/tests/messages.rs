@@ -61,7 +61,7 @@ fn simple_requests_are_answered_with_their_transaction_id() {
 fn without_buffers_packet_ins_have_the_whole_packet() {
     let mut bench = Bench::new(Version::Of10);
     bench.say(Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 20 }));
-    match bench.switch.receive(0, PortNo(1), &tcp(80)).pop() {
+    match bench.switch.receive(0, PortNo(1), tcp(80)).pop() {
         Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => assert_eq!(p.data, tcp(80)),
         other => panic!("{other:?}"),
     }

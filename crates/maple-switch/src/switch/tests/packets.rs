@@ -56,7 +56,7 @@ fn a_miss_goes_to_the_controller_in_1_0_and_nowhere_in_1_3() {
     assert!(bench.send(1, &frame).is_empty());
     assert_eq!(bench.switch.record().lost, [Lost::NoRule]);
     let mut bench = Bench::new(Version::Of10);
-    let out = bench.switch.receive(0, PortNo(1), &frame);
+    let out = bench.switch.receive(0, PortNo(1), frame.clone());
     let [Outgoing::Message { xid: 0, message: Message::PacketIn(packet_in) }] = &out[..] else { panic!("{out:?}") };
     assert_eq!((packet_in.buffer_id, packet_in.in_port()), (NO_BUFFER, Some(PortNo(1))));
     assert_eq!((usize::from(packet_in.total_len), packet_in.data.len()), (frame.len(), frame.len()));
@@ -67,7 +67,7 @@ fn packet_ins_name_the_rule_and_whether_it_was_the_table_miss() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 0 cookie=5 -> controller\n add 1 cookie=6 in_port=2 -> goto:1").is_empty());
     assert!(bench.run("add 3 table=1 cookie=7 -> controller").is_empty());
-    let mut packet_in = |port| match bench.switch.receive(0, PortNo(port), &tcp(80)).pop() {
+    let mut packet_in = |port| match bench.switch.receive(0, PortNo(port), tcp(80)).pop() {
         Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => (p.table_id, p.cookie, p.reason),
         other => panic!("{other:?}"),
     };
@@ -126,7 +126,7 @@ fn a_miss_in_a_later_table_loses_the_packet_with_its_action_set() {
 fn actions_change_only_the_copies_after_them() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 1 eth_type=0x800 ip_proto=6 -> 2 set:tcp_dst=81 3").is_empty());
-    let out = bench.switch.receive(0, PortNo(1), &tcp(80));
+    let out = bench.switch.receive(0, PortNo(1), tcp(80));
     let frames: Vec<_> = out
         .iter()
         .map(|item| match item {
@@ -178,7 +178,7 @@ fn an_injected_packet_is_never_a_miss_and_its_action_set_has_no_rule() {
     let mut bench = Bench::new(Version::Of13);
     let to_table = || packet_out(vec![Action::output(PortNo::TABLE)]);
     assert!(bench.run("add 0 cookie=5 -> controller").is_empty());
-    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 5, PacketInReason::NoMatch));
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), tcp(80))), (0, 5, PacketInReason::NoMatch));
     assert_eq!(packet_in(&bench.say(to_table())), (0, 5, PacketInReason::Action));
     let direct = packet_out(vec![Action::to_controller()]);
     assert_eq!(packet_in(&bench.say(direct)), (0, u64::MAX, PacketInReason::Action));
@@ -186,7 +186,7 @@ fn an_injected_packet_is_never_a_miss_and_its_action_set_has_no_rule() {
     let rule = FlowMod { cookie: 7, ..FlowMod::new(FlowModCommand::Add, 1, Match::any(), written) };
     assert!(bench.say(Message::FlowMod(rule)).is_empty());
     assert!(bench.run("add 1 table=1 cookie=8 ->").is_empty());
-    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 7, PacketInReason::Action));
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), tcp(80))), (0, 7, PacketInReason::Action));
     assert_eq!(packet_in(&bench.say(to_table())), (0, u64::MAX, PacketInReason::Action));
 }
 
@@ -212,7 +212,7 @@ fn who_asks_for_it_gets_packets_whose_time_to_live_is_over() {
     assert!(bench.send(1, &tcp(80)).is_empty());
     let all = maple_wire::msg::AsyncConfig { packet_in: [7, 7], port_status: [7, 7], flow_removed: [15, 15] };
     bench.say(Message::SetAsync(all));
-    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 9, PacketInReason::InvalidTtl));
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), tcp(80))), (0, 9, PacketInReason::InvalidTtl));
     assert_eq!(bench.switch.record().lost, [Lost::TimeToLive]);
 }
 
@@ -220,7 +220,7 @@ fn who_asks_for_it_gets_packets_whose_time_to_live_is_over() {
 fn rules_can_set_and_match_the_tunnel_id_and_packet_ins_say_it() {
     let mut bench = Bench::new(Version::Of13);
     assert!(bench.run("add 1 -> set:tunnel_id=9 goto:1\n add 1 table=1 tunnel_id=9 -> controller").is_empty());
-    let out = bench.switch.receive(0, PortNo(1), &tcp(80));
+    let out = bench.switch.receive(0, PortNo(1), tcp(80));
     let [Outgoing::Message { message: Message::PacketIn(packet_in), .. }] = &out[..] else { panic!("{out:?}") };
     assert_eq!(packet_in.pipeline.get(Field::TunnelId).map(|c| c.value), Some(9));
 }

@@ -171,7 +171,7 @@ impl Play {
     fn check(&mut self) {
         for dst in 1..=DESTINATIONS {
             let frame = Frame::ethernet([0, 0, 0, 0, 0, dst], [2; 6]).raw(0x9000, b"");
-            let out = self.switch.receive(0, IN_PORT, &frame);
+            let out = self.switch.receive(0, IN_PORT, frame);
             let answer = out.into_iter().find_map(|out| match out {
                 Outgoing::Frame { port, .. } => Some(port),
                 _ => None,
