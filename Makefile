@@ -88,14 +88,14 @@ test-nightly:
 
 # They wait for processes most of the time.
 test-python: build $(TOOLS)
-	$(BIN)/python -m pytest tests/python --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest tests/python --numprocesses 4 --dist loadfile
 
-# Tests take the program as it is linked fastest, with the benchmark that has policies in Python; `make build` puts the one
-# that runs fastest in its place.
-test-python test-system: PROFILE = quick
+# Tests take the program with the crates that `cargo test` has built, and with the benchmark that has policies in Python;
+# `make build` puts the one that runs fastest in its place.
+test-python test-system: PROFILE = dev
 test-python test-system: FEATURES = bench
 
-# Four files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
+# Five files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
 test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \

@@ -93,9 +93,9 @@ def test_rules_of_1_3_make_no_noise_in_1_0(controller, lab, tmp_path, figure):
     sent = maple.count("of_messages_out") - messages
     lines, changes = maple.text().splitlines(), maple.count("flow_mods")
     figure(f"1.3 to 1.0: {changes} flow-mods, {sent} messages in nine audits, {len(lines)} lines")
-    # What every start says of this network: address and policy, each switch twice, each link and host once.
-    usual = re.compile(r"^listening on | policy .* runs$| connected from | up$| found at ")
-    assert [line for line in lines if not usual.search(line)] == [] and len(lines) <= 2 + 3 * (2 + 1 + 1)
+    # What every start says of this network: the build, address and policy, each switch twice, each link and host once.
+    usual = re.compile(r"^note: this build |^listening on | policy .* runs$| connected from | up$| found at ")
+    assert [line for line in lines if not usual.search(line)] == [] and len(lines) <= 3 + 3 * (2 + 1 + 1)
     assert sent < 300
     assert maple.count("of_unencodable") == 0 and maple.errors() == []
     assert net.ping_all()[0] == 0

@@ -103,11 +103,11 @@ impl Logging {
     }
 
     /// Writes a line that is not an event, such as a line of a summary.
-    pub fn plain(&self, text: &str) -> String {
+    pub fn plain(&self, level: Level, text: &str) -> String {
         match self.format {
-            LogFormat::Text => text.to_owned(),
-            LogFormat::Json => self.line(SystemTime::now(), Level::Info, "run", text),
-            LogFormat::Journald => prefixed(Level::Info, text),
+            LogFormat::Text => format!("{}{text}", mark(level)),
+            LogFormat::Json => self.line(SystemTime::now(), level, "run", text),
+            LogFormat::Journald => prefixed(level, text),
         }
     }
 
@@ -128,6 +128,11 @@ impl Logging {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
         tracing::callsite::rebuild_interest_cache();
     }
+}
+
+/// Prints a line that is not an event to standard error, as the installed log writes it.
+pub fn print_plain(level: Level, text: &str) {
+    eprintln!("{}", current().plain(level, text));
 }
 
 fn mark(level: Level) -> &'static str {
@@ -250,6 +255,16 @@ mod tests {
         assert!(shown(&["hosts=off", "hosts=info"], "hosts", Level::Info));
         assert!(threshold("host=info").is_err_and(|error| error.contains("hosts")));
         assert!(threshold("hosts=loud").is_err_and(|error| error.contains("off, error, warning, info, debug")));
+    }
+
+    #[test]
+    fn a_line_that_is_not_an_event_has_the_chosen_form_too() {
+        let plain = |format, level| logging(format, &[]).plain(level, "slow");
+        assert_eq!(plain(LogFormat::Text, Level::Info), "slow");
+        assert_eq!(plain(LogFormat::Text, Level::Warning), "warning: slow");
+        assert_eq!(plain(LogFormat::Journald, Level::Warning), "<4>slow");
+        let json: serde_json::Value = serde_json::from_str(&plain(LogFormat::Json, Level::Info)).expect("one object");
+        assert_eq!((json["level"].as_str(), json["area"].as_str()), (Some("info"), Some("run")));
     }
 
     #[test]

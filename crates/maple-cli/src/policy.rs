@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use maple_acl::{Finding, Forward, List};
 use maple_controller::control::plan::Fingerprint;
+use maple_controller::log::Level;
 use maple_controller::policy_record::PolicyIdentity;
 use maple_controller::record::PolicySource;
 use maple_controller::{ControllerOptions, Handle};
@@ -15,6 +16,7 @@ use maple_core::Composition;
 use maple_core::state::{Store, Write};
 
 use crate::builtin;
+use crate::logging::print_plain;
 use crate::usage_error::{OrUsageError as _, usage_error};
 
 /// A loaded policy or handler, in the options of a controller with its state.
@@ -170,7 +172,7 @@ fn is_access_list(file: &Path) -> bool {
 /// Loads an access list that is the whole policy.
 fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     let list = List::load(file).and_then(List::verified).or_usage_error()?;
-    list.open_replies().iter().for_each(|found| eprintln!("warning: {}", text_of(file, found)));
+    list.open_replies().iter().for_each(|found| print_plain(Level::Warning, &text_of(file, found)));
     let forward = list.forward().unwrap_or_default();
     let name = match forward {
         Forward::ShortestPath => "shortest-path",

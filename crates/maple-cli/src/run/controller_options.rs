@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
+use maple_controller::log::Level;
 use maple_controller::record::{PolicySource, RecordOptions};
 use maple_controller::{ControllerOptions, file_limit};
 use maple_core::state::{Writer, Written};
@@ -16,6 +17,7 @@ use maple_lab::{costs_of, with_names_of};
 use super::reload::Reloading;
 use super::tls;
 use crate::declared::{DeclaredNetwork, FileLine};
+use crate::logging::print_plain;
 use crate::options::{RunOptions, control_of_controller};
 use crate::policy::source;
 use crate::replay::COMPILER;
@@ -111,7 +113,8 @@ fn declare(network: &DeclaredNetwork, chosen: &mut ControllerOptions) -> anyhow:
     for (place, row) in rows {
         if !row.is_declared(&chosen.store) {
             let kind = if row.key.is_some() { "table" } else { "variable" };
-            eprintln!("warning: {place}: the policy has not declared the {kind} {}", row.name);
+            let text = format!("{place}: the policy has not declared the {kind} {}", row.name);
+            print_plain(Level::Warning, &text);
         }
         let write = row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?;
         writes.push((written(place), vec![write]));

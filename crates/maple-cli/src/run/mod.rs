@@ -22,10 +22,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::bail;
+use maple_controller::log::Level;
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_emulator::Topology;
 use maple_handlers::Handlers;
 
+use crate::logging::print_plain;
 use crate::options::{RunArgs, RunOptions};
 use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load};
@@ -46,6 +48,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// If the policy can't be loaded, the options are wrong, or the controller can't start; on an emulated network also if
 /// the run failed.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    args.options.logging().install();
     let named = args.policy.clone().unwrap_or_default();
     if let Some(factory) = named.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(
@@ -104,8 +107,9 @@ pub fn run_policy(
 ) -> anyhow::Result<u8> {
     options.logging().install();
     if !IS_OPTIMISED {
-        eprintln!(
-            "note: this build is not optimised, which is slow in a large network: `make build` makes the fast one"
+        print_plain(
+            Level::Info,
+            "note: this build is not optimised, which is slow in a large network: `make build` makes the fast one",
         );
     }
     let stop = signal::stop_flag()?;
@@ -136,7 +140,7 @@ fn run_on_emulated_network(
 /// Prints where the run is recorded, if it is.
 fn print_recording(handle: &Handle) {
     if let Some(recording) = handle.recording() {
-        eprintln!("recording into {}", recording.folder().display());
+        print_plain(Level::Info, &format!("recording into {}", recording.folder().display()));
     }
 }
 

@@ -131,7 +131,7 @@ impl Lines {
 
     /// Prints a line that is not an event.
     pub fn print_line(&mut self, line: &str) {
-        let line = self.logging.plain(&self.names.in_text(line));
+        let line = self.logging.plain(Level::Info, &self.names.in_text(line));
         self.write(&line);
     }
 
