@@ -482,9 +482,9 @@ impl LabelTable {
         self.labels.len()
     }
 
-    /// Returns the serial number of the label whose cookie has `leaf` in place of a leaf.
-    pub fn of_cookie(leaf: u64) -> Option<u64> {
-        (leaf & !MAX_SERIAL == COOKIE).then_some(leaf & MAX_SERIAL)
+    /// Returns the serial number of the label whose cookie has `number` in place of a leaf.
+    pub fn of_cookie(number: u64) -> Option<u64> {
+        (number & !MAX_SERIAL == COOKIE).then_some(number & MAX_SERIAL)
     }
 
     /// Returns the rule that was sent to the switch for a label, and is not confirmed.

@@ -26,7 +26,7 @@ use arc_swap::Guard;
 
 use super::sync::{Held, Rank};
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, Written, sync};
-use crate::ids::LeafId;
+use crate::ids::ReaderId;
 use crate::trace::Source;
 
 /// Something that can read tracked state.
@@ -116,7 +116,7 @@ impl ExclusiveCommit<'_> {
     ///
     /// # Errors
     /// [`Conflict`] if the transaction began before the turn, and something that it read has changed.
-    pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
+    pub fn commit(&self, txn: Txn, reader: Option<ReaderId>) -> Result<Commit, Conflict> {
         self.store.commit_past_turnstile(txn, reader, true).0
     }
 }

@@ -1,8 +1,8 @@
-//! The dependents of cells: leaves, which are withdrawn when a cell changes, and waiters, which are woken.
+//! The dependents of cells: readers, which are told when a cell changes, and waiters, which are woken.
 //!
 //! # Cost
 //!
-//! Cells are found by hash. Each has a number by which leaves know it: 4 bytes for each leaf and cell. So a write costs
+//! Cells are found by hash. Each has a number by which readers know it: 4 bytes for each reader and cell. So a write costs
 //! the look-ups of the few cells that it can change, however many subscriptions there are. For a table that no one
 //! reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may concern
 //! all paths: each *distinct* one is evaluated once.
@@ -18,11 +18,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
-use crate::ids::LeafId;
+use crate::ids::ReaderId;
 use crate::network::{Gauge, HostInfo, Location, Mac};
 
-/// The subscriptions of leaves and waiters to cells. Leaves are added when their run commits, and removed when they are
-/// withdrawn or forgotten.
+/// The subscriptions of readers and waiters to cells. Readers are added when their run commits, and removed when a cell
+/// that they read changes or they are forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
@@ -41,7 +41,7 @@ pub(crate) struct Dependents {
     measurings: u64,
     /// The number of subscribed cells about each table.
     tables: FxHashMap<Name, About>,
-    leaves: FxHashMap<LeafId, Box<[CellId]>>,
+    readers: FxHashMap<ReaderId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
     next_waiter: WaiterId,
     address_kinds: AddressKinds,
@@ -94,7 +94,7 @@ struct Subscription {
     cell: Cell,
     /// The cell's value in the newest snapshot.
     value: CellValue,
-    leaves: BTreeSet<LeafId>,
+    readers: BTreeSet<ReaderId>,
     waiters: BTreeSet<WaiterId>,
     /// The queries and routes whose values rest on the cell.
     made_of_it: BTreeSet<CellId>,
@@ -104,14 +104,14 @@ struct Subscription {
 
 impl Subscription {
     fn is_wanted(&self) -> bool {
-        !self.leaves.is_empty() || !self.waiters.is_empty() || !self.made_of_it.is_empty()
+        !self.readers.is_empty() || !self.waiters.is_empty() || !self.made_of_it.is_empty()
     }
 }
 
 /// The dependents of cells that changed. Their subscriptions have ended.
 #[derive(Default)]
 pub(crate) struct Invalidated {
-    pub withdraw: BTreeSet<LeafId>,
+    pub withdraw: BTreeSet<ReaderId>,
     pub wake: Vec<Waker>,
 }
 
@@ -129,19 +129,19 @@ impl Dependents {
         copy
     }
 
-    /// Subscribes a leaf to cells with their present values, in place of its earlier subscriptions.
-    pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
-        let before = self.leaves.remove(&leaf);
+    /// Subscribes a reader to cells with their present values, in place of its earlier subscriptions.
+    pub fn subscribe(&mut self, reader: ReaderId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
+        let before = self.readers.remove(&reader);
         let mut cells = Vec::with_capacity(reads.len());
         for (cell, value) in reads {
             let id = self.id(cell, value, now);
-            self.at(id).leaves.insert(leaf);
+            self.at(id).readers.insert(reader);
             cells.push(id);
         }
         for id in before.iter().flatten().filter(|id| !cells.contains(id)) {
-            self.release(*id, |subscription| subscription.leaves.remove(&leaf));
+            self.release(*id, |subscription| subscription.readers.remove(&reader));
         }
-        self.leaves.insert(leaf, cells.into());
+        self.readers.insert(reader, cells.into());
     }
 
     /// Subscribes a waiter, whose waker is used when one of these cells changes.
@@ -158,10 +158,10 @@ impl Dependents {
         waiter
     }
 
-    /// Ends a leaf's subscriptions.
-    pub fn forget(&mut self, leaf: LeafId) {
-        for id in self.leaves.remove(&leaf).unwrap_or_default() {
-            self.release(id, |subscription| subscription.leaves.remove(&leaf));
+    /// Ends a reader's subscriptions.
+    pub fn forget(&mut self, reader: ReaderId) {
+        for id in self.readers.remove(&reader).unwrap_or_default() {
+            self.release(id, |subscription| subscription.readers.remove(&reader));
         }
     }
 
@@ -174,25 +174,25 @@ impl Dependents {
         Some(waker)
     }
 
-    /// Reports whether a leaf is subscribed.
-    pub fn has(&self, leaf: LeafId) -> bool {
-        self.leaves.contains_key(&leaf)
+    /// Reports whether a reader is subscribed.
+    pub fn has(&self, reader: ReaderId) -> bool {
+        self.readers.contains_key(&reader)
     }
 
-    /// The leaves that depend on a cell, directly or through queries and routes.
-    pub fn of(&self, cell: &Cell) -> BTreeSet<LeafId> {
-        let (mut leaves, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    /// The readers that depend on a cell, directly or through queries and routes.
+    pub fn of(&self, cell: &Cell) -> BTreeSet<ReaderId> {
+        let (mut readers, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
         while let Some(id) = next.pop() {
             let Some(subscription) = self.get(id).filter(|_| seen.insert(id)) else { continue };
-            leaves.extend(subscription.leaves.iter().copied());
+            readers.extend(subscription.readers.iter().copied());
             next.extend(&subscription.made_of_it);
         }
-        leaves
+        readers
     }
 
-    /// The leaves that depend on a flood.
-    pub fn of_floods(&self) -> BTreeSet<LeafId> {
+    /// The readers that depend on a flood.
+    pub fn of_floods(&self) -> BTreeSet<ReaderId> {
         let floods = self.topology.range(Cell::Flood(Dpid(0), None)..);
         floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of(flood)).collect()
     }
@@ -202,12 +202,12 @@ impl Dependents {
         self.ids.keys()
     }
 
-    /// The number of subscribed leaves, and the number of distinct cells with subscribers.
+    /// The number of subscribed readers, and the number of distinct cells with subscribers.
     pub fn count(&self) -> (usize, usize) {
-        (self.leaves.len(), self.ids.len())
+        (self.readers.len(), self.ids.len())
     }
 
-    /// The kinds of addresses that a leaf or a waiter has ever subscribed to.
+    /// The kinds of addresses that a reader or a waiter has ever subscribed to.
     pub fn address_kinds(&self) -> AddressKinds {
         self.address_kinds
     }
@@ -260,14 +260,14 @@ impl Dependents {
             };
             if differs {
                 let subscription = self.at(id);
-                touched.withdraw.extend(subscription.leaves.iter().copied());
+                touched.withdraw.extend(subscription.readers.iter().copied());
                 waiters.extend(subscription.waiters.iter().copied());
                 suspects.extend(subscription.made_of_it.iter().filter(|made| seen.insert(**made)));
                 subscription.value = value;
             }
             self.resubscribe(id, next);
         }
-        touched.withdraw.iter().for_each(|leaf| self.forget(*leaf));
+        touched.withdraw.iter().for_each(|reader| self.forget(*reader));
         touched.wake = waiters.into_iter().filter_map(|waiter| self.unwatch(waiter)).collect();
         touched
     }
@@ -384,8 +384,8 @@ impl Dependents {
             CellId(self.cells.len() as u32 - 1)
         });
         self.ids.insert(cell.clone(), id);
-        let (leaves, waiters, made_of_it, inputs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
-        self.cells[id.0 as usize] = Some(Subscription { cell, value, leaves, waiters, made_of_it, inputs });
+        let (readers, waiters, made_of_it, inputs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
+        self.cells[id.0 as usize] = Some(Subscription { cell, value, readers, waiters, made_of_it, inputs });
         self.resubscribe(id, now);
         id
     }

@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::Context;
 use super::event::Effect;
-use crate::ids::{LeafId, ShardId};
+use crate::ids::{ReaderId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
@@ -36,8 +36,8 @@ impl Mail {
 pub(in crate::engine) enum EngineMessage {
     /// Withdraw those of your leaves that this selects.
     Withdraw(Selection),
-    /// State that these leaves of yours depend on has changed. Decide again whether they stay.
-    Reconsider(BTreeSet<LeafId>),
+    /// State that these readers of yours depend on has changed. Decide again whether leaves stay.
+    Reconsider(BTreeSet<ReaderId>),
     /// Ports or hosts of your switches have changed.
     Refresh(Refreshed),
     /// A route or label asks for a label of your switch.
@@ -72,15 +72,15 @@ pub(in crate::engine) struct Refreshed {
 impl Context {
     /// Carries out what a commit requires, here and at other shards.
     pub(in crate::engine) fn apply_commit(&mut self, commit: Commit) {
-        let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
-        for leaf in commit.withdraw {
-            by_shard.entry(ShardId::of(leaf)).or_default().insert(leaf);
+        let mut by_shard: BTreeMap<ShardId, BTreeSet<ReaderId>> = BTreeMap::new();
+        for reader in commit.withdraw {
+            by_shard.entry(ShardId::of(reader)).or_default().insert(reader);
         }
-        for (shard, leaves) in by_shard {
+        for (shard, readers) in by_shard {
             if shard == self.shard {
-                self.stale.extend(leaves);
+                self.stale.extend(readers);
             } else {
-                self.send_to_shard(shard, EngineMessage::Reconsider(leaves));
+                self.send_to_shard(shard, EngineMessage::Reconsider(readers));
             }
         }
         let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();

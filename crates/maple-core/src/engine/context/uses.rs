@@ -29,7 +29,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::capabilities::Model;
-use crate::ids::{LeafId, ShardId, Time};
+use crate::ids::{ReaderId, ShardId, Time};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
@@ -297,7 +297,7 @@ impl EngineStore {
     ///
     /// # Errors
     /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
-    pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
+    pub fn commit(&self, txn: Txn, reader: Option<ReaderId>) -> Result<Commit, Conflict> {
         self.used(|store| {
             let _pass = store.pass();
             store.commit_past_turnstile(txn, reader, false)
@@ -321,7 +321,7 @@ impl EngineStore {
         &self,
         _turn: &ExclusiveCommit<'_>,
         txn: Txn,
-        reader: Option<LeafId>,
+        reader: Option<ReaderId>,
     ) -> Result<Commit, Conflict> {
         self.used(|store| store.commit_past_turnstile(txn, reader, false))
     }
@@ -339,21 +339,23 @@ impl EngineStore {
         self.read(|store| store.is_valid(txn))
     }
 
-    pub fn is_current(&self, leaf: LeafId) -> bool {
-        self.used(|store| store.seen(|state| state.dependents.has(leaf)))
+    pub fn is_current(&self, reader: impl Into<ReaderId>) -> bool {
+        let reader = reader.into();
+        self.used(|store| store.seen(|state| state.dependents.has(reader)))
     }
 
-    pub fn forget(&self, leaf: LeafId) {
-        self.used(|store| store.seen(|state| state.dependents.forget(leaf)));
+    pub fn forget(&self, reader: impl Into<ReaderId>) {
+        let reader = reader.into();
+        self.used(|store| store.seen(|state| state.dependents.forget(reader)));
     }
 
-    /// The leaves that depend on a cell. In a replay only those of this engine are as recorded.
-    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
+    /// The readers that depend on a cell. In a replay only those of this engine are as recorded.
+    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<ReaderId> {
         self.used(|store| store.seen(|state| state.dependents.of(cell)))
     }
 
-    /// The leaves that depend on a flood. In a replay only those of this engine are as recorded.
-    pub fn dependents_of_floods(&self) -> BTreeSet<LeafId> {
+    /// The readers that depend on a flood. In a replay only those of this engine are as recorded.
+    pub fn dependents_of_floods(&self) -> BTreeSet<ReaderId> {
         self.used(|store| store.seen(|state| state.dependents.of_floods()))
     }
 

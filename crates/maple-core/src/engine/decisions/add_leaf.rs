@@ -33,7 +33,7 @@ impl Decisions {
     ) -> Option<Adopted> {
         let (id, origin) = (self.new_leaf_id(fabric), Origin::of(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
-        fabric.ctx.store.commit(txn, Some(id)).ok()?;
+        fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
         fabric.ctx.report_violations(violations, witness.at);
         let leaf = self.new_leaf(fabric, trace, (goal, origin), witness);

@@ -18,7 +18,7 @@ use crate::engine::fabric::routes::Routes;
 use crate::engine::switch::tables::Waiter;
 use crate::engine::switch::{Stale, Switch};
 use crate::engine::switches::run_audits::line;
-use crate::ids::{LeafId, Time};
+use crate::ids::{LeafId, ReaderId, Time};
 use crate::update::Change;
 
 /// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
@@ -32,9 +32,9 @@ const MIN_TIDIED: usize = 64;
 pub(in crate::engine) struct PathChange {
     /// The switch where the packets enter.
     pub ingress: Dpid,
-    /// The leaf, or the route's subscription.
-    pub name: LeafId,
-    /// When the change has to be over. It distinguishes the changes of one name.
+    /// The leaf, or the plan of the route.
+    pub reader: ReaderId,
+    /// When the change has to be over. It distinguishes the changes of one reader.
     pub until: Time,
 }
 
@@ -85,7 +85,7 @@ impl BarrierWaits {
 
     /// Reports whether packets that enter at a switch are changing to another path.
     pub fn has_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
-        let first = PathChange { ingress: dpid, name: LeafId(0), until: Time(0) };
+        let first = PathChange { ingress: dpid, reader: ReaderId(0), until: Time(0) };
         let at_switch = |change: &&PathChange| change.ingress == dpid;
         let over: Vec<PathChange> =
             self.change.range(first..).take_while(at_switch).take_while(|change| !goes_on(change)).copied().collect();
@@ -235,8 +235,8 @@ impl Decisions {
     }
 
     fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
-        let leaf = fabric.routes.of_subscription(change.name).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(change.name)) {
+        let leaf = fabric.routes.of_subscription(change.reader).and_then(|id| fabric.routes.get(id)?.leaves().min());
+        match self.leaves.get(&leaf.unwrap_or(change.reader.as_leaf())) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
                 format!("packets like {packet} wait for the rules of their new path")
@@ -294,8 +294,8 @@ impl Decisions {
 
 /// Reports whether a change of path is not over yet.
 fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
-    let of_leaf = leaves.get(&change.name).and_then(|leaf| leaf.reroute_until());
-    let of_route = || routes.of_subscription(change.name).and_then(|id| routes.get(id)?.next_until());
+    let of_leaf = leaves.get(&change.reader.as_leaf()).and_then(|leaf| leaf.reroute_until());
+    let of_route = || routes.of_subscription(change.reader).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)
 }
 
@@ -316,7 +316,7 @@ mod tests {
     const ONE: Dpid = Dpid(1);
     const TWO: Dpid = Dpid(2);
 
-    const FIVE: PathChange = PathChange { ingress: ONE, name: LeafId(5), until: Time(7) };
+    const FIVE: PathChange = PathChange { ingress: ONE, reader: ReaderId(5), until: Time(7) };
 
     /// Begins a wait for these switches, and for all changes of paths.
     fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {

@@ -14,7 +14,7 @@ use crate::engine::context::cause::DropCause;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::access_hits::AccessHits;
 use crate::engine::switch::classifier::drops_by_priority;
-use crate::engine::switch::cookies::{Subject, cookie, is_ours, subject_of};
+use crate::engine::switch::cookies::{Subject, is_ours, own_cookie, subject_of};
 use crate::engine::switch::rule_growth::{CountedLeaf, RuleReport};
 use crate::engine::switch::{CLASSIFIER, Switch};
 use crate::engine::switches::traffic::ingress_table;
@@ -122,7 +122,8 @@ impl Decisions {
             from_earlier: current != counted.reported,
         };
         match subject_of(epoch, current) {
-            Some(Subject::Leaf(id)) if table == ingress_table(switch) => {
+            Some(Subject::Reader(id)) if table == ingress_table(switch) => {
+                let id = id.as_leaf();
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);
@@ -131,7 +132,7 @@ impl Decisions {
                 }
                 self.access_hits.count(&leaf.asked, grown.packets);
             }
-            None if table == CLASSIFIER && current == cookie(epoch, None) => {
+            None if table == CLASSIFIER && current == own_cookie(epoch) => {
                 let is_drop = counted.instructions.is_none_or(sends_nowhere);
                 let state = fabric.ctx.store.snapshot();
                 let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();

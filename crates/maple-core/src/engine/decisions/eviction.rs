@@ -82,12 +82,12 @@ impl Decisions {
         let round = switch.room.capacity.end_round(fabric.ctx.now);
         let tree = switch.ingress.table.tree();
         tree.begin_period();
-        tree.leaves().filter(|leaf| round.used(&Subject::Leaf(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
+        tree.leaves().filter(|leaf| round.used(&Subject::from(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
         let coldest = tree.least_recently_used(tree.len());
         let has_rules = |leaf: &LeafId| self.leaves.get(leaf).is_some_and(|leaf| leaf.state == LeafState::Active);
-        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::Leaf);
+        let leaves = coldest.iter().copied().filter(has_rules).map(Subject::from);
         let with_rules = leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect();
-        let traces = coldest.iter().copied().map(Subject::Leaf).collect();
+        let traces = coldest.iter().copied().map(Subject::from).collect();
         round.choose(with_rules, traces).into_iter().for_each(|subject| self.evict(fabric, dpid, subject));
     }
 
@@ -99,8 +99,9 @@ impl Decisions {
                 fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
             // The eviction of a label has withdrawn it.
-            Subject::Leaf(leaf) if !self.leaves.contains_key(&leaf) => {}
-            Subject::Leaf(leaf) => {
+            Subject::Reader(id) if !self.leaves.contains_key(&id.as_leaf()) => {}
+            Subject::Reader(id) => {
+                let leaf = id.as_leaf();
                 fabric.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.
                 self.send_held(fabric, leaf);

@@ -253,7 +253,7 @@ impl Decisions {
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
     fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
         let is_current = fabric.ctx.store.is_current(id)
-            && self.plan_of(fabric, id).is_none_or(|name| fabric.ctx.store.is_current(name));
+            && self.plan_of(fabric, id).is_none_or(|plan| fabric.ctx.store.is_current(plan));
         if !is_current {
             return None;
         }

@@ -19,7 +19,7 @@ use crate::engine::fabric::routes::{RouteKey, SharedRoute};
 use crate::engine::switch::Stale;
 use crate::engine::switch::paths::RouteTable;
 use crate::engine::switch::tables::Waiter;
-use crate::ids::{LeafId, RouteId, Time};
+use crate::ids::{LeafId, ReaderId, RouteId, Time};
 use crate::labels::Carriage;
 use crate::route::Goal;
 
@@ -72,8 +72,8 @@ impl Decisions {
         let meter = fabric.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (subscription, resolved) = match &key.goal {
             Goal::Plan(plan) => {
-                let name = self.new_leaf_id(fabric);
-                (Some(name), fabric.ctx.subscribe(name, plan)?)
+                let reader = self.new_reader_id(fabric);
+                (Some(reader), fabric.ctx.subscribe(reader, plan)?)
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
@@ -205,7 +205,6 @@ impl Decisions {
     /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
     pub(in crate::engine) fn withdraw(&mut self, fabric: &mut Fabric, id: LeafId) {
         fabric.ctx.store.forget(id);
-        self.waiting.release(id);
         if !self.leaves.contains_key(&id) {
             return;
         }
@@ -242,9 +241,13 @@ impl Decisions {
         fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
     }
 
-    /// Creates an id for a leaf, a parked packet or a subscription.
-    pub(in crate::engine) fn new_leaf_id(&mut self, fabric: &mut Fabric) -> LeafId {
-        self.leaves
-            .new_id(fabric.ctx.shard, |name| self.waiting.has(name) || fabric.routes.of_subscription(name).is_some())
+    /// Creates an id for a leaf.
+    pub(in crate::engine) fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
+        self.new_reader_id(fabric).as_leaf()
+    }
+
+    /// Creates an id for a leaf, a parked packet or the plan of a route.
+    pub(in crate::engine) fn new_reader_id(&mut self, fabric: &Fabric) -> ReaderId {
+        self.leaves.new_id(fabric.ctx.shard, |id| self.waiting.has(id) || fabric.routes.of_subscription(id).is_some())
     }
 }

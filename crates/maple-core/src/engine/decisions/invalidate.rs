@@ -16,7 +16,7 @@ use super::disjoint::are_disjoint;
 use super::leaf::Leaf;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
-use crate::ids::{LeafId, RouteId};
+use crate::ids::{LeafId, ReaderId, RouteId};
 use crate::network::{Location, Mac};
 use crate::state::{Cell, Selection};
 use crate::trace::Item;
@@ -27,28 +27,15 @@ impl Decisions {
         let found: BTreeSet<LeafId> = match selection {
             Selection::All => self.leaves.keys().copied().collect(),
             Selection::Leaves(leaves) => leaves.clone(),
-            Selection::Cell(cell) => self.owned_dependents(fabric, cell),
+            Selection::Cell(cell) => leaves_among(fabric, &owned(fabric, fabric.ctx.store.dependents_of(cell))),
             Selection::Fields(all) => self.leaves_with_all(fabric, all),
             Selection::Host(mac) => self.leaves_of_host(fabric, *mac),
             Selection::Port(at) => self.leaves_at_port(fabric, *at),
         };
-        let found = self.with_leaves_of_routes(fabric, found);
         fabric.ctx.stats.leaves_examined += found.len() as u64;
         let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| self.is_selected(fabric, leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
         chosen.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
-    }
-
-    /// Replaces each subscription of a route by the leaves of that route.
-    fn with_leaves_of_routes(&self, fabric: &Fabric, mut found: BTreeSet<LeafId>) -> BTreeSet<LeafId> {
-        let routes: BTreeSet<RouteId> = found.iter().filter_map(|name| fabric.routes.of_subscription(*name)).collect();
-        found.retain(|name| fabric.routes.of_subscription(*name).is_none());
-        found.extend(fabric.leaves_of_routes(&routes));
-        found
-    }
-
-    fn owned_dependents(&self, fabric: &Fabric, cell: &Cell) -> BTreeSet<LeafId> {
-        fabric.ctx.store.dependents_of(cell).into_iter().filter(|leaf| fabric.ctx.owns(*leaf)).collect()
     }
 
     /// The leaves, at all switches, whose packets can fit a constraint.
@@ -68,9 +55,9 @@ impl Decisions {
     }
 
     fn leaves_at_port(&self, fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
-        let floods = fabric.ctx.store.dependents_of_floods().into_iter();
-        let mut found: BTreeSet<LeafId> = floods.filter(|leaf| fabric.ctx.owns(*leaf)).collect();
-        found.extend(self.owned_dependents(fabric, &Cell::Port(at)));
+        let mut readers = owned(fabric, fabric.ctx.store.dependents_of_floods());
+        readers.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
+        let mut found = leaves_among(fabric, &readers);
         if let Some(switch) = fabric.switches.get(&at.switch) {
             found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
         }
@@ -102,4 +89,23 @@ impl Decisions {
         let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);
         passes || leaf.ingress() == at.switch && enters()
     }
+}
+
+/// Those of the readers that this shard owns.
+fn owned(fabric: &Fabric, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
+    readers.into_iter().filter(|reader| fabric.ctx.owns(*reader)).collect()
+}
+
+/// The leaves among these readers, with the leaves of the routes whose plans are among them. Ids of parked packets stay,
+/// as those of leaves that have gone.
+fn leaves_among(fabric: &Fabric, readers: &BTreeSet<ReaderId>) -> BTreeSet<LeafId> {
+    let (mut leaves, mut routes) = (BTreeSet::new(), BTreeSet::<RouteId>::new());
+    for reader in readers {
+        match fabric.routes.of_subscription(*reader) {
+            Some(route) => drop(routes.insert(route)),
+            None => drop(leaves.insert(reader.as_leaf())),
+        }
+    }
+    leaves.extend(fabric.leaves_of_routes(&routes));
+    leaves
 }

@@ -26,7 +26,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
-use crate::ids::LeafId;
+use crate::ids::{LeafId, ReaderId};
 use crate::network::{Mac, PortKind};
 use crate::run::{Finished, Run};
 
@@ -39,29 +39,30 @@ impl Decisions {
         }
     }
 
-    /// Decides these leaves again. Leaves that are current are skipped. An id without a leaf may be that of a parked
-    /// packet, which f then decides again.
-    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<LeafId>) {
+    /// Decides these readers again, except those that are current: leaves, parked packets, and routes that follow a
+    /// plan. Some may have gone.
+    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<ReaderId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
-        for id in stale {
-            if fabric.ctx.store.is_current(*id) {
+        for reader in stale {
+            if fabric.ctx.store.is_current(*reader) {
                 continue;
             }
-            if let Some(route) = fabric.routes.of_subscription(*id) {
+            if let Some(route) = fabric.routes.of_subscription(*reader) {
                 routes.push(route);
                 continue;
             }
-            let Some(leaf) = self.leaves.get(id) else {
-                // The id may be that of a parked packet.
-                self.withdraw(fabric, *id);
+            let id = reader.as_leaf();
+            let Some(leaf) = self.leaves.get(&id) else {
+                fabric.ctx.store.forget(*reader);
+                self.waiting.release(*reader);
                 continue;
             };
             fabric.ctx.stats.leaves_invalidated += 1;
             let has_time = runs.len() < fabric.ctx.options.max_reconsidered;
             let is_seen = self.sees_first_packets(fabric, &leaf.witness);
             match self.admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
-                Some(run) => runs.push((run, *id)),
-                None => self.withdraw(fabric, *id),
+                Some(run) => runs.push((run, id)),
+                None => self.withdraw(fabric, id),
             }
         }
         for (run, id, answer) in self.run_policy(fabric, runs) {
@@ -69,11 +70,11 @@ impl Decisions {
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
-        for id in stale {
+        for id in stale.iter().map(|reader| reader.as_leaf()) {
             // A label may have been lost while the leaf was stale.
-            let lost = self.leaves.get(id).and_then(|leaf| leaf.route_id);
+            let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
             let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
-            lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, *id, route));
+            lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, id, route));
         }
     }
 
@@ -96,7 +97,7 @@ impl Decisions {
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
-        if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id)).is_err() {
+        if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
             return self.withdraw(fabric, id);
         }
         fabric.ctx.report_left_out(left_out, made_at.as_ref());

@@ -165,10 +165,10 @@ impl Decisions {
                     }
                 }
                 // It was withdrawn while the switch refused its rule.
-                Subject::Leaf(leaf) if self.leaves.get(&leaf).is_none() => {}
-                Subject::Leaf(leaf) if is_hopeless => self.withdraw(fabric, leaf),
-                Subject::Leaf(leaf) if full => self.evict_leaf(fabric, leaf),
-                Subject::Leaf(leaf) => self.forward_by_controller(fabric, leaf),
+                Subject::Reader(id) if self.leaves.get(&id.as_leaf()).is_none() => {}
+                Subject::Reader(id) if is_hopeless => self.withdraw(fabric, id.as_leaf()),
+                Subject::Reader(id) if full => self.evict_leaf(fabric, id.as_leaf()),
+                Subject::Reader(id) => self.forward_by_controller(fabric, id.as_leaf()),
             }
         }
     }
@@ -210,7 +210,7 @@ impl Decisions {
         let mut subjects = BTreeSet::new();
         for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
             match waiter {
-                Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::from(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
                 Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
             }
@@ -221,7 +221,7 @@ impl Decisions {
     /// All leaves and labels with rules at a switch, or with rules to be added there.
     pub(in crate::engine) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
-        let leaves = switch.ingress.table.tree().leaves().map(Subject::Leaf);
+        let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
         leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 

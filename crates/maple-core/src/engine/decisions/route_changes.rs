@@ -22,13 +22,13 @@ use crate::route::Resolved;
 impl Decisions {
     /// Lets a route follow its plan, which may have come to resolve to something else.
     pub(in crate::engine) fn follow_plan(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let Some((name, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
-        if fabric.ctx.store.is_current(name) {
+        let Some((reader, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
+        if fabric.ctx.store.is_current(reader) {
             return;
         }
         let plan = plan.clone();
         let mut effects = Vec::new();
-        let Some(resolved) = fabric.ctx.subscribe(name, &plan) else {
+        let Some(resolved) = fabric.ctx.subscribe(reader, &plan) else {
             return self.close_route(fabric, id);
         };
         let leaf = fabric.routes.get(id).and_then(|route| route.leaves().next());
@@ -40,7 +40,7 @@ impl Decisions {
         if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
-            self.begin_path_change(fabric, PathChange { ingress, name, until });
+            self.begin_path_change(fabric, PathChange { ingress, reader, until });
             fabric.ctx.timers.insert((until, Timer::NextPath(id)));
         }
         if changed != PlanChange::Nothing {
@@ -55,14 +55,14 @@ impl Decisions {
 
     /// Withdraws the leaves that are changing to another route, and those that f has not decided again yet: they still
     /// have the rule of this one, and its next path may never have been f's answer for them.
-    fn withdraw_leaving(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let is_leaving = |name: &LeafId| {
-            let Some(leaf) = self.leaves.get(name).filter(|leaf| leaf.route_id == Some(id)) else { return false };
-            let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id);
-            changes || !fabric.ctx.store.is_current(*name)
+    fn withdraw_leaving(&mut self, fabric: &mut Fabric, route_id: RouteId) {
+        let is_leaving = |id: &LeafId| {
+            let Some(leaf) = self.leaves.get(id).filter(|leaf| leaf.route_id == Some(route_id)) else { return false };
+            let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != route_id);
+            changes || !fabric.ctx.store.is_current(*id)
         };
         let leaving: Vec<LeafId> =
-            fabric.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
+            fabric.leaves_of_routes(&BTreeSet::from([route_id])).into_iter().filter(is_leaving).collect();
         leaving.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 

@@ -7,7 +7,7 @@ use super::leaf::LeafState;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::tables::Waiter;
-use crate::ids::{LeafId, RouteId};
+use crate::ids::{LeafId, ReaderId, RouteId};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 
@@ -34,13 +34,13 @@ impl Decisions {
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
         let is_reconsidered =
-            |fabric: &Fabric, name| matches!(why, Refusal::Gone(_)) && !fabric.ctx.store.is_current(name);
+            |fabric: &Fabric, reader: ReaderId| matches!(why, Refusal::Gone(_)) && !fabric.ctx.store.is_current(reader);
         let plan = fabric.routes.get(id).and_then(|route| route.plan());
-        if plan.is_some_and(|(name, _)| is_reconsidered(fabric, name)) {
+        if plan.is_some_and(|(reader, _)| is_reconsidered(fabric, reader)) {
             return;
         }
         for leaf in fabric.leaves_of_routes(&BTreeSet::from([id])) {
-            if !is_reconsidered(fabric, leaf) {
+            if !is_reconsidered(fabric, leaf.into()) {
                 self.stop_using_lost_route(fabric, leaf, id);
             }
         }

@@ -1,7 +1,7 @@
 //! Packets that f has yet to decide: the misses, to be decided before the batch ends, and the packets parked until
 //! something that f read has changed (`retry`).
 //!
-//! A parked packet has an id like a leaf's. The store lists it as a dependent of what its run read. When the store
+//! A parked packet has an id, since it is a reader as leaves are. The store lists it as a dependent of what its run read. When the store
 //! invalidates that id, the packet is decided again. Ids increase, so the smallest one has waited longest.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::ids::LeafId;
+use crate::ids::ReaderId;
 
 /// The number of rounds in one batch after which f's decisions are not cached. If f observes what is not tracked, each
 /// new leaf may replace another one, whose packets are then decided again, without end.
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Waiting {
     /// The number of rounds in this batch.
     rounds: u32,
     /// The parked packets by id, each with the line that makes it wait.
-    parked: BTreeMap<LeafId, (ReceivedPacket, Arc<Origin>)>,
+    parked: BTreeMap<ReaderId, (ReceivedPacket, Arc<Origin>)>,
 }
 
 impl Waiting {
@@ -58,13 +58,13 @@ impl Waiting {
     /// it with its id and its line.
     pub fn park(
         &mut self,
-        name: LeafId,
+        id: ReaderId,
         packet: (ReceivedPacket, Arc<Origin>),
         most: usize,
-    ) -> Option<(LeafId, ReceivedPacket, Arc<Origin>)> {
+    ) -> Option<(ReaderId, ReceivedPacket, Arc<Origin>)> {
         let oldest = if self.parked.len() >= most { self.parked.pop_first() } else { None };
-        self.parked.insert(name, packet);
-        oldest.map(|(name, (packet, origin))| (name, packet, origin))
+        self.parked.insert(id, packet);
+        oldest.map(|(id, (packet, origin))| (id, packet, origin))
     }
 
     /// The number of parked packets.
@@ -73,20 +73,20 @@ impl Waiting {
     }
 
     /// Reports whether a packet is parked under this id.
-    pub fn has(&self, name: LeafId) -> bool {
-        self.parked.contains_key(&name)
+    pub fn has(&self, id: ReaderId) -> bool {
+        self.parked.contains_key(&id)
     }
 
     /// Lets f decide the packet under this id again, if there is one, because something that f read has changed.
-    pub fn release(&mut self, name: LeafId) {
-        self.misses.extend(self.parked.remove(&name).map(|(packet, _)| packet));
+    pub fn release(&mut self, id: ReaderId) {
+        self.misses.extend(self.parked.remove(&id).map(|(packet, _)| packet));
     }
 
     /// Lets f decide all parked packets again. Returns their ids.
-    pub fn release_all(&mut self) -> Vec<LeafId> {
-        let (names, packets): (Vec<LeafId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
+    pub fn release_all(&mut self) -> Vec<ReaderId> {
+        let (ids, packets): (Vec<ReaderId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
         self.misses.extend(packets.into_iter().map(|(packet, _)| packet));
-        names
+        ids
     }
 
     /// Removes and returns all packets.
@@ -96,10 +96,10 @@ impl Waiting {
     }
 
     /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
-    pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<LeafId> {
+    pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<ReaderId> {
         self.misses.retain(|packet| packet.at.switch != dpid);
-        let gone = self.parked.iter().filter(|(_, (packet, _))| packet.at.switch == dpid).map(|(name, _)| *name);
-        let gone: Vec<LeafId> = gone.collect();
+        let gone = self.parked.iter().filter(|(_, (packet, _))| packet.at.switch == dpid).map(|(id, _)| *id);
+        let gone: Vec<ReaderId> = gone.collect();
         self.parked.retain(|_, (packet, _)| packet.at.switch != dpid);
         gone
     }
@@ -126,26 +126,26 @@ mod tests {
     fn when_too_many_packets_are_parked_the_oldest_is_dropped() {
         let mut waiting = Waiting::default();
         let mut park = |id, dpid| {
-            waiting.park(LeafId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
+            waiting.park(ReaderId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
         };
         assert_eq!([park(3, 1), park(5, 2)], [None, None]);
-        assert_eq!(park(8, 3), Some((LeafId(3), packet(1).at)));
-        waiting.release(LeafId(3));
-        assert!(waiting.has_no_misses() && !waiting.has(LeafId(3)), "it is gone");
-        waiting.release(LeafId(8));
+        assert_eq!(park(8, 3), Some((ReaderId(3), packet(1).at)));
+        waiting.release(ReaderId(3));
+        assert!(waiting.has_no_misses() && !waiting.has(ReaderId(3)), "it is gone");
+        waiting.release(ReaderId(8));
         assert_eq!(switches(&waiting.take_round()), [3]);
-        assert!(waiting.has_no_misses() && waiting.has(LeafId(5)));
+        assert!(waiting.has_no_misses() && waiting.has(ReaderId(5)));
     }
 
     #[test]
     fn packets_are_dropped_with_their_switch() {
         let mut waiting = Waiting::default();
         waiting.add_misses([packet(1), packet(2)]);
-        for (name, dpid) in [(1, 2), (2, 1), (3, 1)] {
-            waiting.park(LeafId(name), (packet(dpid), Arc::default()), 10);
+        for (id, dpid) in [(1, 2), (2, 1), (3, 1)] {
+            waiting.park(ReaderId(id), (packet(dpid), Arc::default()), 10);
         }
-        assert_eq!(waiting.forget_switch(Dpid(1)), [LeafId(2), LeafId(3)]);
-        assert!(waiting.has(LeafId(1)));
+        assert_eq!(waiting.forget_switch(Dpid(1)), [ReaderId(2), ReaderId(3)]);
+        assert!(waiting.has(ReaderId(1)));
         assert_eq!(switches(&waiting.take_round()), [2]);
     }
 

@@ -266,7 +266,7 @@ impl Reload {
         }
         let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
-        if fabric.ctx.store.commit(txn, Some(id)).is_err() {
+        if fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
             decisions.withdraw(fabric, id);
             return None;
         }

@@ -60,7 +60,7 @@ use crate::engine::decisions::Decisions;
 use crate::engine::decisions::decide::{Outcome, outcome};
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::classifier::table_miss;
-use crate::engine::switch::cookies::cookie;
+use crate::engine::switch::cookies::own_cookie;
 use crate::engine::switch::paths::RouteTable;
 use crate::engine::switch::restoring::{LOOK, Restoring};
 use crate::engine::switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
@@ -150,7 +150,7 @@ impl Restore {
                 preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
             }
         }
-        let miss = table_miss(cookie(fabric.ctx.options.epoch, None));
+        let miss = table_miss(own_cookie(fabric.ctx.options.epoch));
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn leaves(numbers: impl IntoIterator<Item = u64>) -> Vec<Subject> {
-        numbers.into_iter().map(|number| Subject::Leaf(LeafId(number))).collect()
+        numbers.into_iter().map(|number| Subject::from(LeafId(number))).collect()
     }
 
     #[test]

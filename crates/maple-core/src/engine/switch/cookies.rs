@@ -1,8 +1,8 @@
-//! The cookies of our rules: which run of the controller made a rule, and for which leaf or label.
+//! The cookies of our rules: which run of the controller made a rule, and for which leaf, plan or label.
 
 use rustc_hash::FxHashMap;
 
-use crate::ids::LeafId;
+use crate::ids::{LeafId, ReaderId};
 use crate::labels::LabelTable;
 
 /// The bits that the cookies of all of Maple's rules have in common: their value, and their mask.
@@ -11,54 +11,76 @@ pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
 /// The first byte of our cookies.
 const TAG: u64 = 0x4d;
 
-/// Replaces the leaf in cookies of the engine's own rules.
-const NO_LEAF: u64 = 0xff_ffff_ffff;
+/// Replaces the subject in cookies of the engine's own rules.
+const NO_SUBJECT: u64 = 0xff_ffff_ffff;
 
-/// Replaces the leaf in cookies of rules that copy packets to the controller.
+/// Replaces the subject in cookies of rules that copy packets to the controller.
 const COPY: u64 = 0xff_ffff_fffe;
 
-/// The first of the 32 numbers that replace the leaf in cookies of temporary rules, which copy watched packets.
+/// The first of the 32 numbers that replace the subject in cookies of temporary rules, which copy watched packets.
 const LIVE: u64 = 0xff_ffff_ffc0;
 
-/// The leaf or label that a rule serves.
+/// The leaf, plan or label that a rule serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::engine) enum Subject {
-    /// A leaf.
-    Leaf(LeafId),
+    /// A leaf, or the plan of a route.
+    Reader(ReaderId),
     /// A label, by its serial number.
     Label(u64),
 }
 
-/// A cookie: 8 bits tag, 16 bits epoch, 40 bits for the leaf or what replaces it.
-pub(in crate::engine) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
-    TAG << 56 | u64::from(epoch) << 40 | leaf.map_or(NO_LEAF, |leaf| leaf.0 & NO_LEAF)
+impl From<LeafId> for Subject {
+    fn from(leaf: LeafId) -> Subject {
+        Subject::Reader(leaf.into())
+    }
+}
+
+/// A cookie: 8 bits tag, 16 bits epoch, 40 bits for the subject or what replaces it.
+fn cookie(epoch: u16, number: u64) -> u64 {
+    TAG << 56 | u64::from(epoch) << 40 | number & NO_SUBJECT
+}
+
+/// The cookie of rules that serve the engine itself.
+pub(in crate::engine) fn own_cookie(epoch: u16) -> u64 {
+    cookie(epoch, NO_SUBJECT)
+}
+
+/// The cookie of the rules of a leaf or plan.
+pub(in crate::engine) fn reader_cookie(epoch: u16, reader: impl Into<ReaderId>) -> u64 {
+    cookie(epoch, reader.into().0)
+}
+
+/// The cookie of the rules of a label. `number` is what the label's table has for it
+/// ([`LabelTable::of_cookie`] reads it back).
+pub(in crate::engine) fn label_cookie(epoch: u16, number: u64) -> u64 {
+    cookie(epoch, number)
 }
 
 /// The cookie of rules that copy packets to the controller and also forward them.
 pub(in crate::engine) fn copy_cookie(epoch: u16) -> u64 {
-    cookie(epoch, Some(LeafId(COPY)))
+    cookie(epoch, COPY)
 }
 
 /// Reports whether a rule with this cookie copies packets to the controller, for this run of the controller or an
 /// earlier one.
 pub(in crate::engine) fn is_copy(cookie: u64) -> bool {
-    is_ours(cookie) && cookie & NO_LEAF == COPY
+    is_ours(cookie) && cookie & NO_SUBJECT == COPY
 }
 
 /// The cookie of the temporary rule of a watch. `number` is that of the watch, and less than 32.
 pub(in crate::engine) fn live_cookie(epoch: u16, number: u8) -> u64 {
-    cookie(epoch, Some(LeafId(LIVE + u64::from(number))))
+    cookie(epoch, LIVE + u64::from(number))
 }
 
 /// Reports whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier
 /// one.
 pub(in crate::engine) fn is_live(cookie: u64) -> bool {
-    is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_LEAF))
+    is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_SUBJECT))
 }
 
 /// The number of the watch whose temporary rule has this cookie in this epoch.
 pub(in crate::engine) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
-    (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_LEAF) as u8 - LIVE as u8)
+    (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_SUBJECT) as u8 - LIVE as u8)
 }
 
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. The switch keeps such
@@ -86,11 +108,11 @@ pub(in crate::engine) fn is_ours(cookie: u64) -> bool {
     cookie & OWN_COOKIES.1 == OWN_COOKIES.0
 }
 
-/// The leaf or label that a cookie of this epoch names.
+/// The leaf, plan or label that a cookie of this epoch names.
 pub(in crate::engine) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
-    let leaf = cookie & NO_LEAF;
-    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < LIVE;
-    let subject = || LabelTable::of_cookie(leaf).map_or(Subject::Leaf(LeafId(leaf)), Subject::Label);
+    let number = cookie & NO_SUBJECT;
+    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && number < LIVE;
+    let subject = || LabelTable::of_cookie(number).map_or(Subject::Reader(ReaderId(number)), Subject::Label);
     is_ours.then(subject)
 }
 
@@ -107,7 +129,7 @@ mod tests {
                 assert!(is_live(cookie) && is_ours(cookie) && !is_copy(cookie));
                 assert_eq!(subject_of(epoch, cookie), None);
             }
-            let others = [cookie(epoch, None), copy_cookie(epoch), cookie(epoch, Some(LeafId(LIVE - 1))), 0, u64::MAX];
+            let others = [own_cookie(epoch), copy_cookie(epoch), cookie(epoch, LIVE - 1), 0, u64::MAX];
             assert!(others.into_iter().all(|cookie| !is_live(cookie)));
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maple_wire::{Dpid, PortNo};
 
 use super::backoff::Backoff;
-use super::cookies::{cookie, copy_cookie};
+use super::cookies::{copy_cookie, own_cookie};
 use super::host_rules::HostRules;
 use super::new_port_packets::NewPortPackets;
 use crate::engine::context::options::Options;
@@ -31,7 +31,7 @@ pub(in crate::engine) struct Ports {
 impl Ports {
     /// Creates the ports of a switch of which nothing is known yet.
     pub fn new(dpid: Dpid, three_tables: bool, options: &Options) -> Ports {
-        let cookies = (cookie(options.epoch, None), copy_cookie(options.epoch));
+        let cookies = (own_cookie(options.epoch), copy_cookie(options.epoch));
         Ports {
             addresses: BTreeMap::new(),
             edges: BTreeMap::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maple_wire::Instruction;
 
 use super::classifier::{classifier, table_miss};
-use super::cookies::cookie;
+use super::cookies::{label_cookie, own_cookie};
 use super::tables::{Requests, Source, Waiter};
 use super::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use crate::compile::LeafAction;
@@ -47,7 +47,7 @@ impl Switch {
         if !std::mem::take(&mut self.stale.labels) {
             return;
         }
-        let cookie = |label| cookie(epoch, Some(LeafId(label)));
+        let cookie = |number| label_cookie(epoch, number);
         let LabelRuleChanges { changes, confirms } = self.paths.labels.take_changes(cookie);
         self.tables.record_shared_changes(self.shared_table(), Source::Labels, changes);
         if !confirms.is_empty() {
@@ -113,7 +113,7 @@ impl Switch {
 
     /// The engine's own rules, by table: the classifier and the table-miss rules.
     fn own_rules(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Rule>> {
-        let own = cookie(ctx.options.epoch, None);
+        let own = own_cookie(ctx.options.epoch);
         let state = ctx.store.snapshot();
         let mut first = classifier(self, &state, &ctx.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.

@@ -44,7 +44,7 @@ use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::context::expected::Expected;
-use crate::ids::{LeafId, RouteId, ShardId, Time};
+use crate::ids::{LeafId, ReaderId, RouteId, ShardId, Time};
 use crate::labels::{LabelEffect, Refusal};
 use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
@@ -56,14 +56,14 @@ pub(in crate::engine) use shared_route::{RouteKey, SharedRoute};
 pub(in crate::engine) struct Routes {
     shard: ShardId,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
-    by_subscription: FxHashMap<LeafId, RouteId>,
+    by_subscription: FxHashMap<ReaderId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
     /// The requests for labels, by their serial number.
     requests: FxHashMap<u64, RouteId>,
     /// Routes whose rule in the table of routes may have changed.
     dirty: BTreeSet<(Dpid, RouteId)>,
     /// The subscriptions of routes that have ended.
-    ended_subscriptions: Vec<LeafId>,
+    ended_subscriptions: Vec<ReaderId>,
     next_id: NonZeroU64,
     next_serial: u64,
     /// The metadata numbers in use.
@@ -138,7 +138,7 @@ impl Routes {
         leaf: LeafId,
         key: RouteKey,
         resolved: &Arc<Resolved>,
-        subscription: Option<LeafId>,
+        subscription: Option<ReaderId>,
         (uses_route_table, meter): (bool, Option<u32>),
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
@@ -147,7 +147,7 @@ impl Routes {
         let path = LabelledPath::new(&key, resolved);
         let uses_route_table = uses_route_table && subscription.is_some() && crosses_links(&key, resolved);
         self.by_key.insert(Arc::clone(&key), id);
-        self.by_subscription.extend(subscription.map(|name| (name, id)));
+        self.by_subscription.extend(subscription.map(|reader| (reader, id)));
         self.all.insert(
             id,
             SharedRoute {
@@ -197,12 +197,12 @@ impl Routes {
     }
 
     /// The route with this subscription in the store.
-    pub fn of_subscription(&self, name: LeafId) -> Option<RouteId> {
-        self.by_subscription.get(&name).copied()
+    pub fn of_subscription(&self, reader: ReaderId) -> Option<RouteId> {
+        self.by_subscription.get(&reader).copied()
     }
 
     /// The subscriptions of routes in the store.
-    pub fn subscriptions(&self) -> impl Iterator<Item = LeafId> {
+    pub fn subscriptions(&self) -> impl Iterator<Item = ReaderId> {
         self.by_subscription.keys().copied()
     }
 
@@ -212,9 +212,9 @@ impl Routes {
         if self.by_key.get(&route.key) == Some(&id) {
             self.by_key.remove(&route.key);
         }
-        if let Some(name) = route.subscription.take() {
-            self.by_subscription.remove(&name);
-            self.ended_subscriptions.push(name);
+        if let Some(reader) = route.subscription.take() {
+            self.by_subscription.remove(&reader);
+            self.ended_subscriptions.push(reader);
         }
         if let Some((mut next, _)) = route.next.take() {
             self.release_path(&mut next, true, out);
@@ -420,7 +420,7 @@ impl Routes {
     }
 
     /// Removes and returns the subscriptions of routes that have ended.
-    pub fn take_ended(&mut self) -> Vec<LeafId> {
+    pub fn take_ended(&mut self) -> Vec<ReaderId> {
         std::mem::take(&mut self.ended_subscriptions)
     }
 }
