@@ -2,6 +2,8 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: equal events give equal rules.
 
+#![warn(clippy::unused_self)]
+
 mod tuple_space;
 
 pub mod trace;

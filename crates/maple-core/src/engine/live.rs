@@ -112,7 +112,7 @@ impl LiveWatches {
     pub(super) fn begin(&mut self, fabric: &mut Fabric, token: u64, filter: LiveFilter) {
         let free = (0..MAX_WATCHES as u8).find(|number| !self.0.contains_key(number));
         let Some(number) = free else {
-            return self.report(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
+            return report(fabric, token, LiveNews::Refused(LiveObstacle::TooManyWatches));
         };
         let now = fabric.ctx.now;
         let watch =
@@ -126,7 +126,7 @@ impl LiveWatches {
         let until = fabric.ctx.now + ALIVE;
         match self.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
-            None => self.report(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
+            None => report(fabric, token, LiveNews::Refused(LiveObstacle::Ended)),
         }
     }
 
@@ -169,7 +169,7 @@ impl LiveWatches {
                     if obstacle == LiveObstacle::OneTable {
                         let token = self.0.remove(&number).map(|watch| watch.token);
                         let news = LiveNews::Refused(obstacle);
-                        return token.into_iter().for_each(|token| self.report(fabric, token, news.clone()));
+                        return token.into_iter().for_each(|token| report(fabric, token, news.clone()));
                     }
                 }
             }
@@ -255,7 +255,7 @@ impl LiveWatches {
             return false;
         };
         if let Some(watch) = self.0.remove(&number) {
-            self.report(fabric, watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
+            report(fabric, watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
         }
         true
     }
@@ -291,11 +291,11 @@ impl LiveWatches {
         watch.copies += 1;
         let (copies, token) = (watch.copies, watch.token);
         if copies <= COPIES_A_SECOND {
-            self.report(fabric, token, packet);
+            report(fabric, token, packet);
         }
         if copies == COPIES_A_SECOND {
             self.delete_rule(fabric, number);
-            self.report(fabric, token, LiveNews::TooMany);
+            report(fabric, token, LiveNews::TooMany);
         }
     }
 
@@ -305,13 +305,13 @@ impl LiveWatches {
         if watch.told.as_ref() != Some(&news) {
             watch.told = Some(news.clone());
             let token = watch.token;
-            self.report(fabric, token, news);
+            report(fabric, token, news);
         }
     }
+}
 
-    fn report(&mut self, fabric: &mut Fabric, token: u64, news: LiveNews) {
-        fabric.ctx.after.push(Effect::Live { token, news });
-    }
+fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
+    fabric.ctx.after.push(Effect::Live { token, news });
 }
 
 impl Watch {

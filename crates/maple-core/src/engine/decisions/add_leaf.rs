@@ -57,7 +57,7 @@ impl Decisions {
                 let current = fabric.ctx.store.is_current(old);
                 if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
                     fabric.ctx.store.forget(id);
-                    self.discard_prepared(fabric, id, &mut leaf);
+                    Decisions::discard_prepared(fabric, id, &mut leaf);
                     return old;
                 }
                 if current {

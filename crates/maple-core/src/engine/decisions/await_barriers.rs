@@ -182,7 +182,7 @@ impl Decisions {
         for (dpid, token) in self.barrier_waits.end_path_changes(|change| goes_on(&self.leaves, &fabric.routes, change))
         {
             match fabric.switches.contains_key(&dpid) {
-                true => self.await_barrier(fabric, dpid, token),
+                true => await_barrier(fabric, dpid, token),
                 false => self.barrier_waits.forget_switch(dpid),
             }
         }
@@ -225,7 +225,7 @@ impl Decisions {
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
             let change = wait.change.iter().map(|change| (change.ingress, self.path_change_in_words(fabric, change)));
-            let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(fabric, *dpid)));
+            let switches = wait.switches.keys().map(|dpid| (*dpid, unconfirmed_in_words(fabric, *dpid)));
             for what in change.chain(switches) {
                 let first = all.entry(what).or_insert(wait.since);
                 *first = wait.since.min(*first);
@@ -245,35 +245,6 @@ impl Decisions {
         }
     }
 
-    fn unconfirmed_in_words(&self, fabric: &Fabric, dpid: Dpid) -> String {
-        let Some(switch) = fabric.switches.get(&dpid) else { return "it is gone".to_owned() };
-        if switch.unreachable.is_some() {
-            return "it has no control connection, and its rules change when it is back".to_owned();
-        }
-        if switch.restoring.is_some() {
-            return "its rules of an earlier run are being compared".to_owned();
-        }
-        match switch.tables.first_unconfirmed() {
-            _ if !switch.tables.is_ready() => "its rules are being read".to_owned(),
-            Some((table, change)) => {
-                let verb = match change {
-                    Change::Add(_) => "add",
-                    Change::Modify(_) => "modify",
-                    Change::Delete(_) => "delete",
-                };
-                format!("it has not confirmed: {verb} {}", line(switch.version(), table, change.rule()))
-            }
-            None => "it has not answered a barrier request".to_owned(),
-        }
-    }
-
-    fn await_barrier(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
-        if let Some(switch) = fabric.switches.get_mut(&dpid) {
-            switch.tables.wait(Waiter::Barriers(token));
-        }
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
-    }
-
     fn report_finished_waits(&mut self, fabric: &mut Fabric) {
         fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
     }
@@ -287,9 +258,38 @@ impl Decisions {
         let awaited: BTreeSet<Dpid> = awaited.collect();
         let goes_on = |change: &PathChange| goes_on(&self.leaves, &fabric.routes, change);
         self.barrier_waits.begin(token, fabric.ctx.now, awaited.clone(), goes_on);
-        awaited.into_iter().for_each(|dpid| self.await_barrier(fabric, dpid, token));
+        awaited.into_iter().for_each(|dpid| await_barrier(fabric, dpid, token));
         self.report_finished_waits(fabric);
     }
+}
+
+fn unconfirmed_in_words(fabric: &Fabric, dpid: Dpid) -> String {
+    let Some(switch) = fabric.switches.get(&dpid) else { return "it is gone".to_owned() };
+    if switch.unreachable.is_some() {
+        return "it has no control connection, and its rules change when it is back".to_owned();
+    }
+    if switch.restoring.is_some() {
+        return "its rules of an earlier run are being compared".to_owned();
+    }
+    match switch.tables.first_unconfirmed() {
+        _ if !switch.tables.is_ready() => "its rules are being read".to_owned(),
+        Some((table, change)) => {
+            let verb = match change {
+                Change::Add(_) => "add",
+                Change::Modify(_) => "modify",
+                Change::Delete(_) => "delete",
+            };
+            format!("it has not confirmed: {verb} {}", line(switch.version(), table, change.rule()))
+        }
+        None => "it has not answered a barrier request".to_owned(),
+    }
+}
+
+fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
+    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+        switch.tables.wait(Waiter::Barriers(token));
+    }
+    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
 }
 
 /// Reports whether a change of path is not over yet.

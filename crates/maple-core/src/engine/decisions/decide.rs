@@ -96,7 +96,7 @@ impl Decisions {
     }
 
     fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
-        let new = |received| Some((self.new_run(fabric, &received)?, received));
+        let new = |received| Some((new_run(fabric, &received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
         for (run, received, answer) in self.run_policy(fabric, runs) {
             self.commit_run(fabric, run, answer, received);
@@ -110,12 +110,11 @@ impl Decisions {
         runs: Vec<(Run, T)>,
     ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let policy = Arc::clone(&self.policy);
-        self.run_with(fabric, &*policy, runs)
+        Decisions::run_with(fabric, &*policy, runs)
     }
 
     /// Runs `policy` on a batch; it need not be the engine's own. Yields each run with its tag and the policy's answer.
     pub(in crate::engine) fn run_with<T>(
-        &mut self,
         fabric: &mut Fabric,
         policy: &dyn Policy,
         runs: Vec<(Run, T)>,
@@ -128,22 +127,13 @@ impl Decisions {
         runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
     }
 
-    /// Creates a run on the newest state. `None` for a packet that may not enter the network, which is then dropped.
-    fn new_run(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<Run> {
-        let run = self.admissible_run(fabric, received);
-        if run.is_none() && fabric.switches.contains_key(&received.at.switch) {
-            self.refuse_packet(fabric, received);
-        }
-        run
-    }
-
     /// Drops a packet that may not enter the network where it is.
-    pub(in crate::engine) fn refuse_packet(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) {
+    pub(in crate::engine) fn refuse_packet(fabric: &mut Fabric, received: &ReceivedPacket) {
         fabric.ctx.stats.spoofed_drops += 1;
         fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NotAdmissible);
     }
 
-    pub(in crate::engine) fn admissible_run(&self, fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
+    pub(in crate::engine) fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
         let txn = fabric.ctx.store.begin_txn();
         let switch = fabric.switches.get(&received.at.switch)?;
         if !fabric.ctx.is_admissible(received, txn.peek()) {
@@ -170,7 +160,7 @@ impl Decisions {
             let (run, answer) = match ended.take() {
                 Some(ended) => ended,
                 None => {
-                    let Some(run) = self.new_run(fabric, &received) else { return };
+                    let Some(run) = new_run(fabric, &received) else { return };
                     let answer = self.run_once(fabric, &run);
                     (run, answer)
                 }
@@ -180,7 +170,7 @@ impl Decisions {
                 Outcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
                 Outcome::Failed(error, heard) => {
                     fabric.ctx.notify_listeners(heard, &received);
-                    return self.policy_failed(fabric, &error, &received);
+                    return policy_failed(fabric, &error, &received);
                 }
             };
             if done {
@@ -280,7 +270,7 @@ impl Decisions {
 
     /// Runs f again after a run that wrote, to learn what f does with the next such packet.
     fn speculate(&mut self, fabric: &mut Fabric, received: &ReceivedPacket, place: &str) {
-        let Some(run) = self.new_run(fabric, received) else { return };
+        let Some(run) = new_run(fabric, received) else { return };
         let answer = self.run_once(fabric, &run);
         let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
@@ -295,14 +285,23 @@ impl Decisions {
             }
         }
     }
+}
 
-    fn policy_failed(&mut self, fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
-        fabric.ctx.stats.policy_errors += 1;
-        fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
-        let (error, novelty) = fabric.ctx.reports.count_failure(&error.to_string(), received.at);
-        let report = Report::PolicyFailed { error, at: received.at };
-        fabric.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
+/// Creates a run on the newest state. `None` for a packet that may not enter the network, which is then dropped.
+fn new_run(fabric: &mut Fabric, received: &ReceivedPacket) -> Option<Run> {
+    let run = Decisions::admissible_run(fabric, received);
+    if run.is_none() && fabric.switches.contains_key(&received.at.switch) {
+        Decisions::refuse_packet(fabric, received);
     }
+    run
+}
+
+fn policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
+    fabric.ctx.stats.policy_errors += 1;
+    fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
+    let (error, novelty) = fabric.ctx.reports.count_failure(&error.to_string(), received.at);
+    let report = Report::PolicyFailed { error, at: received.at };
+    fabric.ctx.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
 }
 
 /// Checks f's answer, and ends the run.

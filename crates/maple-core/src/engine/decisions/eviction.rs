@@ -45,7 +45,7 @@ impl Decisions {
 
     /// Evicts all leaves and labels, because required rules do not fit.
     pub(in crate::engine) fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        for subject in self.all_subjects_at(fabric, dpid) {
+        for subject in Decisions::all_subjects_at(fabric, dpid) {
             self.evict(fabric, dpid, subject);
         }
     }

@@ -246,10 +246,6 @@ impl<'a> Hits<'a> {
 }
 
 impl Decisions {
-    fn route_of<'a>(&self, fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
-        fabric.routes.get(leaf.route_id?)
-    }
-
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
     fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
         let is_current = fabric.ctx.store.is_current(id)
@@ -260,11 +256,15 @@ impl Decisions {
         if !self.leaves.renew(id) {
             let version = fabric.switches.get(&dpid)?.version();
             let leaf = self.leaves.get(&id)?;
-            let template = answer_template(leaf, self.route_of(fabric, leaf), dpid, version)?;
+            let template = answer_template(leaf, route_of(fabric, leaf), dpid, version)?;
             self.leaves.remember(id, template);
         }
         Some(())
     }
+}
+
+fn route_of<'a>(fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
+    fabric.routes.get(leaf.route_id?)
 }
 
 impl Decisions {
@@ -273,7 +273,7 @@ impl Decisions {
         for (id, leaf) in self.leaves.iter() {
             let Some(remembered) = self.leaves.remembered(*id) else { continue };
             let switch = fabric.switches.get(&leaf.ingress()).expect("a leaf is at a switch");
-            let now = answer_template(leaf, self.route_of(fabric, leaf), leaf.ingress(), switch.version());
+            let now = answer_template(leaf, route_of(fabric, leaf), leaf.ingress(), switch.version());
             assert_eq!(Some(remembered), now.as_ref(), "the remembered and the current answer of {id:?}");
         }
     }

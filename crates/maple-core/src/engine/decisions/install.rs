@@ -46,19 +46,8 @@ impl Decisions {
 
     /// Makes the leaf join a route. `None` if packets cannot be carried along it.
     pub(in crate::engine) fn join_goal(&mut self, fabric: &mut Fabric, id: LeafId, goal: &Goal) -> Option<RouteId> {
-        let key = self.route_key(fabric, goal, &self.leaves.get(&id)?.witness)?;
+        let key = route_key(fabric, goal, &self.leaves.get(&id)?.witness)?;
         self.join_route(fabric, id, key)
-    }
-
-    /// The key of the route to a goal for packets like this one; `None` if packets cannot be carried along it.
-    fn route_key(&self, fabric: &Fabric, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
-        let ingress = packet.at.switch;
-        let version = fabric.switches.get(&ingress)?.version();
-        let carriage = match goal {
-            Goal::Plan(_) => Carriage::plain(version, &packet.packet()),
-            Goal::Fixed(route) => Carriage::of(route, ingress, version, &packet.packet())?,
-        };
-        Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
     }
 
     fn join_route(&mut self, fabric: &mut Fabric, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
@@ -93,7 +82,7 @@ impl Decisions {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
-        let key = self.route_key(fabric, &leaf.answer, &leaf.witness);
+        let key = route_key(fabric, &leaf.answer, &leaf.witness);
         let Some(route_id) = key.and_then(|key| self.join_route(fabric, id, key)) else {
             fabric.ctx.stats.aborts += 1;
             leaf.state = LeafState::ByController;
@@ -119,7 +108,7 @@ impl Decisions {
     }
 
     /// Undoes [`Decisions::prepare_leaf`] for a leaf that is not put into its tree after all.
-    pub(in crate::engine) fn discard_prepared(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
+    pub(in crate::engine) fn discard_prepared(fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
         let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.
@@ -151,12 +140,12 @@ impl Decisions {
         leaf.state = LeafState::Active;
         let ingress = leaf.ingress();
         fabric.ctx.stats.leaves_installed += 1;
-        self.request_rule(fabric, ingress, id, since);
+        Decisions::request_rule(fabric, ingress, id, since);
         self.forward_held(fabric, id);
     }
 
     /// Asks for the leaf's rule, or for another one in its place. `since`: the time of the decision.
-    pub(in crate::engine) fn request_rule(&mut self, fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
+    pub(in crate::engine) fn request_rule(fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id, since));
         }
@@ -250,4 +239,15 @@ impl Decisions {
     pub(in crate::engine) fn new_reader_id(&mut self, fabric: &Fabric) -> ReaderId {
         self.leaves.new_id(fabric.ctx.shard, |id| self.waiting.has(id) || fabric.routes.of_subscription(id).is_some())
     }
+}
+
+/// The key of the route to a goal for packets like this one; `None` if packets cannot be carried along it.
+fn route_key(fabric: &Fabric, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
+    let ingress = packet.at.switch;
+    let version = fabric.switches.get(&ingress)?.version();
+    let carriage = match goal {
+        Goal::Plan(_) => Carriage::plain(version, &packet.packet()),
+        Goal::Fixed(route) => Carriage::of(route, ingress, version, &packet.packet())?,
+    };
+    Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
 }

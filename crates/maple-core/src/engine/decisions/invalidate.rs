@@ -29,66 +29,66 @@ impl Decisions {
             Selection::Leaves(leaves) => leaves.clone(),
             Selection::Cell(cell) => leaves_among(fabric, &owned(fabric, fabric.ctx.store.dependents_of(cell))),
             Selection::Fields(all) => self.leaves_with_all(fabric, all),
-            Selection::Host(mac) => self.leaves_of_host(fabric, *mac),
-            Selection::Port(at) => self.leaves_at_port(fabric, *at),
+            Selection::Host(mac) => leaves_of_host(fabric, *mac),
+            Selection::Port(at) => leaves_at_port(fabric, *at),
         };
         fabric.ctx.stats.leaves_examined += found.len() as u64;
-        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| self.is_selected(fabric, leaf, selection));
+        let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| is_selected(fabric, leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
         chosen.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 
-    /// The leaves, at all switches, whose packets can fit a constraint.
-    fn leaves_with(&self, fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
-        fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
-    }
-
     /// The leaves that can fit the most selective of these constraints.
     fn leaves_with_all(&self, fabric: &Fabric, constraints: &[Constraint]) -> BTreeSet<LeafId> {
-        let each = constraints.iter().map(|constraint| self.leaves_with(fabric, constraint));
+        let each = constraints.iter().map(|constraint| leaves_with(fabric, constraint));
         each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
     }
+}
 
-    fn leaves_of_host(&self, fabric: &Fabric, mac: Mac) -> BTreeSet<LeafId> {
-        let with = |field| self.leaves_with(fabric, &Constraint::exact(field, mac.bits()));
-        with(Field::EthSrc).into_iter().chain(with(Field::EthDst)).collect()
-    }
-
-    fn leaves_at_port(&self, fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
-        let mut readers = owned(fabric, fabric.ctx.store.dependents_of_floods());
-        readers.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
-        let mut found = leaves_among(fabric, &readers);
-        if let Some(switch) = fabric.switches.get(&at.switch) {
-            found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
+/// Reports whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
+fn is_selected(fabric: &Fabric, leaf: &Leaf, selection: &Selection) -> bool {
+    let can_have = |constraints: &[Constraint]| {
+        let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
+        !are_disjoint(&leaf.trace.items, &items)
+    };
+    match selection {
+        Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
+        Selection::Fields(constraints) => can_have(constraints),
+        Selection::Host(mac) => {
+            [Field::EthSrc, Field::EthDst].into_iter().any(|field| can_have(&[Constraint::exact(field, mac.bits())]))
         }
-        found
+        Selection::Port(at) => uses_port(fabric, leaf, *at),
     }
+}
 
-    /// Reports whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
-    fn is_selected(&self, fabric: &Fabric, leaf: &Leaf, selection: &Selection) -> bool {
-        let can_have = |constraints: &[Constraint]| {
-            let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();
-            !are_disjoint(&leaf.trace.items, &items)
-        };
-        match selection {
-            Selection::All | Selection::Cell(_) | Selection::Leaves(_) => true,
-            Selection::Fields(constraints) => can_have(constraints),
-            Selection::Host(mac) => [Field::EthSrc, Field::EthDst]
-                .into_iter()
-                .any(|field| can_have(&[Constraint::exact(field, mac.bits())])),
-            Selection::Port(at) => self.uses(fabric, leaf, *at),
-        }
-    }
+fn leaves_of_host(fabric: &Fabric, mac: Mac) -> BTreeSet<LeafId> {
+    let with = |field| leaves_with(fabric, &Constraint::exact(field, mac.bits()));
+    with(Field::EthSrc).into_iter().chain(with(Field::EthDst)).collect()
+}
 
-    fn uses(&self, fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
-        let passes = self.resolved(fabric, leaf).is_none_or(|route| {
-            route.switches.get(&at.switch).is_some_and(|hops| {
-                hops.arrives == Some(at.port) || hops.links.contains_key(&at.port) || hops.edges.contains(&at.port)
-            })
-        });
-        let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);
-        passes || leaf.ingress() == at.switch && enters()
+fn uses_port(fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
+    let passes = Decisions::resolved(fabric, leaf).is_none_or(|route| {
+        route.switches.get(&at.switch).is_some_and(|hops| {
+            hops.arrives == Some(at.port) || hops.links.contains_key(&at.port) || hops.edges.contains(&at.port)
+        })
+    });
+    let enters = || !are_disjoint(&leaf.trace.items, &[Item::Read(from_port(at.port))]);
+    passes || leaf.ingress() == at.switch && enters()
+}
+
+/// The leaves, at all switches, whose packets can fit a constraint.
+fn leaves_with(fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
+    fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
+}
+
+fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
+    let mut readers = owned(fabric, fabric.ctx.store.dependents_of_floods());
+    readers.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
+    let mut found = leaves_among(fabric, &readers);
+    if let Some(switch) = fabric.switches.get(&at.switch) {
+        found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
     }
+    found
 }
 
 /// Those of the readers that this shard owns.

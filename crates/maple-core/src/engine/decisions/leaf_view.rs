@@ -29,33 +29,7 @@ impl Decisions {
         let id = fabric.switches.lookup(&received)?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.specialisation.iter().map(show).collect();
-        Some(LeafView { id, under_way: self.under_way(fabric, id, leaf), specialised_to })
-    }
-
-    /// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
-    fn under_way(&self, fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
-        if !fabric.ctx.store.is_current(id) {
-            return Some("something that it depends on has changed, and it is being decided again".into());
-        }
-        let text = match &leaf.state {
-            LeafState::Waiting { by_controller: false, .. } => "the rules of its route are being installed",
-            LeafState::Waiting { by_controller: true, .. } => {
-                "the rules of its route are being installed; the controller forwards its packets meanwhile"
-            }
-            LeafState::Rerouting(_) => "its route is changing to another one",
-            LeafState::NoCapacity { .. } => {
-                "the switch has no room for its rule, so the controller answers its packets"
-            }
-            LeafState::ByController => "no rule can do that, so the controller answers its packets",
-            LeafState::Active => {
-                let switch = fabric.switches.get(&leaf.ingress())?;
-                if switch.tables.has_confirmed_all() && !fabric.ctx.dirty.contains(&switch.dpid) {
-                    return None;
-                }
-                "the switch has not confirmed its latest changes"
-            }
-        };
-        Some(text.to_owned())
+        Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })
     }
 
     /// The witness packet of a leaf: f ran on it.
@@ -70,6 +44,30 @@ impl Decisions {
         let switch = fabric.switches.get(&at.switch)?;
         Some(Passage::through(&SwitchRules { decisions: self, fabric, switch }, at.port, frame))
     }
+}
+
+/// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
+fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
+    if !fabric.ctx.store.is_current(id) {
+        return Some("something that it depends on has changed, and it is being decided again".into());
+    }
+    let text = match &leaf.state {
+        LeafState::Waiting { by_controller: false, .. } => "the rules of its route are being installed",
+        LeafState::Waiting { by_controller: true, .. } => {
+            "the rules of its route are being installed; the controller forwards its packets meanwhile"
+        }
+        LeafState::Rerouting(_) => "its route is changing to another one",
+        LeafState::NoCapacity { .. } => "the switch has no room for its rule, so the controller answers its packets",
+        LeafState::ByController => "no rule can do that, so the controller answers its packets",
+        LeafState::Active => {
+            let switch = fabric.switches.get(&leaf.ingress())?;
+            if switch.tables.has_confirmed_all() && !fabric.ctx.dirty.contains(&switch.dpid) {
+                return None;
+            }
+            "the switch has not confirmed its latest changes"
+        }
+    };
+    Some(text.to_owned())
 }
 
 /// The rules of a switch: ours, and the foreign ones that the last audit saw.

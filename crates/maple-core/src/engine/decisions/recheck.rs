@@ -56,7 +56,7 @@ impl Decisions {
         let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
         fabric.ctx.timers.insert((due, Timer::Recheck));
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves).expected() else { return };
-        let first = self.observation_of(fabric, leaf);
+        let first = observation_of(fabric, leaf);
         if let Some(again) = self.run_again(fabric, id) {
             self.compare(fabric, id, first, &again);
         }
@@ -64,27 +64,9 @@ impl Decisions {
 
     /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
     fn run_again(&mut self, fabric: &mut Fabric, id: LeafId) -> Option<Observation> {
-        let run = self.admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
+        let run = Decisions::admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
         fabric.ctx.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
-    }
-
-    /// The observation of the run that made the leaf, as far as the leaf keeps it.
-    fn observation_of(&self, fabric: &Fabric, leaf: &Leaf) -> Observation {
-        let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(fabric, leaf).unwrap_or_default()));
-        let goal = Some(leaf.goal().clone());
-        Observation {
-            trace,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            wrote_at: None,
-            answer,
-            goal,
-            made_at: None,
-            goes_back: None,
-            violations: Vec::new(),
-            floods: false,
-        }
     }
 
     fn compare(&mut self, fabric: &mut Fabric, id: LeafId, first: Observation, again: &Observation) {
@@ -114,6 +96,24 @@ impl Decisions {
                 Report::PolicyNotAFunction { what: what.into(), reads },
             );
         }
+    }
+}
+
+/// The observation of the run that made the leaf, as far as the leaf keeps it.
+fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
+    let (trace, answer) = (leaf.trace.clone(), Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()));
+    let goal = Some(leaf.goal().clone());
+    Observation {
+        trace,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        wrote_at: None,
+        answer,
+        goal,
+        made_at: None,
+        goes_back: None,
+        violations: Vec::new(),
+        floods: false,
     }
 }
 

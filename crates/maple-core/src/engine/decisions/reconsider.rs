@@ -59,8 +59,8 @@ impl Decisions {
             };
             fabric.ctx.stats.leaves_invalidated += 1;
             let has_time = runs.len() < fabric.ctx.options.max_reconsidered;
-            let is_seen = self.sees_first_packets(fabric, &leaf.witness);
-            match self.admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
+            let is_seen = sees_first_packets(fabric, &leaf.witness);
+            match Decisions::admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
                 Some(run) => runs.push((run, id)),
                 None => self.withdraw(fabric, id),
             }
@@ -76,17 +76,6 @@ impl Decisions {
             let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
             lost.into_iter().for_each(|route| self.stop_using_lost_route(fabric, id, route));
         }
-    }
-
-    /// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
-    /// the leaf's rule would take the packets of an unknown host.
-    fn sees_first_packets(&self, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
-        let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
-        let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
-        let state = fabric.ctx.store.snapshot();
-        let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
-        let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
-        !(has_one_table && fabric.ctx.options.track_hosts && is_unknown())
     }
 
     fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
@@ -118,4 +107,15 @@ impl Decisions {
         let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.full_until.is_some());
         leaf.state == LeafState::Active && !is_full
     }
+}
+
+/// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
+/// the leaf's rule would take the packets of an unknown host.
+fn sees_first_packets(fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+    let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
+    let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
+    let state = fabric.ctx.store.snapshot();
+    let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
+    let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
+    !(has_one_table && fabric.ctx.options.track_hosts && is_unknown())
 }

@@ -53,8 +53,8 @@ impl Decisions {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
             Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, (table, &rule), error),
-            Some(Refused::Deletion(table, rule)) => self.deletion_refused(fabric, dpid, (table, &rule), error),
-            Some(Refused::Bundle) => self.bundle_refused(fabric, dpid, error),
+            Some(Refused::Deletion(table, rule)) => deletion_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Bundle) => bundle_refused(fabric, dpid, error),
             None => return false,
         }
         true
@@ -68,84 +68,20 @@ impl Decisions {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let full = is_table_full(error, switch.version());
         if !full && needs_one_table(switch, table, rule) {
-            return self.fall_back_to_one_table(fabric, dpid, (table, rule), error);
+            return fall_back_to_one_table(fabric, dpid, (table, rule), error);
         }
         let what = refusal(switch.version(), table, rule, error);
         if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
-            return self.host_rule_refused(fabric, dpid, table, full, what);
+            return host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
             return self.route_rule_refused(fabric, dpid, (table, rule), what);
         }
-        let is_hopeless = self.count_refusal(fabric, dpid, (table, rule), full);
-        self.report_refusal(fabric, dpid, what);
+        let is_hopeless = count_refusal(fabric, dpid, (table, rule), full);
+        report_refusal(fabric, dpid, what);
         self.remove_suspects(fabric, dpid, rule.cookie, full, is_hopeless);
         fabric.switches.reread(&mut fabric.ctx, dpid);
-    }
-
-    /// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
-    fn bundle_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
-        let why = print::error_name(Version::Of13, error).into();
-        let report = Report::BundleRefused { switch: dpid, why };
-        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
-        fabric.switches.reread(&mut fabric.ctx, dpid);
-    }
-
-    /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
-    fn deletion_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
-        let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
-        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
-        self.report_refusal(fabric, dpid, what);
-        fabric.switches.reread(&mut fabric.ctx, dpid);
-    }
-
-    /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
-    /// rule in one of them.
-    fn fall_back_to_one_table(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        (table, rule): (u8, &Rule),
-        error: &ErrorMsg,
-    ) {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
-        let what = refusal(switch.version(), table, rule, error);
-        // Each table refuses its first rule.
-        if !fabric.switches.note_one_table(dpid) {
-            return;
-        }
-        fabric.ctx.stats.refused_rules += 1;
-        fabric.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
-        fabric.ctx.out.push(Effect::Reconnect { dpid });
-    }
-
-    /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
-    fn count_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
-        let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
-        switch.stale.classifier = true;
-        // Only the first refusal of an update counts: after it the switch is being read and is not ready.
-        switch.room.full_count += u32::from(switch.tables.is_ready());
-        let is_hopeless = switch.room.full_count > 3;
-        let until = fabric.ctx.now + backoff(switch.room.full_count);
-        fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
-        if full {
-            switch.room.capacity.on_table_full(table);
-        }
-        if is_hopeless {
-            switch.room.full_until = Some(until);
-        }
-        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
-        is_hopeless
-    }
-
-    fn report_refusal(&mut self, fabric: &mut Fabric, dpid: Dpid, what: String) {
-        fabric.ctx.stats.refused_rules += 1;
-        let report = Report::RuleRefused { switch: dpid, what: what.into() };
-        fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
     }
 
     /// Removes the leaves and labels that the refusal concerns. If the switch refuses again and again, they are all of
@@ -153,7 +89,8 @@ impl Decisions {
     /// leaf or label, or all unconfirmed ones if that is not known.
     fn remove_suspects(&mut self, fabric: &mut Fabric, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
         let culprit = subject_of(fabric.ctx.options.epoch, cookie);
-        let suspects = if is_hopeless { self.all_subjects_at(fabric, dpid) } else { self.unconfirmed_at(fabric, dpid) };
+        let suspects =
+            if is_hopeless { Decisions::all_subjects_at(fabric, dpid) } else { unconfirmed_at(fabric, dpid) };
         let innocent = |subject: &Subject| !full && !is_hopeless && culprit.is_some_and(|culprit| culprit != *subject);
         for subject in suspects.into_iter().chain(culprit).filter(|subject| !innocent(subject)) {
             match subject {
@@ -173,22 +110,10 @@ impl Decisions {
         }
     }
 
-    /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
-    /// else stays.
-    fn host_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
-        let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
-        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
-        self.report_refusal(fabric, dpid, what);
-        if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
-            switch.room.capacity.on_table_full(table);
-        }
-        fabric.switches.reread(&mut fabric.ctx, dpid);
-    }
-
     /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
     /// carry their routes' actions.
     fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
-        self.report_refusal(fabric, dpid, what);
+        report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.paths.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
@@ -205,27 +130,14 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
-    /// The leaves and labels with rules that the switch has not confirmed.
-    fn unconfirmed_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
-        let mut subjects = BTreeSet::new();
-        for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
-            match waiter {
-                Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::from(*leaf)]),
-                Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-                Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
-            }
-        }
-        subjects
-    }
-
     /// All leaves and labels with rules at a switch, or with rules to be added there.
-    pub(in crate::engine) fn all_subjects_at(&self, fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+    pub(in crate::engine) fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
         let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
         leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 
-    pub(in crate::engine) fn retry_refused_rules(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
         if let Some(switch) = fabric.switches.get_mut(&dpid)
             && switch.room.full_until.is_some_and(|until| until <= fabric.ctx.now)
         {
@@ -244,6 +156,89 @@ impl Decisions {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
     }
+}
+
+/// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
+fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
+    let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
+    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+    report_refusal(fabric, dpid, what);
+    fabric.switches.reread(&mut fabric.ctx, dpid);
+}
+
+/// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
+/// else stays.
+fn host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
+    let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
+    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+    report_refusal(fabric, dpid, what);
+    if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
+        switch.room.capacity.on_table_full(table);
+    }
+    fabric.switches.reread(&mut fabric.ctx, dpid);
+}
+
+/// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
+fn bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
+    let why = print::error_name(Version::Of13, error).into();
+    let report = Report::BundleRefused { switch: dpid, why };
+    fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
+    fabric.switches.reread(&mut fabric.ctx, dpid);
+}
+
+/// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
+/// rule in one of them.
+fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+    let what = refusal(switch.version(), table, rule, error);
+    // Each table refuses its first rule.
+    if !fabric.switches.note_one_table(dpid) {
+        return;
+    }
+    fabric.ctx.stats.refused_rules += 1;
+    fabric.ctx.report(Report::OneTable { switch: dpid, what: what.into() });
+    fabric.ctx.out.push(Effect::Reconnect { dpid });
+}
+
+/// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
+fn count_refusal(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
+    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+    let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
+    switch.stale.classifier = true;
+    // Only the first refusal of an update counts: after it the switch is being read and is not ready.
+    switch.room.full_count += u32::from(switch.tables.is_ready());
+    let is_hopeless = switch.room.full_count > 3;
+    let until = fabric.ctx.now + backoff(switch.room.full_count);
+    fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
+    if full {
+        switch.room.capacity.on_table_full(table);
+    }
+    if is_hopeless {
+        switch.room.full_until = Some(until);
+    }
+    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+    is_hopeless
+}
+
+fn report_refusal(fabric: &mut Fabric, dpid: Dpid, what: String) {
+    fabric.ctx.stats.refused_rules += 1;
+    let report = Report::RuleRefused { switch: dpid, what: what.into() };
+    fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
+}
+
+/// The leaves and labels with rules that the switch has not confirmed.
+fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+    let mut subjects = BTreeSet::new();
+    for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
+        match waiter {
+            Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::from(*leaf)]),
+            Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
+            Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
+        }
+    }
+    subjects
 }
 
 /// How long a switch gets no new rules after it refused `count` updates in a row.

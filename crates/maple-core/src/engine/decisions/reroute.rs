@@ -49,7 +49,7 @@ impl Decisions {
         if let (Some(route_id), Some(switch)) = (old, fabric.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
         }
-        self.request_rule(fabric, ingress, id, since);
+        Decisions::request_rule(fabric, ingress, id, since);
         self.forward_held(fabric, id);
     }
 }

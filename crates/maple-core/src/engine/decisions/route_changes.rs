@@ -104,7 +104,7 @@ impl Decisions {
     }
 
     /// The present resolution of a leaf's goal. `None` if there is no such route.
-    pub(in crate::engine) fn resolved(&self, fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
+    pub(in crate::engine) fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
         match route_id.and_then(|route_id| fabric.routes.get(route_id)) {

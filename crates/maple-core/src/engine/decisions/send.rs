@@ -53,14 +53,14 @@ impl Decisions {
     /// wait for the rules of an earlier run. A packet that must keep its way can't leave without them.
     fn need_not_wait(&self, fabric: &Fabric, id: LeafId) -> bool {
         let leaf = self.leaves.get(&id).filter(|leaf| matches!(leaf.state, LeafState::Waiting { .. }));
-        let route = leaf.filter(|_| fabric.ctx.is_any_restoring()).and_then(|leaf| self.resolved(fabric, leaf));
+        let route = leaf.filter(|_| fabric.ctx.is_any_restoring()).and_then(|leaf| Decisions::resolved(fabric, leaf));
         route.is_some_and(|route| !route.keeps_way)
     }
 
     /// Sends a packet of a leaf that has no rule. If what f read has changed, f decides the packet again, because the
     /// leaf's decision may be out of date. The news of that change may still be on the way.
     fn send_without_rule(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
-        let route = self.leaves.get(&id).and_then(|leaf| self.resolved(fabric, leaf));
+        let route = self.leaves.get(&id).and_then(|leaf| Decisions::resolved(fabric, leaf));
         // Checked last: a leaf that is current now was so when its goal was resolved.
         match route.filter(|_| fabric.ctx.store.is_current(id)) {
             Some(route) => {
@@ -120,7 +120,7 @@ impl Decisions {
         let state = fabric.ctx.store.snapshot();
         let (packets, left_out): (Vec<_>, Vec<_>) =
             held.packets.into_iter().partition(|packet| fabric.ctx.is_admissible(packet, &state));
-        left_out.iter().for_each(|packet| self.refuse_packet(fabric, packet));
+        left_out.iter().for_each(|packet| Decisions::refuse_packet(fabric, packet));
         packets
     }
 

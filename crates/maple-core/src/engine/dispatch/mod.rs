@@ -153,7 +153,7 @@ impl Engine {
         if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
             return self.fabric.ctx.note_late();
         }
-        let Engine { fabric, topology, decisions, samples, reload, restore, live } = self;
+        let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
         match event {
             Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
@@ -172,16 +172,16 @@ impl Engine {
                     fabric.switch_resumed(dpid);
                 }
             }
-            Event::PortStatus { dpid, status } => topology.port_status(fabric, dpid, &status),
-            Event::LinkUp { a, b } => topology.link_up(fabric, a, b),
-            Event::LinkDown { a, b } => topology.link_down(fabric, a, b),
-            Event::Segment { ports } => topology.segment(fabric, &ports),
-            Event::SegmentLeft { port } => topology.segment_left(fabric, port),
+            Event::PortStatus { dpid, status } => Topology::port_status(fabric, dpid, &status),
+            Event::LinkUp { a, b } => Topology::link_up(fabric, a, b),
+            Event::LinkDown { a, b } => Topology::link_down(fabric, a, b),
+            Event::Segment { ports } => Topology::segment(fabric, &ports),
+            Event::SegmentLeft { port } => Topology::segment_left(fabric, port),
             Event::PortIsEdge { port } => {
-                topology.port_is_edge(fabric, port);
+                Topology::port_is_edge(fabric, port);
                 samples.begin_pass(decisions, fabric, port.switch);
             }
-            Event::PortIsNew { port } => topology.port_is_new(fabric, port),
+            Event::PortIsNew { port } => Topology::port_is_new(fabric, port),
             Event::Declare { number, facts } => self.declare(number, &facts),
 
             Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
@@ -197,13 +197,13 @@ impl Engine {
             Event::FlowsRead { dpid, flows } => {
                 fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
                 if fabric.switches.awaits_earlier_rules(dpid) {
-                    return restore.earlier_rules_known(decisions, fabric, dpid, true);
+                    return Restore::earlier_rules_known(decisions, fabric, dpid, true);
                 }
                 fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
             }
             Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
             Event::Restore { dpid, flows, witnesses, earlier } => {
-                restore.begin(decisions, fabric, dpid, flows, witnesses, &earlier);
+                Restore::begin(decisions, fabric, dpid, flows, witnesses, &earlier);
             }
 
             Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
@@ -239,7 +239,7 @@ impl Engine {
 
     /// Lets the packets enter that waited until their port's kind is known.
     fn admit_waiting(&mut self, dpid: Dpid) {
-        for received in self.topology.take_admitted(&mut self.fabric, dpid) {
+        for received in Topology::take_admitted(&mut self.fabric, dpid) {
             self.enter(received);
         }
     }
@@ -271,7 +271,7 @@ impl Engine {
                 EngineMessage::HostSearched { mac, at, found } => topology.host_searched(fabric, mac, at, found),
                 EngineMessage::Unplugged(at) => topology.look_for_unplugged_hosts(fabric, at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => {
-                    topology.unexpected_host_seen(fabric, mac, at, seen);
+                    Topology::unexpected_host_seen(fabric, mac, at, seen);
                 }
                 // The engine checks for these at the end of each batch.
                 EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
@@ -294,7 +294,7 @@ impl Engine {
     /// Runs all timers that are due.
     fn run_timers(&mut self) {
         while let Some(timer) = self.fabric.ctx.take_due() {
-            let Engine { fabric, topology, decisions, samples, reload, restore, live } = self;
+            let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
             match timer {
                 Timer::Leaf(leaf) => decisions.leaf_timer(fabric, leaf),
                 Timer::Labels(dpid) => fabric.expire_labels(dpid),
@@ -312,8 +312,8 @@ impl Engine {
                 Timer::Hosts(dpid) => {
                     topology.with_hosts(fabric, |hosts, now, actions| hosts.on_round_timer(now, dpid, actions));
                 }
-                Timer::NewPorts(dpid) => topology.expire_new_port_packets(fabric, dpid),
-                Timer::Refused(dpid) => decisions.retry_refused_rules(fabric, dpid),
+                Timer::NewPorts(dpid) => Topology::expire_new_port_packets(fabric, dpid),
+                Timer::Refused(dpid) => Decisions::retry_refused_rules(fabric, dpid),
                 Timer::Capacity(dpid) => fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid),
                 Timer::Meters(dpid) => fabric.sweep_meters(dpid),
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
@@ -323,8 +323,8 @@ impl Engine {
                 Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.go_on(decisions, fabric),
                 Timer::Trial => reload.go_on(decisions, fabric),
-                Timer::EarlyRequests => restore.ask_again(fabric),
-                Timer::Restore(dpid) => restore.go_on(decisions, fabric, dpid),
+                Timer::EarlyRequests => Restore::ask_again(fabric),
+                Timer::Restore(dpid) => Restore::go_on(decisions, fabric, dpid),
                 Timer::Live(number) => live.look_after(fabric, number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
@@ -369,20 +369,20 @@ impl Engine {
 
     /// Handles the end of a switch: each part forgets what it knows of it.
     fn switch_down(&mut self, dpid: Dpid) {
-        let Engine { fabric, topology, decisions, restore, live, .. } = self;
-        let departed = restore.remembered_of(decisions, fabric, dpid);
+        let Engine { fabric, topology, decisions, live, .. } = self;
+        let departed = Restore::remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
         fabric.ctx.forget_switch(dpid);
         fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
         live.forget_rules(dpid);
-        restore.give_up(fabric, dpid);
+        Restore::give_up(fabric, dpid);
         decisions.switch_gone(fabric, switch, departed);
         topology.switch_gone(fabric, dpid);
     }
 
     /// Handles the end of the connection to a switch, whose datapath is presumed to go on.
     fn switch_unreachable(&mut self, dpid: Dpid) {
-        let Engine { fabric, topology, decisions, restore, live, .. } = self;
+        let Engine { fabric, topology, decisions, live, .. } = self;
         let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
             return self.switch_down(dpid);
@@ -393,14 +393,14 @@ impl Engine {
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
             // There is nothing to go by but the previous controller's report of the rules.
-            restore.earlier_rules_known(decisions, fabric, dpid, true);
+            Restore::earlier_rules_known(decisions, fabric, dpid, true);
         }
         fabric.switch_suspended(dpid);
     }
 
     /// Applies a declaration of ports and hosts.
     fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
-        self.topology.declare(&mut self.fabric, number, facts);
+        Topology::declare(&mut self.fabric, number, facts);
         self.read_inbox();
         for selection in self.topology.follow_declaration(&mut self.fabric) {
             self.decisions.withdraw_selected(&mut self.fabric, &selection);
@@ -481,7 +481,7 @@ impl Engine {
         let packets = [
             self.decisions.leaves.take_held(),
             self.decisions.waiting.take_all(),
-            self.topology.take_new_port_packets(&mut self.fabric),
+            Topology::take_new_port_packets(&mut self.fabric),
         ];
         packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
     }

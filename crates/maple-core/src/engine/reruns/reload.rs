@@ -101,11 +101,11 @@ impl Reload {
         let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
-        let run = |id: LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
+        let run = |id: LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
         if !runs.is_empty() {
             let policy = Arc::clone(&trying.candidate.policy);
-            for (run, id, answer) in decisions.run_with(fabric, &*policy, runs) {
+            for (run, id, answer) in Decisions::run_with(fabric, &*policy, runs) {
                 let outcome = outcome(&run, answer);
                 self.count_tried(decisions, fabric, id, &outcome, &mut trying.trial);
                 trying.decided.insert(id, outcome);
@@ -173,24 +173,24 @@ impl Reload {
         let had_lists = !std::mem::replace(&mut decisions.access_hits, AccessHits::new(&*decisions.policy)).is_empty();
         fabric.switches.values_mut().for_each(|switch| switch.counters.growth.change_policy(had_lists));
         fabric.ctx.reports = Reports::default();
-        let before = self.begin_change_over(fabric);
+        let before = begin_change_over(fabric);
         let mut ids: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         ids.sort_unstable();
         let witnesses: Vec<ReceivedPacket> =
             ids.iter().filter_map(|id| Some(decisions.leaves.get(id)?.witness.clone())).collect();
-        self.decide_again(decisions, fabric, &ids, &mut decided);
+        decide_again(decisions, fabric, &ids, &mut decided);
         let mut changed = Vec::new();
         for id in ids {
             let outcome = decided.remove(&id);
-            changed.extend(self.change_over(decisions, fabric, id, outcome));
+            changed.extend(change_over(decisions, fabric, id, outcome));
         }
         let former = std::mem::take(&mut self.former);
-        changed.extend(self.decide_former(decisions, fabric, &former));
+        changed.extend(decide_former(decisions, fabric, &former));
         let without_leaf =
-            former.into_iter().chain(witnesses).filter(|witness| !self.has_own_leaf(decisions, fabric, witness));
+            former.into_iter().chain(witnesses).filter(|witness| !has_own_leaf(decisions, fabric, witness));
         self.former = without_leaf.take(MAX_FORMER).collect();
         for (dpid, old) in before {
-            self.end_change_over(decisions, fabric, dpid, old, &changed);
+            end_change_over(decisions, fabric, dpid, old, &changed);
         }
         // Packets that the old policy let wait.
         decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
@@ -198,185 +198,165 @@ impl Reload {
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
     }
+}
 
-    /// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
-    /// than the trial, those for which it gave none, and those whose run read what has changed since.
-    fn decide_again(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        ids: &[LeafId],
-        decided: &mut BTreeMap<LeafId, Outcome>,
-    ) {
-        let is_valid = |id: &LeafId| match decided.get(id) {
-            Some(Outcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
-            _ => false,
-        };
-        let run = |id: &LeafId| Some((decisions.admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
-        let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
-        for (run, id, answer) in decisions.run_policy(fabric, runs) {
-            decided.insert(id, outcome(&run, answer));
-        }
+/// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
+/// in the tree.
+fn change_over(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, outcome: Option<Outcome>) -> Option<LeafId> {
+    let leaf = decisions.leaves.get(&id)?;
+    let Some(Outcome::Answer((goal, _), finished)) = outcome else {
+        decisions.withdraw(fabric, id);
+        return None;
+    };
+    if !finished.lasts() {
+        decisions.withdraw(fabric, id);
+        return None;
     }
-
-    /// Gives each switch an empty tree. Returns the old ones.
-    fn begin_change_over(&mut self, fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
-        let renew = |switch: &mut Switch| {
-            let mut new = table(&switch.capabilities, &fabric.ctx.options);
-            new.begin_rebuild();
-            switch.ingress.changed_actions.clear();
-            (switch.dpid, std::mem::replace(&mut switch.ingress.table, new))
-        };
-        fabric.switches.values_mut().map(renew).collect()
-    }
-
-    /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
-    /// in the tree.
-    fn change_over(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        id: LeafId,
-        outcome: Option<Outcome>,
-    ) -> Option<LeafId> {
-        let leaf = decisions.leaves.get(&id)?;
-        let Some(Outcome::Answer((goal, _), finished)) = outcome else {
-            decisions.withdraw(fabric, id);
-            return None;
-        };
-        if !finished.lasts() {
-            decisions.withdraw(fabric, id);
+    let (witness, has_same_goal, has_same_trace) =
+        (leaf.witness.clone(), *leaf.goal() == goal, finished.trace.asks_like(&leaf.trace));
+    // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
+    let stays = if has_same_trace {
+        has_same_goal || decisions.can_reroute(fabric, id)
+    } else {
+        has_same_goal && !leaf.is_rerouting()
+    };
+    if !stays {
+        decisions.withdraw(fabric, id);
+        let has_capacity = fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch);
+        if !has_capacity {
             return None;
         }
-        let (witness, has_same_goal, has_same_trace) =
-            (leaf.witness.clone(), *leaf.goal() == goal, finished.trace.asks_like(&leaf.trace));
-        // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
-        let stays = if has_same_trace {
-            has_same_goal || decisions.can_reroute(fabric, id)
-        } else {
-            has_same_goal && !leaf.is_rerouting()
-        };
-        if !stays {
+        return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
+    }
+    let origin = Origin::of(&finished);
+    let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
+    if fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
+        decisions.withdraw(fabric, id);
+        return None;
+    }
+    fabric.ctx.report_left_out(left_out, made_at.as_ref());
+    fabric.ctx.report_violations(violations, witness.at);
+    let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
+    let leaf = decisions.leaves.get_mut(&id)?;
+    (leaf.trace, leaf.origin) = (trace, origin);
+    put_back(decisions, fabric, id);
+    if !has_same_goal && decisions.leaves.contains_key(&id) {
+        decisions.begin_reroute(fabric, id, goal);
+    }
+    (!has_same_trace).then_some(id)
+}
+
+/// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
+/// than the trial, those for which it gave none, and those whose run read what has changed since.
+fn decide_again(
+    decisions: &mut Decisions,
+    fabric: &mut Fabric,
+    ids: &[LeafId],
+    decided: &mut BTreeMap<LeafId, Outcome>,
+) {
+    let is_valid = |id: &LeafId| match decided.get(id) {
+        Some(Outcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
+        _ => false,
+    };
+    let run = |id: &LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
+    let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
+    for (run, id, answer) in decisions.run_policy(fabric, runs) {
+        decided.insert(id, outcome(&run, answer));
+    }
+}
+
+/// Gives each switch an empty tree. Returns the old ones.
+fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
+    let renew = |switch: &mut Switch| {
+        let mut new = table(&switch.capabilities, &fabric.ctx.options);
+        new.begin_rebuild();
+        switch.ingress.changed_actions.clear();
+        (switch.dpid, std::mem::replace(&mut switch.ingress.table, new))
+    };
+    fabric.switches.values_mut().map(renew).collect()
+}
+
+/// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
+/// leaves.
+fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
+    let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
+    let run = |witness: &ReceivedPacket| Some((Decisions::admissible_run(fabric, witness)?, witness.clone()));
+    let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
+    let mut new = Vec::new();
+    for (run, witness, answer) in decisions.run_policy(fabric, runs) {
+        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+        if finished.lasts()
+            && fabric.switches.lookup(&witness).is_none()
+            && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)
+        {
+            new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
+        }
+    }
+    new
+}
+
+/// Reports whether a packet is the witness packet of a leaf.
+fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
+    let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
+    leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
+}
+
+/// Puts a leaf into its switch's new tree.
+fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
+    let action = decisions.ingress_action(fabric, id);
+    let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
+    let reads = leaf.specialisation.clone();
+    let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
+    let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
+    if outcome == Augmented::Added && leaf.specialisation.is_empty() {
+        switch.ingress.table.specialise(id, &reads);
+    }
+    let (what, goal) = (shown(&leaf), leaf.goal().clone());
+    decisions.leaves.insert(id, leaf);
+    match outcome {
+        Augmented::Added => {}
+        // The new policy does not tell the packets of the two apart.
+        Augmented::Existing(there) => {
+            if decisions.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
+                decisions.inconsistent(fabric, there, &what);
+            }
             decisions.withdraw(fabric, id);
-            let has_capacity = fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch);
-            if !has_capacity {
-                return None;
+        }
+        Augmented::Replaced { removed, .. } => {
+            for other in removed {
+                decisions.inconsistent(fabric, other, &what);
+                decisions.withdraw(fabric, other);
             }
-            return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
         }
-        let origin = Origin::of(&finished);
-        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
-        if fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
-            decisions.withdraw(fabric, id);
-            return None;
-        }
-        fabric.ctx.report_left_out(left_out, made_at.as_ref());
-        fabric.ctx.report_violations(violations, witness.at);
-        let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
-        let leaf = decisions.leaves.get_mut(&id)?;
-        (leaf.trace, leaf.origin) = (trace, origin);
-        self.put_back(decisions, fabric, id);
-        if !has_same_goal && decisions.leaves.contains_key(&id) {
-            decisions.begin_reroute(fabric, id, goal);
-        }
-        (!has_same_trace).then_some(id)
     }
+}
 
-    /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
-    /// leaves.
-    fn decide_former(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        witnesses: &[ReceivedPacket],
-    ) -> Vec<LeafId> {
-        let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
-        let run = |witness: &ReceivedPacket| Some((decisions.admissible_run(fabric, witness)?, witness.clone()));
-        let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
-        let mut new = Vec::new();
-        for (run, witness, answer) in decisions.run_policy(fabric, runs) {
-            let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
-            if finished.lasts()
-                && fabric.switches.lookup(&witness).is_none()
-                && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)
-            {
-                new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
-            }
-        }
-        new
-    }
-
-    /// Reports whether a packet is the witness packet of a leaf.
-    fn has_own_leaf(&self, decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
-        let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
-        leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
-    }
-
-    /// Puts a leaf into its switch's new tree.
-    fn put_back(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
-        let action = decisions.ingress_action(fabric, id);
-        let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
-        let reads = leaf.specialisation.clone();
-        let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
-        let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
-        if outcome == Augmented::Added && leaf.specialisation.is_empty() {
-            switch.ingress.table.specialise(id, &reads);
-        }
-        let (what, goal) = (shown(&leaf), leaf.goal().clone());
-        decisions.leaves.insert(id, leaf);
-        match outcome {
-            Augmented::Added => {}
-            // The new policy does not tell the packets of the two apart.
-            Augmented::Existing(there) => {
-                if decisions.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
-                    decisions.inconsistent(fabric, there, &what);
-                }
-                decisions.withdraw(fabric, id);
-            }
-            Augmented::Replaced { removed, .. } => {
-                for other in removed {
-                    decisions.inconsistent(fabric, other, &what);
-                    decisions.withdraw(fabric, other);
-                }
-            }
+/// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
+/// with other traces.
+fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
+    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let mut preferred = old.priorities();
+    preferred.append(&mut switch.ingress.former_priorities);
+    switch.ingress.table.end_rebuild(&preferred);
+    let there: FxHashSet<Vec<Constraint>> = switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
+    switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
+    for id in changed {
+        let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
+        if switch.ingress.table.tree().specialisation(*id).is_empty() {
+            switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
         }
     }
-
-    /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
-    /// with other traces.
-    fn end_change_over(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        mut old: Table,
-        changed: &[LeafId],
-    ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        let mut preferred = old.priorities();
-        preferred.append(&mut switch.ingress.former_priorities);
-        switch.ingress.table.end_rebuild(&preferred);
-        let there: FxHashSet<Vec<Constraint>> =
-            switch.ingress.table.priorities().into_iter().map(|(all, _)| all).collect();
-        switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
-        for id in changed {
-            let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
-            if switch.ingress.table.tree().specialisation(*id).is_empty() {
-                switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
-            }
+    let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+    for id in ids {
+        if let Some(leaf) = decisions.leaves.get_mut(&id) {
+            leaf.specialisation = switch.ingress.table.tree().specialisation(id).into();
+            decisions.leaves.mark_changed(id);
         }
-        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
-        for id in ids {
-            if let Some(leaf) = decisions.leaves.get_mut(&id) {
-                leaf.specialisation = switch.ingress.table.tree().specialisation(id).into();
-                decisions.leaves.mark_changed(id);
-            }
-        }
-        switch.ingress.carried.extend(old.take_changes());
-        switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
-        // The comparison includes them.
-        drop(switch.ingress.table.take_changes());
-        switch.ingress.proactive = Proactive::default();
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
     }
+    switch.ingress.carried.extend(old.take_changes());
+    switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
+    // The comparison includes them.
+    drop(switch.ingress.table.take_changes());
+    switch.ingress.proactive = Proactive::default();
+    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
 }

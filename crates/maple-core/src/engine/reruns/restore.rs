@@ -89,7 +89,6 @@ impl Restore {
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
     pub(in crate::engine) fn begin(
-        &mut self,
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
@@ -97,7 +96,7 @@ impl Restore {
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return self.give_up(fabric, dpid) };
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return Restore::give_up(fabric, dpid) };
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -125,15 +124,14 @@ impl Restore {
         switch.restoring = Some(Restoring::new(fabric.ctx.now, labels, witnesses));
         if let Some(flows) = flows {
             fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
-            self.earlier_rules_known(decisions, fabric, dpid, false);
+            Restore::earlier_rules_known(decisions, fabric, dpid, false);
         }
-        self.go_on(decisions, fabric, dpid);
+        Restore::go_on(decisions, fabric, dpid);
     }
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
     pub(in crate::engine) fn earlier_rules_known(
-        &mut self,
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
@@ -173,7 +171,7 @@ impl Restore {
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
             fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
-        self.revoke_lost_labels(fabric, dpid);
+        revoke_lost_labels(fabric, dpid);
         fabric.sync_route_rules();
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
@@ -182,30 +180,20 @@ impl Restore {
                 all.unconfirmed.remove(&dpid);
             }
         });
-        self.ask_again(fabric);
+        Restore::ask_again(fabric);
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         if is_confirmed {
-            self.go_on(decisions, fabric, dpid);
+            Restore::go_on(decisions, fabric, dpid);
         }
     }
 
-    /// Revokes the labels that counted as ready although the switch does not have their rules.
-    fn revoke_lost_labels(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
-        let (tables, table) = (&switch.tables, switch.shared_table());
-        let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
-        let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
-        lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
-    }
-
     /// Handles requests that waited until all rules of an earlier run were known.
-    pub(in crate::engine) fn ask_again(&mut self, fabric: &mut Fabric) {
+    pub(in crate::engine) fn ask_again(fabric: &mut Fabric) {
         std::mem::take(&mut fabric.early_requests).into_iter().for_each(|asked| fabric.acquire_label(asked));
     }
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
     pub(in crate::engine) fn remembered_of(
-        &mut self,
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
@@ -222,19 +210,19 @@ impl Restore {
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
-    pub(in crate::engine) fn give_up(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn give_up(fabric: &mut Fabric, dpid: Dpid) {
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
             all.unsettled.remove(&dpid);
         });
-        self.ask_again(fabric);
+        Restore::ask_again(fabric);
     }
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub(in crate::engine) fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
             return;
@@ -247,12 +235,12 @@ impl Restore {
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
             let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
-            Some((decisions.admissible_run(fabric, &received).filter(|_| is_open)?, (received, specialisation)))
+            Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, specialisation)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
         for (run, (received, specialisation), answer) in decisions.run_policy(fabric, runs) {
             let outcome = outcome(&run, answer);
-            self.restore_leaf(decisions, fabric, outcome, received, specialisation);
+            restore_leaf(decisions, fabric, outcome, received, specialisation);
         }
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected()
         else {
@@ -263,36 +251,6 @@ impl Restore {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
         } else {
             fabric.ctx.timers.insert((fabric.ctx.now + PAUSE, Timer::Restore(dpid)));
-        }
-    }
-
-    /// Makes a leaf of f's decision about a remembered packet, if the decision lasts.
-    fn restore_leaf(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        outcome: Outcome,
-        received: ReceivedPacket,
-        specialisation: Box<[Constraint]>,
-    ) {
-        let Outcome::Answer((goal, _), finished) = outcome else { return };
-        let at = received.at;
-        if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
-            return;
-        }
-        let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
-            let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
-            if let Some(restoring) = restoring {
-                let ReceivedPacket { frame, total_len, .. } = received;
-                restoring.repeat(Witness { at, frame, total_len, specialisation });
-            }
-            return;
-        };
-        // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
-        if adopted.is_new
-            && let Some(switch) = fabric.switches.get_mut(&at.switch)
-        {
-            switch.ingress.table.specialise(adopted.leaf, &specialisation);
         }
     }
 
@@ -358,25 +316,63 @@ impl Restore {
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
         } else if have_all_waited {
             self.last_built = Some(now);
-            self.end(decisions, fabric, dpid);
+            end_restore(decisions, fabric, dpid);
         } else if is_confirmed || !is_settled {
             fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
+}
 
-    /// Ends the restore of a switch, which gets the rules of this run afterwards.
-    fn end(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
-        fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
-        fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
-        // Rules that follow from what has just become ready.
-        decisions.collect(fabric, dpid);
-        if let Some(switch) = fabric.switches.get_mut(&dpid) {
-            switch.renamed.extend(switch.tables.cookies_to_rename());
-            // Where one old cookie is to be two new ones, the rules of the second one are sent.
-            switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
-        }
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+/// Revokes the labels that counted as ready although the switch does not have their rules.
+fn revoke_lost_labels(fabric: &mut Fabric, dpid: Dpid) {
+    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+    let (tables, table) = (&switch.tables, switch.shared_table());
+    let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
+    let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
+    lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
+}
+
+/// Makes a leaf of f's decision about a remembered packet, if the decision lasts.
+fn restore_leaf(
+    decisions: &mut Decisions,
+    fabric: &mut Fabric,
+    outcome: Outcome,
+    received: ReceivedPacket,
+    specialisation: Box<[Constraint]>,
+) {
+    let Outcome::Answer((goal, _), finished) = outcome else { return };
+    let at = received.at;
+    if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
+        return;
     }
+    let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
+        let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
+        if let Some(restoring) = restoring {
+            let ReceivedPacket { frame, total_len, .. } = received;
+            restoring.repeat(Witness { at, frame, total_len, specialisation });
+        }
+        return;
+    };
+    // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
+    if adopted.is_new
+        && let Some(switch) = fabric.switches.get_mut(&at.switch)
+    {
+        switch.ingress.table.specialise(adopted.leaf, &specialisation);
+    }
+}
+
+/// Ends the restore of a switch, which gets the rules of this run afterwards.
+fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    fabric.ctx.store.with_label_ids(dpid, LabelIds::forget_earlier);
+    fabric.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.restoring = None);
+    // Rules that follow from what has just become ready.
+    decisions.collect(fabric, dpid);
+    if let Some(switch) = fabric.switches.get_mut(&dpid) {
+        switch.renamed.extend(switch.tables.cookies_to_rename());
+        // Where one old cookie is to be two new ones, the rules of the second one are sent.
+        switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
+    }
+    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
 }
 
 /// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules for.

@@ -125,7 +125,7 @@ impl Samples {
             }
             match self.decide_samples_of(decisions, fabric, dpid, BATCH - self.decided.1) {
                 0 => {
-                    self.end_pass(fabric, dpid);
+                    end_pass(fabric, dpid);
                     self.progress.iter_mut().for_each(|progress| progress.ended += 1);
                 }
                 count => {
@@ -177,83 +177,71 @@ impl Samples {
         }
         let to = packets.len().min(from + most);
         switch.ingress.proactive.next = Some(to);
-        let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(fabric, sample, dpid, &edges));
+        let undecided = packets[from..to].iter().filter_map(|sample| undecided(fabric, sample, dpid, &edges));
         let undecided: Vec<ReceivedPacket> = undecided.collect();
         let runs: Vec<(Run, ReceivedPacket)> = undecided
             .into_iter()
-            .filter_map(|received| Some((decisions.admissible_run(fabric, &received)?, received)))
+            .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?, received)))
             .collect();
         for (run, received, answer) in decisions.run_policy(fabric, runs) {
-            self.cache_sample(decisions, fabric, outcome(&run, answer), received);
+            cache_sample(decisions, fabric, outcome(&run, answer), received);
         }
         to - from
     }
+}
 
-    /// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
-    fn undecided(
-        &self,
-        fabric: &Fabric,
-        sample: &SamplePacket,
-        dpid: Dpid,
-        edges: &[Location],
-    ) -> Option<ReceivedPacket> {
-        if sample.switch.is_some_and(|switch| switch != dpid) {
-            return None;
-        }
-        let received = |at: &Location| {
-            let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
-            ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
-        };
-        let is_undecided = |received: &ReceivedPacket| fabric.switches.lookup(received).is_none();
-        if let Some(port) = sample.port {
-            let at = Location::new(dpid, port);
-            return edges.contains(&at).then(|| received(&at)).filter(is_undecided);
-        }
-        match edges.iter().find(|at| !sample.not_at.contains(at)) {
-            Some(at) => Some(received(at)).filter(is_undecided),
-            None => edges.iter().map(received).find(is_undecided),
-        }
+fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: Outcome, received: ReceivedPacket) {
+    let Outcome::Answer((goal, _), finished) = outcome else { return };
+    let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
+    let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
+    let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
+    if is_cacheable
+        && fabric.switches.lookup(&received).is_none()
+        && decisions.adopt(fabric, goal, *finished, received).is_some()
+    {
+        fabric.ctx.stats.leaves_foreseen += 1;
     }
+}
 
-    fn cache_sample(
-        &mut self,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        outcome: Outcome,
-        received: ReceivedPacket,
-    ) {
-        let Outcome::Answer((goal, _), finished) = outcome else { return };
-        let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
-        let is_cacheable = !has_read && self.can_match_lists(fabric, &finished.trace, received.at.switch);
-        let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
-        if is_cacheable
-            && fabric.switches.lookup(&received).is_none()
-            && decisions.adopt(fabric, goal, *finished, received).is_some()
-        {
-            fabric.ctx.stats.leaves_foreseen += 1;
-        }
+/// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
+fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
+    if sample.switch.is_some_and(|switch| switch != dpid) {
+        return None;
     }
-
-    /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
-    /// need a rule for each port.
-    fn can_match_lists(&self, fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return false };
-        let can_match = |cond: &Cond| {
-            cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
-        };
-        trace.lists.iter().filter_map(ListAnswer::cond).all(|cond| can_match(cond))
+    let received = |at: &Location| {
+        let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
+        ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
+    };
+    let is_undecided = |received: &ReceivedPacket| fabric.switches.lookup(received).is_none();
+    if let Some(port) = sample.port {
+        let at = Location::new(dpid, port);
+        return edges.contains(&at).then(|| received(&at)).filter(is_undecided);
     }
+    match edges.iter().find(|at| !sample.not_at.contains(at)) {
+        Some(at) => Some(received(at)).filter(is_undecided),
+        None => edges.iter().map(received).find(is_undecided),
+    }
+}
 
-    fn end_pass(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        // Ports that become edge ports together get their rules together: only the pass after that waits.
-        let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
-        let wait = if again && !is_repeated { STEP } else { PAUSE };
-        let (next, not_before) = (again.then_some(0), fabric.ctx.now + wait);
-        switch.ingress.proactive = Proactive { next, not_before, again: false, is_repeated: again };
-        if again {
-            fabric.ctx.timers.insert((not_before, Timer::Samples(dpid)));
-        }
+/// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
+/// need a rule for each port.
+fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
+    let Some(switch) = fabric.switches.get(&dpid).expected() else { return false };
+    let can_match = |cond: &Cond| {
+        cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
+    };
+    trace.lists.iter().filter_map(ListAnswer::cond).all(|cond| can_match(cond))
+}
+
+fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
+    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    // Ports that become edge ports together get their rules together: only the pass after that waits.
+    let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
+    let wait = if again && !is_repeated { STEP } else { PAUSE };
+    let (next, not_before) = (again.then_some(0), fabric.ctx.now + wait);
+    switch.ingress.proactive = Proactive { next, not_before, again: false, is_repeated: again };
+    if again {
+        fabric.ctx.timers.insert((not_before, Timer::Samples(dpid)));
     }
 }
 

@@ -19,7 +19,7 @@ impl Switches {
     }
 
     /// Reports whether some shard has the switch, and the switch has no connection.
-    pub(in crate::engine) fn is_unreachable_anywhere(&self, ctx: &Context, dpid: Dpid) -> bool {
+    pub(in crate::engine) fn is_unreachable_anywhere(ctx: &Context, dpid: Dpid) -> bool {
         ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 }

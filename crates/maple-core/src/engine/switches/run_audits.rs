@@ -127,7 +127,7 @@ impl Switches {
         let before = if is_again {
             before
         } else {
-            before.into_iter().for_each(|before| self.report_repaired(ctx, dpid, before));
+            before.into_iter().for_each(|before| report_repaired(ctx, dpid, before));
             None
         };
         let Findings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else { return };
@@ -161,12 +161,6 @@ impl Switches {
         }
     }
 
-    fn report_repaired(&mut self, ctx: &mut Context, dpid: Dpid, repair: Repair) {
-        let Repair { missing, altered, unknown, example, .. } = repair;
-        ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
-        ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
-    }
-
     fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.counters.audits.set_foreign(foreign.to_vec());
@@ -197,6 +191,12 @@ impl Switches {
             }
         }
     }
+}
+
+fn report_repaired(ctx: &mut Context, dpid: Dpid, repair: Repair) {
+    let Repair { missing, altered, unknown, example, .. } = repair;
+    ctx.stats.rules_repaired += (missing + altered + unknown) as u64;
+    ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
 }
 
 /// A rule as a line of text for people.

@@ -30,7 +30,7 @@ use crate::state::{Selection, Snapshot, Write};
 
 impl Topology {
     /// Declares ports and hosts, unless a later declaration has overtaken this one.
-    pub(in crate::engine) fn declare(&mut self, fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
+    pub(in crate::engine) fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
         let commit = fabric.ctx.store.update(|state| {
             // The first shard that receives the declaration does this for all.

@@ -79,10 +79,10 @@ impl Topology {
     fn perform(&mut self, fabric: &mut Fabric, action: HostAction) {
         match action {
             HostAction::Learn { mac, at, ip } => self.learn_host(fabric, mac, at, ip),
-            HostAction::Bind { mac, at, ip, instead } => self.bind_address(fabric, mac, at, ip, instead),
-            HostAction::Unbind { mac, at, ip } => self.unbind_address(fabric, mac, at, ip),
+            HostAction::Bind { mac, at, ip, instead } => bind_address(fabric, mac, at, ip, instead),
+            HostAction::Unbind { mac, at, ip } => unbind_address(fabric, mac, at, ip),
             HostAction::Move { mac, from, to, why } => self.move_host(fabric, mac, from, to, why),
-            HostAction::Forget { mac, at } => self.forget_host(fabric, mac, at),
+            HostAction::Forget { mac, at } => forget_host(fabric, mac, at),
             HostAction::Find { mac, at, named } => {
                 let asker = fabric.ctx.shard;
                 fabric.ctx.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, named, asker })
@@ -90,9 +90,9 @@ impl Topology {
             HostAction::ReportSearch { to, mac, at, found } => {
                 fabric.ctx.send_to_shard(to, EngineMessage::HostSearched { mac, at, found })
             }
-            HostAction::Emit { at, frame } => self.emit_probe(fabric, at, frame),
+            HostAction::Emit { at, frame } => emit_probe(fabric, at, frame),
             HostAction::Count { at, mac } => self.count_host_packets(fabric, at, mac),
-            HostAction::Guard { at, on } => self.guard_port(fabric, at, on),
+            HostAction::Guard { at, on } => guard_port(fabric, at, on),
             HostAction::Mute { mac, at, on } => {
                 if let Some(switch) = fabric.switches.get_mut(&at.switch) {
                     switch.ports.host_rules.set_muted(at.port, mac, on);
@@ -147,32 +147,6 @@ impl Topology {
         }
     }
 
-    fn bind_address(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
-        let commit = fabric.ctx.store.update(|state| {
-            let facts = state.facts();
-            let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
-            let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
-            let Some(host) = host else { return Vec::new() };
-            let instead = instead.filter(|old| facts.owner(*old) != Some(mac));
-            let mut info = host.clone();
-            instead.iter().for_each(|old| info.remove(*old));
-            with_addresses(state, mac, info, &[ip])
-        });
-        fabric.ctx.apply_commit(commit);
-    }
-
-    fn unbind_address(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
-        let commit = fabric.ctx.store.update(|state| {
-            let is_declared = state.facts().owner(ip) == Some(mac);
-            let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
-            let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
-            let mut info = host.clone();
-            info.remove(ip);
-            vec![Write::Host { mac, info: Some(info) }]
-        });
-        fabric.ctx.apply_commit(commit);
-    }
-
     fn move_host(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location, why: MoveReason) {
         let mut moved = false;
         let commit = fabric.ctx.store.update(|state| {
@@ -191,25 +165,6 @@ impl Topology {
             fabric.ctx.report(Report::HostMoved { mac, from, to, why });
             self.note_host_move(fabric, mac, from, to);
         }
-    }
-
-    fn forget_host(&mut self, fabric: &mut Fabric, mac: Mac, at: Location) {
-        let mut gone = false;
-        let commit = fabric.ctx.store.update(|state| {
-            gone = state.host(mac).is_some_and(|host| host.location == at);
-            if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
-        });
-        fabric.ctx.apply_commit(commit);
-        if gone {
-            fabric.ctx.stats.hosts_aged += 1;
-            fabric.ctx.report(Report::HostLost { mac, at });
-        }
-    }
-
-    fn emit_probe(&mut self, fabric: &mut Fabric, at: Location, data: Vec<u8>) {
-        let actions = vec![Action::output(at.port)];
-        let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
-        fabric.switches.send(&mut fabric.ctx, at.switch, Message::PacketOut(message));
     }
 
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
@@ -236,14 +191,6 @@ impl Topology {
         fabric.ctx.after.push(effect);
     }
 
-    fn guard_port(&mut self, fabric: &mut Fabric, at: Location, on: bool) {
-        fabric.ctx.stats.port_guards += u64::from(on);
-        if let Some(switch) = fabric.switches.get_mut(&at.switch) {
-            switch.ports.host_rules.set_guard(at.port, on);
-            fabric.ctx.dirty.insert(at.switch);
-        }
-    }
-
     /// Handles a change of a port at this shard's switches: the classifier may have to change.
     pub(in crate::engine) fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let kind = state.port(at).map(|port| port.kind);
@@ -255,8 +202,8 @@ impl Topology {
         if kind != Some(PortKind::Edge) {
             self.hosts.forget_port(at);
         }
-        self.note_link_port(fabric, state, at);
-        self.update_port_host_rules(fabric, state, at);
+        Topology::note_link_port(fabric, state, at);
+        update_port_host_rules(fabric, state, at);
         self.on_port_change(fabric, state, at);
     }
 
@@ -267,27 +214,7 @@ impl Topology {
         } else if fabric.switches.contains_key(&at.switch) {
             self.with_hosts(fabric, |hosts, now, actions| hosts.on_arrival(now, state, mac, at, actions));
         }
-        self.update_host_rules(fabric, state, mac, at);
-    }
-
-    /// Updates the rules of a port's hosts. They have rules if and only if it is an edge port.
-    fn update_port_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
-        // What changed in the state may be that the switch has gone.
-        let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
-        if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
-            switch.ports.host_rules.set_guard(at.port, false);
-        }
-        let hosts: BTreeSet<Mac> =
-            switch.ports.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
-        hosts.into_iter().for_each(|mac| self.update_host_rules(fabric, state, mac, at));
-    }
-
-    fn update_host_rules(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
-        let tracked = fabric.ctx.options.track_hosts;
-        let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
-        let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
-        switch.ports.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
-        fabric.ctx.dirty.insert(at.switch);
+        update_host_rules(fabric, state, mac, at);
     }
 
     /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
@@ -309,6 +236,78 @@ impl Topology {
             .filter(|to| *to != me)
             .for_each(|to| fabric.ctx.send_to_shard(to, EngineMessage::AddressesAreRead));
     }
+}
+
+/// Updates the rules of a port's hosts. They have rules if and only if it is an edge port.
+fn update_port_host_rules(fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    // What changed in the state may be that the switch has gone.
+    let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
+    if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
+        switch.ports.host_rules.set_guard(at.port, false);
+    }
+    let hosts: BTreeSet<Mac> = switch.ports.host_rules.at_port(at.port).into_iter().chain(state.hosts_at(at)).collect();
+    hosts.into_iter().for_each(|mac| update_host_rules(fabric, state, mac, at));
+}
+
+fn bind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
+    let commit = fabric.ctx.store.update(|state| {
+        let facts = state.facts();
+        let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
+        let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
+        let Some(host) = host else { return Vec::new() };
+        let instead = instead.filter(|old| facts.owner(*old) != Some(mac));
+        let mut info = host.clone();
+        instead.iter().for_each(|old| info.remove(*old));
+        with_addresses(state, mac, info, &[ip])
+    });
+    fabric.ctx.apply_commit(commit);
+}
+
+fn unbind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
+    let commit = fabric.ctx.store.update(|state| {
+        let is_declared = state.facts().owner(ip) == Some(mac);
+        let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
+        let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
+        let mut info = host.clone();
+        info.remove(ip);
+        vec![Write::Host { mac, info: Some(info) }]
+    });
+    fabric.ctx.apply_commit(commit);
+}
+
+fn forget_host(fabric: &mut Fabric, mac: Mac, at: Location) {
+    let mut gone = false;
+    let commit = fabric.ctx.store.update(|state| {
+        gone = state.host(mac).is_some_and(|host| host.location == at);
+        if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
+    });
+    fabric.ctx.apply_commit(commit);
+    if gone {
+        fabric.ctx.stats.hosts_aged += 1;
+        fabric.ctx.report(Report::HostLost { mac, at });
+    }
+}
+
+fn emit_probe(fabric: &mut Fabric, at: Location, data: Vec<u8>) {
+    let actions = vec![Action::output(at.port)];
+    let message = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data };
+    fabric.switches.send(&mut fabric.ctx, at.switch, Message::PacketOut(message));
+}
+
+fn guard_port(fabric: &mut Fabric, at: Location, on: bool) {
+    fabric.ctx.stats.port_guards += u64::from(on);
+    if let Some(switch) = fabric.switches.get_mut(&at.switch) {
+        switch.ports.host_rules.set_guard(at.port, on);
+        fabric.ctx.dirty.insert(at.switch);
+    }
+}
+
+fn update_host_rules(fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
+    let tracked = fabric.ctx.options.track_hosts;
+    let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
+    let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+    switch.ports.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
+    fabric.ctx.dirty.insert(at.switch);
 }
 
 fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {

@@ -73,7 +73,7 @@ impl Topology {
     pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let (shard, hosts) = (fabric.ctx.shard, self.lost_hosts(fabric, self.ports_of(fabric, dpid)));
+        let (shard, hosts) = (fabric.ctx.shard, lost_hosts(fabric, ports_of(fabric, dpid)));
         let mut is_ours = false;
         let commit = fabric.ctx.store.update(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
@@ -86,16 +86,16 @@ impl Topology {
         }
     }
 
-    pub(super) fn port_status(&mut self, fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
+    pub(super) fn port_status(fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
         switch.ports.addresses.insert(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
         let at = Location::new(dpid, status.port.number);
         let deleted = status.reason == PortReason::Delete;
         let peer = fabric.ctx.store.snapshot().peer(at);
-        let hosts = if deleted { self.lost_hosts(fabric, [at]) } else { Vec::new() };
+        let hosts = if deleted { lost_hosts(fabric, [at]) } else { Vec::new() };
         if deleted || fabric.ctx.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
-            self.forget_new_port_packets(fabric, at);
+            Topology::forget_new_port_packets(fabric, at);
         }
         let up = status.port.is_up();
         let commit = fabric.ctx.store.update(|state| {
@@ -124,11 +124,11 @@ impl Topology {
         }
     }
 
-    pub(super) fn link_up(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
+    pub(super) fn link_up(fabric: &mut Fabric, a: Location, b: Location) {
         if a == b || fabric.ctx.store.snapshot().peer(a) == Some(b) {
             return;
         }
-        let hosts = self.lost_hosts(fabric, [a, b]);
+        let hosts = lost_hosts(fabric, [a, b]);
         let mut linked = false;
         let commit = fabric.ctx.store.update(|state| {
             let facts = state.facts();
@@ -159,7 +159,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn link_down(&mut self, fabric: &mut Fabric, a: Location, b: Location) {
+    pub(super) fn link_down(fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
         let commit = fabric.ctx.store.update(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
@@ -176,7 +176,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn port_is_edge(&mut self, fabric: &mut Fabric, at: Location) {
+    pub(super) fn port_is_edge(fabric: &mut Fabric, at: Location) {
         let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
         let commit = fabric.ctx.store.update(|state| match state.port(at) {
@@ -188,8 +188,8 @@ impl Topology {
         fabric.ctx.apply_commit(commit);
     }
 
-    pub(super) fn port_is_new(&mut self, fabric: &mut Fabric, at: Location) {
-        let hosts = self.lost_hosts(fabric, [at]);
+    pub(super) fn port_is_new(fabric: &mut Fabric, at: Location) {
+        let hosts = lost_hosts(fabric, [at]);
         let mut changed = false;
         let commit = fabric.ctx.store.update(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
@@ -204,18 +204,18 @@ impl Topology {
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }
     }
+}
 
-    /// The reports that the hosts at these ports are lost, in the order of their addresses.
-    fn lost_hosts(&self, fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
-        let state = fabric.ctx.store.snapshot();
-        let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
-        let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
-        lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
-    }
+/// The reports that the hosts at these ports are lost, in the order of their addresses.
+fn lost_hosts(fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
+    let state = fabric.ctx.store.snapshot();
+    let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
+    let lost: BTreeMap<Mac, Location> = gone.into_iter().flat_map(at_port).collect();
+    lost.into_iter().map(|(mac, at)| Report::HostLost { mac, at }).collect()
+}
 
-    fn ports_of(&self, fabric: &Fabric, dpid: Dpid) -> Vec<Location> {
-        fabric.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
-    }
+fn ports_of(fabric: &Fabric, dpid: Dpid) -> Vec<Location> {
+    fabric.ctx.store.snapshot().ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect()
 }
 
 /// Reports whether a port may become an edge port.

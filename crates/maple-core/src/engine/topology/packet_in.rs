@@ -34,7 +34,7 @@ impl Topology {
         let received = ReceivedPacket { buffer_id, ..received };
         let port = fabric.ctx.store.snapshot().port(at);
         if port.is_some_and(|port| !port.up) {
-            self.ask_for_ports(fabric, dpid);
+            ask_for_ports(fabric, dpid);
         }
         let kind = port.map(|port| port.kind);
         if is_copy(cookie) {
@@ -42,16 +42,16 @@ impl Topology {
             return None;
         }
         match kind {
-            None => self.refuse(fabric, &received, DropCause::NoPort, |stats| &mut stats.bad_packet_ins),
+            None => refuse(fabric, &received, DropCause::NoPort, |stats| &mut stats.bad_packet_ins),
             Some(_) if is_discovery_frame(&received.packet()) => {}
             Some(PortKind::New) if fabric.ctx.store.snapshot().facts().role(at) == PortRole::Closed => {
-                self.refuse(fabric, &received, DropCause::Closed, |stats| &mut stats.closed_drops);
+                refuse(fabric, &received, DropCause::Closed, |stats| &mut stats.closed_drops);
             }
-            Some(PortKind::New) => self.new_port_packet_in(fabric, received),
-            Some(PortKind::Link(_)) => self.link_packet_in(fabric, &received),
+            Some(PortKind::New) => Topology::new_port_packet_in(fabric, received),
+            Some(PortKind::Link(_)) => Topology::link_packet_in(fabric, &received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.
             Some(PortKind::Shared { .. }) => {
-                self.refuse(fabric, &received, DropCause::Shut, |stats| &mut stats.segment_drops);
+                refuse(fabric, &received, DropCause::Shut, |stats| &mut stats.segment_drops);
             }
             Some(PortKind::Edge | PortKind::Middlebox) => return Some(received),
         }
@@ -72,28 +72,6 @@ impl Topology {
         is_accepted && !is_probe_answer
     }
 
-    /// Asks the switch for its ports, because a port that it has reported down sends packets. The switch may have
-    /// reported changes in the wrong order.
-    fn ask_for_ports(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let now = fabric.ctx.now;
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.questions.take_try(now)) {
-            fabric.ctx.stats.port_questions += 1;
-            fabric.ctx.out.push(Effect::AskPorts { dpid });
-        }
-    }
-
-    /// Drops a packet without running f, and counts it.
-    fn refuse(
-        &mut self,
-        fabric: &mut Fabric,
-        received: &ReceivedPacket,
-        cause: DropCause,
-        count: fn(&mut Stats) -> &mut u64,
-    ) {
-        *count(&mut fabric.ctx.stats) += 1;
-        fabric.switches.drop_packet(&mut fabric.ctx, received, cause);
-    }
-
     /// Handles a copy of what a host announces. The switch has forwarded the packet itself, so there is nothing to
     /// send.
     fn learn_announcement(&mut self, fabric: &mut Fabric, kind: Option<PortKind>, received: &ReceivedPacket) {
@@ -103,4 +81,20 @@ impl Topology {
             self.check_location(fabric, Mac::from_bits(source), received);
         }
     }
+}
+
+/// Asks the switch for its ports, because a port that it has reported down sends packets. The switch may have
+/// reported changes in the wrong order.
+fn ask_for_ports(fabric: &mut Fabric, dpid: Dpid) {
+    let now = fabric.ctx.now;
+    if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.questions.take_try(now)) {
+        fabric.ctx.stats.port_questions += 1;
+        fabric.ctx.out.push(Effect::AskPorts { dpid });
+    }
+}
+
+/// Drops a packet without running f, and counts it.
+fn refuse(fabric: &mut Fabric, received: &ReceivedPacket, cause: DropCause, count: fn(&mut Stats) -> &mut u64) {
+    *count(&mut fabric.ctx.stats) += 1;
+    fabric.switches.drop_packet(&mut fabric.ctx, received, cause);
 }

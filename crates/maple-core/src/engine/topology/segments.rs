@@ -50,24 +50,19 @@ const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Topology {
     /// Forms a segment of ports that discovery sees on one.
-    pub(in crate::engine) fn segment(&mut self, fabric: &mut Fabric, ports: &BTreeSet<Location>) {
-        self.form_segment(fabric, ports, None);
+    pub(in crate::engine) fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
+        form_segment(fabric, ports, None);
     }
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
-    pub(in crate::engine) fn segment_left(&mut self, fabric: &mut Fabric, at: Location) {
+    pub(in crate::engine) fn segment_left(fabric: &mut Fabric, at: Location) {
         let commit = fabric.ctx.store.update(|state| leave(state, &[at].into()));
         fabric.ctx.apply_commit(commit);
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
-    pub(in crate::engine) fn unexpected_host_at_link(
-        &mut self,
-        fabric: &mut Fabric,
-        at: Location,
-        packet: &Packet<'_>,
-    ) {
+    pub(in crate::engine) fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
         let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
@@ -97,69 +92,17 @@ impl Topology {
     }
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
-    pub(in crate::engine) fn unexpected_host_seen(
-        &mut self,
-        fabric: &mut Fabric,
-        mac: Mac,
-        at: Location,
-        seen: Location,
-    ) {
+    pub(in crate::engine) fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
         let is_own = switch.ports.addresses.values().any(|own| *own == mac);
         let state = fabric.ctx.store.snapshot();
         if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
-            self.form_segment(fabric, &[at, seen].into(), Some(mac));
+            form_segment(fabric, &[at, seen].into(), Some(mac));
         }
-    }
-
-    /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
-    fn form_segment(&mut self, fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Mac>) {
-        let snapshot = fabric.ctx.store.snapshot();
-        let facts = snapshot.facts();
-        let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(facts, *at)).collect();
-        let hosts = self.pinned_hosts(fabric, facts, &ports);
-        let mut formed = None;
-        let commit = fabric.ctx.store.update(|state| {
-            // Another shard may have declared something else just now.
-            let facts = state.facts();
-            let is_open = |at: &Location| is_up(state, *at) && may_be_joined(facts, *at);
-            let up: BTreeSet<Location> = ports.iter().copied().filter(is_open).collect();
-            if up.len() < 2 {
-                return Vec::new();
-            }
-            let before = up.first().and_then(|at| Segment::of(state, *at));
-            let writes = form(state, &up, &BTreeSet::new());
-            formed = if writes.is_empty() { None } else { Some((up, before)) };
-            writes
-        });
-        let state = fabric.ctx.store.snapshot();
-        fabric.ctx.apply_commit(commit);
-        hosts
-            .into_iter()
-            .filter(|(mac, _)| state.host(*mac).is_none())
-            .for_each(|(mac, at)| fabric.ctx.report(Report::HostLost { mac, at }));
-        if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
-            let others = ports.iter().copied().skip(1).collect();
-            let report = Report::SegmentOfLinks { at, others };
-            fabric.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
-        }
-        let Some((up, before)) = formed else { return };
-        let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
-        if before.is_none_or(|before| before.members() != segment.members()) {
-            let others = segment.shut.keys().copied().collect();
-            fabric.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
-        }
-    }
-
-    /// The hosts with a fixed place at one of these ports.
-    fn pinned_hosts(&self, fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
-        let state = fabric.ctx.store.snapshot();
-        let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
-        ports.iter().flat_map(at_port).filter(|(mac, _)| facts.place(*mac).is_some()).collect()
     }
 
     /// Notes since when a port is a link port.
-    pub(in crate::engine) fn note_link_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    pub(in crate::engine) fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let now: Time = fabric.ctx.now;
         // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
@@ -168,6 +111,52 @@ impl Topology {
             _ => drop(switch.ports.linked.remove(&at.port)),
         }
     }
+}
+
+/// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
+fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Mac>) {
+    let snapshot = fabric.ctx.store.snapshot();
+    let facts = snapshot.facts();
+    let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(facts, *at)).collect();
+    let hosts = pinned_hosts(fabric, facts, &ports);
+    let mut formed = None;
+    let commit = fabric.ctx.store.update(|state| {
+        // Another shard may have declared something else just now.
+        let facts = state.facts();
+        let is_open = |at: &Location| is_up(state, *at) && may_be_joined(facts, *at);
+        let up: BTreeSet<Location> = ports.iter().copied().filter(is_open).collect();
+        if up.len() < 2 {
+            return Vec::new();
+        }
+        let before = up.first().and_then(|at| Segment::of(state, *at));
+        let writes = form(state, &up, &BTreeSet::new());
+        formed = if writes.is_empty() { None } else { Some((up, before)) };
+        writes
+    });
+    let state = fabric.ctx.store.snapshot();
+    fabric.ctx.apply_commit(commit);
+    hosts
+        .into_iter()
+        .filter(|(mac, _)| state.host(*mac).is_none())
+        .for_each(|(mac, at)| fabric.ctx.report(Report::HostLost { mac, at }));
+    if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
+        let others = ports.iter().copied().skip(1).collect();
+        let report = Report::SegmentOfLinks { at, others };
+        fabric.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
+    }
+    let Some((up, before)) = formed else { return };
+    let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
+    if before.is_none_or(|before| before.members() != segment.members()) {
+        let others = segment.shut.keys().copied().collect();
+        fabric.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
+    }
+}
+
+/// The hosts with a fixed place at one of these ports.
+fn pinned_hosts(fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
+    let state = fabric.ctx.store.snapshot();
+    let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
+    ports.iter().flat_map(at_port).filter(|(mac, _)| facts.place(*mac).is_some()).collect()
 }
 
 /// Reports whether a packet is one that every interface sends, including those of bridges: it looks for routers, joins
