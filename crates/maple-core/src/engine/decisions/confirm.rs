@@ -40,10 +40,8 @@ impl Decisions {
             Waiter::RuleAdded(_, since) => {
                 let took = fabric.ctx.now.0.saturating_sub(since.0);
                 fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
-                if let Some(switch) = fabric.switches.get_mut(&dpid)
-                    && switch.room.full_until.is_none()
-                {
-                    switch.room.full_count = 0;
+                if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                    switch.room.note_confirmed();
                 }
             }
         }

@@ -238,10 +238,10 @@ impl Decisions {
 
     /// Reports whether a run at this switch may become a leaf.
     fn is_cacheable(&mut self, fabric: &mut Fabric, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
-        let is_full = fabric.switches.get(&ingress).is_none_or(|switch| switch.room.full_until.is_some());
+        let is_closed = fabric.switches.get(&ingress).is_none_or(|switch| switch.room.is_closed());
         !txn.wrote()
             && trace.lasts()
-            && !is_full
+            && !is_closed
             && !self.waiting.has_too_many_rounds()
             && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, ingress)
     }

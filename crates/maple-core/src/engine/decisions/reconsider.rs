@@ -104,8 +104,8 @@ impl Decisions {
     /// Reports whether a leaf can change its route while its packets flow.
     pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id).expected() else { return false };
-        let is_full = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.full_until.is_some());
-        leaf.state == LeafState::Active && !is_full
+        let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());
+        leaf.state == LeafState::Active && !is_closed
     }
 }
 

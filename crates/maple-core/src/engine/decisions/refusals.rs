@@ -17,7 +17,6 @@ use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::backoff::pause;
 use crate::engine::switch::cookies::{Subject, subject_of};
 use crate::engine::switch::paths::RouteTable;
 use crate::engine::switch::tables::{Refused, Waiter};
@@ -30,11 +29,6 @@ use crate::update::key_of;
 /// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
 /// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
-
-/// The minimum time for which a switch that refuses several updates in a row gets no new rules.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// The maximum time for which it gets none.
-const MAX_PAUSE: Duration = Duration::from_secs(64);
 
 impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
@@ -52,8 +46,8 @@ impl Decisions {
         }
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
-            Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, (table, &rule), error),
-            Some(Refused::Deletion(table, rule)) => deletion_refused(fabric, dpid, (table, &rule), error),
+            Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
+            Some(Refused::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
             Some(Refused::Bundle) => bundle_refused(fabric, dpid, error),
             None => return false,
         }
@@ -61,14 +55,14 @@ impl Decisions {
     }
 
     /// Handles the refusal of a rule.
-    fn rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+    fn rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
         if fabric.meter_is_lost(dpid, rule, error) {
             return;
         }
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let full = is_table_full(error, switch.version());
         if !full && needs_one_table(switch, table, rule) {
-            return fall_back_to_one_table(fabric, dpid, (table, rule), error);
+            return fall_back_to_one_table(fabric, dpid, table, rule, error);
         }
         let what = refusal(switch.version(), table, rule, error);
         if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
@@ -76,9 +70,9 @@ impl Decisions {
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
-            return self.route_rule_refused(fabric, dpid, (table, rule), what);
+            return self.route_rule_refused(fabric, dpid, table, rule, what);
         }
-        let is_hopeless = count_refusal(fabric, dpid, (table, rule), full);
+        let is_hopeless = count_refusal(fabric, dpid, table, rule, full);
         report_refusal(fabric, dpid, what);
         self.remove_suspects(fabric, dpid, rule.cookie, full, is_hopeless);
         fabric.switches.reread(&mut fabric.ctx, dpid);
@@ -112,12 +106,12 @@ impl Decisions {
 
     /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
     /// carry their routes' actions.
-    fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
+    fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, what: String) {
         report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.paths.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
-                let again = switch.room.refused.refuse(fabric.ctx.now, ROUTES, key_of(rule));
+                let again = switch.room.postpone(fabric.ctx.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
                 fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
             }
@@ -138,15 +132,7 @@ impl Decisions {
     }
 
     pub(in crate::engine) fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
-        if let Some(switch) = fabric.switches.get_mut(&dpid)
-            && switch.room.full_until.is_some_and(|until| until <= fabric.ctx.now)
-        {
-            switch.room.full_until = None;
-        }
-        if let Some(switch) = fabric.switches.get_mut(&dpid)
-            && switch.room.full_until.is_none()
-            && switch.room.refused.end(fabric.ctx.now)
-        {
+        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
         }
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
@@ -159,7 +145,7 @@ impl Decisions {
 }
 
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
-fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
@@ -190,7 +176,7 @@ fn bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
 
 /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
 /// rule in one of them.
-fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
     let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
     let what = refusal(switch.version(), table, rule, error);
     // Each table refuses its first rule.
@@ -203,23 +189,19 @@ fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &
 }
 
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
-fn count_refusal(fabric: &mut Fabric, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
+fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: bool) -> bool {
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
-    let again = switch.room.refused.refuse(fabric.ctx.now, table, key_of(rule));
     switch.stale.classifier = true;
-    // Only the first refusal of an update counts: after it the switch is being read and is not ready.
-    switch.room.full_count += u32::from(switch.tables.is_ready());
-    let is_hopeless = switch.room.full_count > 3;
-    let until = fabric.ctx.now + backoff(switch.room.full_count);
-    fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
+    // After the first refusal of an update the switch is being read and is not ready.
+    let begins_update = switch.tables.is_ready();
+    let pauses = switch.room.refuse(fabric.ctx.now, table, key_of(rule), begins_update);
     if full {
         switch.room.capacity.on_table_full(table);
     }
-    if is_hopeless {
-        switch.room.full_until = Some(until);
+    for until in [pauses.rule_until, pauses.switch_until] {
+        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
     }
-    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
-    is_hopeless
+    pauses.is_closed
 }
 
 fn report_refusal(fabric: &mut Fabric, dpid: Dpid, what: String) {
@@ -239,11 +221,6 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         }
     }
     subjects
-}
-
-/// How long a switch gets no new rules after it refused `count` updates in a row.
-fn backoff(count: u32) -> Duration {
-    pause(count.saturating_sub(1), SHORTEST_PAUSE, MAX_PAUSE)
 }
 
 /// Reports whether a refused rule is one that the layout with several tables rests on.

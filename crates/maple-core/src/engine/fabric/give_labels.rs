@@ -56,7 +56,7 @@ impl Fabric {
         if !switch.capabilities.can_match_all(&all) {
             return Some(Refusal::Unmatchable(dpid));
         }
-        let is_full = switch.room.full_until.is_some_and(|until| until > self.ctx.now);
+        let is_full = switch.room.is_closed_at(self.ctx.now);
         (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
     }
 

@@ -51,7 +51,7 @@ use crate::engine::decisions::leaf::source_lines;
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::access_hits::AccessHits;
 use crate::engine::switch::ingress::table;
-use crate::engine::switch::sample_pass::Proactive;
+use crate::engine::switch::sample_pass::SamplePass;
 use crate::engine::switch::{Stale, Switch};
 use crate::ids::LeafId;
 use crate::run::{Finished, Run};
@@ -357,6 +357,6 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     switch.ingress.carried.extend(changes(&old.rules(), &switch.ingress.table.rules()));
     // The comparison includes them.
     drop(switch.ingress.table.take_changes());
-    switch.ingress.proactive = Proactive::default();
+    switch.ingress.sample_pass = SamplePass::default();
     fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
 }

@@ -19,7 +19,7 @@
 //!
 //! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
 //! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
-//! in [`PAUSE`].
+//! in 10 seconds (`switch/sample_pass.rs`).
 //!
 //! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
 
@@ -36,7 +36,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::decide::{Outcome, outcome};
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::sample_pass::Proactive;
+use crate::engine::switch::sample_pass::STEP;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
@@ -47,10 +47,6 @@ use crate::trace::{Cond, Item, ListAnswer, Trace};
 
 /// The number of samples that a shard decides at a time, so that packets are served in between.
 const BATCH: usize = 128;
-/// The minimum time between two batches of a shard.
-const STEP: Duration = Duration::from_micros(100);
-/// The minimum time between the end of a pass and the next one.
-const PAUSE: Duration = Duration::from_secs(10);
 
 /// The time between two reports on the progress of the passes.
 const TELL: Duration = Duration::from_secs(2);
@@ -90,14 +86,10 @@ impl Samples {
         }
         let now = fabric.ctx.now;
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.three_tables) else { return };
-        if switch.ingress.proactive.next.is_some() {
-            switch.ingress.proactive.again = true;
-            return;
-        }
-        switch.ingress.proactive.next = Some(0);
-        match switch.ingress.proactive.not_before {
-            from if from <= now => self.due(decisions, fabric, dpid),
-            from => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
+        match switch.ingress.sample_pass.begin() {
+            None => {}
+            Some(from) if from <= now => self.due(decisions, fabric, dpid),
+            Some(from) => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
         }
     }
 
@@ -120,7 +112,7 @@ impl Samples {
             && let Some(dpid) = self.turns.pop_front()
         {
             // The switch may have connected again since, and not have begun a pass.
-            if fabric.switches.get(&dpid).is_none_or(|switch| switch.ingress.proactive.next.is_none()) {
+            if fabric.switches.get(&dpid).is_none_or(|switch| switch.ingress.sample_pass.next().is_none()) {
                 continue;
             }
             match self.decide_samples_of(decisions, fabric, dpid, BATCH - self.decided.1) {
@@ -145,7 +137,7 @@ impl Samples {
         let now = fabric.ctx.now;
         let Samples { packets, turns, progress, .. } = self;
         let next = |dpid: &Dpid| {
-            fabric.switches.get(dpid).and_then(|switch| switch.ingress.proactive.next).unwrap_or_default()
+            fabric.switches.get(dpid).and_then(|switch| switch.ingress.sample_pass.next()).unwrap_or_default()
         };
         if turns.is_empty() {
             let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
@@ -169,14 +161,14 @@ impl Samples {
         let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return 0 };
-        let Some(from) = switch.ingress.proactive.next else { return 0 };
-        let has_capacity = switch.room.full_until.is_none()
-            && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
+        let Some(from) = switch.ingress.sample_pass.next() else { return 0 };
+        let has_capacity =
+            !switch.room.is_closed() && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
         if edges.is_empty() || from >= packets.len() || !has_capacity {
             return 0;
         }
         let to = packets.len().min(from + most);
-        switch.ingress.proactive.next = Some(to);
+        switch.ingress.sample_pass.advance(to);
         let undecided = packets[from..to].iter().filter_map(|sample| undecided(fabric, sample, dpid, &edges));
         let undecided: Vec<ReceivedPacket> = undecided.collect();
         let runs: Vec<(Run, ReceivedPacket)> = undecided
@@ -235,14 +227,8 @@ fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
 
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-    // Ports that become edge ports together get their rules together: only the pass after that waits.
-    let (again, is_repeated) = (switch.ingress.proactive.again, switch.ingress.proactive.is_repeated);
-    let wait = if again && !is_repeated { STEP } else { PAUSE };
-    let (next, not_before) = (again.then_some(0), fabric.ctx.now + wait);
-    switch.ingress.proactive = Proactive { next, not_before, again: false, is_repeated: again };
-    if again {
-        fabric.ctx.timers.insert((not_before, Timer::Samples(dpid)));
-    }
+    let next = switch.ingress.sample_pass.end(fabric.ctx.now);
+    fabric.ctx.timers.extend(next.map(|from| (from, Timer::Samples(dpid))));
 }
 
 /// The ports of a switch where packets enter.

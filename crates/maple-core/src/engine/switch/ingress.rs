@@ -7,7 +7,7 @@ use maple_wire::Constraint;
 
 use super::cache::VersionedCache;
 use super::cookies::{own_cookie, reader_cookie};
-use super::sample_pass::Proactive;
+use super::sample_pass::SamplePass;
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
 use crate::engine::context::options::Options;
@@ -26,7 +26,7 @@ pub(in crate::engine) struct Ingress {
     /// Leaves of `table` whose action may have changed since the last flush.
     pub changed_actions: BTreeSet<LeafId>,
     /// The state of the pass over the policy's samples.
-    pub proactive: Proactive,
+    pub sample_pass: SamplePass,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
 }
@@ -39,7 +39,7 @@ impl Ingress {
             carried: Vec::new(),
             former_priorities: Vec::new(),
             changed_actions: BTreeSet::new(),
-            proactive: Proactive::default(),
+            sample_pass: SamplePass::default(),
             verified_hosts: VersionedCache::default(),
         }
     }
@@ -51,7 +51,7 @@ impl Ingress {
             carried: self.carried.clone(),
             former_priorities: self.former_priorities.clone(),
             changed_actions: self.changed_actions.clone(),
-            proactive: Proactive::default(),
+            sample_pass: SamplePass::default(),
             verified_hosts: VersionedCache::default(),
         }
     }

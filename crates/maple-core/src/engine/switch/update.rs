@@ -13,7 +13,7 @@ use crate::engine::context::Context;
 use crate::ids::{LeafId, Time};
 use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
-use crate::update::{Change, key_of};
+use crate::update::Change;
 
 impl Switch {
     /// Finishes an earlier update. Returns whether the next one may begin.
@@ -117,7 +117,7 @@ impl Switch {
         let state = ctx.store.snapshot();
         let mut first = classifier(self, &state, &ctx.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
-        let is_refused = |table: u8, rule: &Rule| self.room.refused.has(table, &key_of(rule));
+        let is_refused = |table: u8, rule: &Rule| self.room.is_postponed(table, rule);
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));

@@ -56,7 +56,7 @@ impl Switches {
         ctx.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
         for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
-            if *dpid != packet.at.switch && Switches::is_unreachable_anywhere(ctx, *dpid) {
+            if *dpid != packet.at.switch && Self::is_unreachable_anywhere(ctx, *dpid) {
                 self.drop_packet(ctx, packet, DropCause::Unreachable(*dpid));
             } else if *dpid == packet.at.switch {
                 let version = self.get(dpid).map(|switch| switch.version());
