@@ -180,9 +180,10 @@ fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
     if let Some((lo, hi)) = text.split_once('-')
         && let (Some(lo), Some(hi)) = (ip(lo.trim()), ip(hi.trim()))
     {
-        return Some(match lo.0 == hi.0 && lo.1 <= hi.1 {
-            true => Ok(one(lo.0, lo.1, hi.1)),
-            false => Err(format!("`{text}` is not a range of addresses: the first must not be above the last")),
+        return Some(if lo.0 == hi.0 && lo.1 <= hi.1 {
+            Ok(one(lo.0, lo.1, hi.1))
+        } else {
+            Err(format!("`{text}` is not a range of addresses: the first must not be above the last"))
         });
     }
     let Some((address, length)) = text.split_once('/') else {
@@ -220,9 +221,8 @@ fn show(kind: AddressKind, value: u128) -> String {
 
 impl fmt::Display for Addresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let one = |&(kind, lo, hi): &(AddressKind, u128, u128)| match lo == hi {
-            true => show(kind, lo),
-            false => format!("{}-{}", show(kind, lo), show(kind, hi)),
+        let one = |&(kind, lo, hi): &(AddressKind, u128, u128)| {
+            if lo == hi { show(kind, lo) } else { format!("{}-{}", show(kind, lo), show(kind, hi)) }
         };
         f.write_str(&self.0.iter().map(one).collect::<Vec<_>>().join(", "))
     }

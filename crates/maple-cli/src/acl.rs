@@ -116,9 +116,10 @@ fn lint(list: &List, json: bool) -> bool {
     let findings = list.findings();
     for finding in &findings {
         let (file, line, kind) = (list.file(), finding.place.line, finding.kind.name());
-        match json {
-            true => print_line(serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text})),
-            false => print_line(format_args!("{file}:{line}: {kind}: {}", finding.text)),
+        if json {
+            print_line(serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text}))
+        } else {
+            print_line(format_args!("{file}:{line}: {kind}: {}", finding.text))
         }
     }
     if !json {
@@ -175,10 +176,7 @@ fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
             "packets": one.packets.to_string(), "cubes": one.cubes,
             "old": side(one.action.0, old.describe(one.rules.0)), "new": side(one.action.1, new.describe(one.rules.1)),
         });
-        match json {
-            true => print_line(told),
-            false => print_line(difference_of_lists(&told).trim_end()),
-        }
+        if json { print_line(told) } else { print_line(difference_of_lists(&told).trim_end()) }
     }
     anyhow::ensure!(complete, "the lists are too different to list all differences; those above are some");
     if differences.is_empty() && !json {

@@ -19,10 +19,8 @@ use crate::state::StateArgs;
 use crate::values::with_values;
 
 /// The output of `maple --version`.
-const VERSION: &str = match IS_OPTIMISED {
-    true => env!("CARGO_PKG_VERSION"),
-    false => concat!(env!("CARGO_PKG_VERSION"), " (not optimised)"),
-};
+const VERSION: &str =
+    if IS_OPTIMISED { env!("CARGO_PKG_VERSION") } else { concat!(env!("CARGO_PKG_VERSION"), " (not optimised)") };
 
 /// A network that behaves as if one function ran on every packet.
 #[derive(Debug, Parser)]

@@ -3,6 +3,8 @@
 //! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a
 //! [`PolicyLoader`]; the Rust-only binary calls it without one.
 
+#![warn(clippy::match_bool)]
+
 mod service;
 mod signal;
 mod usage_error;

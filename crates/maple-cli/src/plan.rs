@@ -207,9 +207,10 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
     }
     for ((before, after), packets) in by_lines {
         let named = |lines: &str| if lines.is_empty() { "(no line)".to_owned() } else { lines.to_owned() };
-        let _ = match before == after {
-            true => writeln!(text, "  {}", named(before)),
-            false => writeln!(text, "  {} -> {}", named(before), named(after)),
+        let _ = if before == after {
+            writeln!(text, "  {}", named(before))
+        } else {
+            writeln!(text, "  {} -> {}", named(before), named(after))
         };
         let shown = if all { packets.len() } else { FEW };
         for one in packets.iter().take(shown) {

@@ -23,6 +23,8 @@
 //! [`Controller::start`] joins them. Modules are listed from the bottom layer up; each imports only modules listed
 //! before it.
 
+#![warn(clippy::match_bool)]
+
 pub mod file_limit;
 mod fingerprint;
 pub mod policy_record;

@@ -245,9 +245,10 @@ impl Notices {
         let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };
         let time = SystemTime::now();
         self.log.add(line, Instant::now(), time);
-        match notice.is_error() {
-            true => tracing::warn!("{text}"),
-            false => tracing::info!("{text}"),
+        if notice.is_error() {
+            tracing::warn!("{text}");
+        } else {
+            tracing::info!("{text}");
         }
         // A file that is in order again ends an earlier error.
         if notice.is_error() || matches!(notice, Notice::File(_)) {

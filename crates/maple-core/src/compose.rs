@@ -297,10 +297,13 @@ impl<P> Running<'_, P> {
                 let with_copies = route.with_copies(beside, self.pkt.ingress());
                 with_copies.map_err(|error| PolicyError::Route { error, made_at })
             }
-            Node::Restrict { only, at, of } => match only.iter().any(|cond| self.pkt.fits(cond, at.clone())) {
-                true => self.decide(of),
-                false => Ok(Route::pass_with(Treatment::default())),
-            },
+            Node::Restrict { only, at, of } => {
+                if only.iter().any(|cond| self.pkt.fits(cond, at.clone())) {
+                    self.decide(of)
+                } else {
+                    Ok(Route::pass_with(Treatment::default()))
+                }
+            }
             Node::Lists { lists, allowed } => self.in_lists(lists, allowed),
             Node::Choose { by, cases, otherwise } => {
                 let value = match self.net.read(by.cell.clone()) {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here does I/O, reads a clock or starts a thread: equal events give equal rules.
 
-#![warn(clippy::unused_self)]
+#![warn(clippy::match_bool, clippy::unused_self)]
 
 mod tuple_space;
 

@@ -82,9 +82,10 @@ type Declare<'a> = &'a (dyn Fn(&Store) -> Result<Commit, DeclareError> + Sync);
 /// not set `persist`: a query runs in the middle of a commit, and can't ask the store for more.
 fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyResult<()> {
     if current::net().is_some() {
-        return match persist {
-            true => Err(PyRuntimeError::new_err(format!("{name:?} is to be kept, so make it outside of the policy"))),
-            false => Ok(()),
+        return if persist {
+            Err(PyRuntimeError::new_err(format!("{name:?} is to be kept, so make it outside of the policy")))
+        } else {
+            Ok(())
         };
     }
     py.detach(|| {

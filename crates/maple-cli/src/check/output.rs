@@ -72,14 +72,15 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             (false, true) => "no untracked state was seen",
             (false, false) => "no untracked state was seen, but the policy waits",
         };
-        match fails {
-            true => writeln!(
+        if fails {
+            writeln!(
                 out,
                 "the policy fails on {} of {}; {untracked}",
                 coverage.failed,
                 counted(coverage.packets, "packet")
-            )?,
-            false => writeln!(out, "{untracked}")?,
+            )?;
+        } else {
+            writeln!(out, "{untracked}")?;
         }
     }
     Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))

@@ -33,9 +33,10 @@ fn of_question(words: &[&str], is_option: bool) -> Vec<String> {
             None => break,
         }
     }
-    match is_option {
-        true => command.get_opts().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect(),
-        false => command.get_subcommands().map(|command| command.get_name().to_owned()).collect(),
+    if is_option {
+        command.get_opts().filter_map(|option| Some(format!("--{}", option.get_long()?))).collect()
+    } else {
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect()
     }
 }
 

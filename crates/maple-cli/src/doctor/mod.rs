@@ -62,12 +62,11 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
     if control != default_control() {
         report.name_control(&control);
     }
-    let text = match args.json {
-        true => format!("{:#}\n", report.to_json()),
-        false => {
-            let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            text(&report, &names, has_colours)
-        }
+    let text = if args.json {
+        format!("{:#}\n", report.to_json())
+    } else {
+        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        text(&report, &names, has_colours)
     };
     std::io::stdout().write_all(text.as_bytes())?;
     let is_bad = report.findings().iter().any(|finding| finding.level() < Level::Note);

@@ -15,9 +15,10 @@ use maple_wire::counted;
 /// If the controller does not answer, or if standard output can't be written.
 pub fn main(controller: &dyn Reach, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
     let answer = ask(controller, &Request::Show(Show::Dropped(minutes))).map_err(hint)?;
-    let text = match as_json {
-        true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => table(&answer, minutes, &names(controller)),
+    let text = if as_json {
+        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+    } else {
+        table(&answer, minutes, &names(controller))
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)

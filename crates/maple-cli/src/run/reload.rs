@@ -407,10 +407,7 @@ impl Reloads<'_> {
         if self.of.options.track_hosts.is_none() && loaded.engine.track_hosts != self.of.track_hosts {
             bail!(
                 "it was made for {}, which needs a new start",
-                match loaded.engine.track_hosts {
-                    true => "a network whose hosts are tracked",
-                    false => "track_hosts=False",
-                }
+                if loaded.engine.track_hosts { "a network whose hosts are tracked" } else { "track_hosts=False" }
             );
         }
         let RunOptions { snoop, querier, .. } = self.of.options;

@@ -124,10 +124,8 @@ pub fn main(controller: &dyn Reach, stays: bool, as_json: bool) -> anyhow::Resul
         return watch(controller, as_json);
     }
     let topology = Topology::ask(controller).map_err(super::hint)?;
-    let text = match as_json {
-        true => format!("{:#}\n", topology.json()),
-        false => super::names(controller).in_text(&topology.text()),
-    };
+    let text =
+        if as_json { format!("{:#}\n", topology.json()) } else { super::names(controller).in_text(&topology.text()) };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
 }

@@ -46,9 +46,12 @@ fn hits(list: &AccessList, packets: &[u64], lines: &mut SourceLines) -> Value {
 /// both policies have the same number of lists, or else if they are from the same file.
 pub(super) fn compare(before: &[Arc<AccessList>], after: &[Arc<AccessList>]) -> Value {
     let file = |list: &AccessList| list.written().map(|written| written.file().to_owned());
-    let counterpart = |at: usize| match before.len() == after.len() {
-        true => before.get(at),
-        false => before.iter().find(|list| file(list).is_some() && file(list) == file(&after[at])),
+    let counterpart = |at: usize| {
+        if before.len() == after.len() {
+            before.get(at)
+        } else {
+            before.iter().find(|list| file(list).is_some() && file(list) == file(&after[at]))
+        }
     };
     let compared = |(at, new): (usize, &Arc<AccessList>)| {
         let (old, new) = (counterpart(at)?.written()?, new.written()?);

@@ -55,9 +55,6 @@ impl Session {
         if request.ports.len() > MAX_PORTS {
             return;
         }
-        match more {
-            true => self.ports_request = Some(request),
-            false => out.push(Output::Ports(request.ports)),
-        }
+        if more { self.ports_request = Some(request) } else { out.push(Output::Ports(request.ports)) }
     }
 }

@@ -197,10 +197,7 @@ impl Away {
         // A switch that is to have another layout begins anew when it is back.
         let goes = matches!(reason, CloseReason::Stopping | CloseReason::OneTable);
         let stays = departure.info.is_some() && self.unreachable.keeps() && !goes;
-        ctx.events.push(match stays {
-            true => Event::SwitchUnreachable { dpid },
-            false => Event::SwitchDown { dpid },
-        });
+        ctx.events.push(if stays { Event::SwitchUnreachable { dpid } } else { Event::SwitchDown { dpid } });
         self.departures.push(departure);
     }
 

@@ -285,9 +285,10 @@ impl Connection {
             Err(error) => {
                 counters.of_unencodable += 1;
                 // The counter shows how often.
-                match std::mem::replace(&mut self.is_unencodable_told, true) {
-                    false => tracing::error!(peer = %self.peer, %error, "cannot encode a message"),
-                    true => tracing::debug!(peer = %self.peer, %error, "cannot encode a message"),
+                if std::mem::replace(&mut self.is_unencodable_told, true) {
+                    tracing::debug!(peer = %self.peer, %error, "cannot encode a message");
+                } else {
+                    tracing::error!(peer = %self.peer, %error, "cannot encode a message");
                 }
             }
         }

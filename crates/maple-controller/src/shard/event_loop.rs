@@ -294,9 +294,10 @@ impl Shard {
 
     /// Reads a socket, and acts on what its session makes of the messages.
     fn read(&mut self, slot: usize) {
-        let read = match self.io.has_programs() {
-            true => self.read_for_program(slot).map(|()| None),
-            false => self.io.read(slot, self.turn.engine_mut(), &mut self.ctx),
+        let read = if self.io.has_programs() {
+            self.read_for_program(slot).map(|()| None)
+        } else {
+            self.io.read(slot, self.turn.engine_mut(), &mut self.ctx)
         };
         let answers = match read {
             Ok(answers) => answers,
@@ -358,9 +359,10 @@ impl Shard {
             Output::Claim(dpid) => switches.claim(slot, dpid, turn.engine(), io, ctx),
             Output::Up(info) => {
                 switches.up(slot, &info, io, ctx);
-                match io.has_programs() {
-                    true => io.call_program(slot, ctx, |program, line| program.switch_up(&info, line)),
-                    false => switches.begin(slot, *info, io, ctx),
+                if io.has_programs() {
+                    io.call_program(slot, ctx, |program, line| program.switch_up(&info, line));
+                } else {
+                    switches.begin(slot, *info, io, ctx);
                 }
             }
             Output::Flows(flows) => switches.flows_read(slot, flows, io, ctx),

@@ -79,9 +79,10 @@ impl Links {
     /// Handles the deferred messages about switches whose sockets are read empty.
     pub fn deliver_deferred(&mut self, now: Time, mut is_waiting: impl FnMut(Dpid) -> bool) {
         for (at, message) in std::mem::take(&mut self.deferred) {
-            match is_waiting(at.switch) {
-                true => self.deferred.push((at, message)),
-                false => self.discovery.on_peer_message(now, at, message, &mut self.outputs),
+            if is_waiting(at.switch) {
+                self.deferred.push((at, message));
+            } else {
+                self.discovery.on_peer_message(now, at, message, &mut self.outputs);
             }
         }
     }

@@ -81,9 +81,10 @@ impl Registry {
     pub fn release(&self, dpid: Dpid, by: ConnectionId, stays: bool) {
         let mut claims = self.lock();
         if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Connection(by)) {
-            match stays {
-                true => drop(claims.insert(dpid, Claim::of(Owner::Shard(by.shard)))),
-                false => drop(claims.remove(&dpid)),
+            if stays {
+                claims.insert(dpid, Claim::of(Owner::Shard(by.shard)));
+            } else {
+                claims.remove(&dpid);
             }
         }
     }

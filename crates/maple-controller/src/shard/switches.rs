@@ -233,10 +233,7 @@ impl Switches {
         // A switch that is not in use yet, perhaps because its handshake is not done, is not probed.
         if let Some((_, dpid, ConnectedSwitch { in_use: true, .. })) = io.present(slot).and_then(Connection::up) {
             ctx.registry.set_silent(dpid, is_silent);
-            match is_silent {
-                true => self.links.suspend(dpid),
-                false => self.links.resume(ctx.now, dpid),
-            }
+            if is_silent { self.links.suspend(dpid) } else { self.links.resume(ctx.now, dpid) }
         }
     }
 
@@ -423,9 +420,10 @@ impl Switches {
                 io.connections_mut().disconnect(dpid);
                 self.closed.counters.add(dpid, counters);
             }
-            match up && !is_served {
-                true => self.away.depart(departure, &reason, ctx),
-                false => self.away.free(departure, engine, &mut self.links, ctx),
+            if up && !is_served {
+                self.away.depart(departure, &reason, ctx);
+            } else {
+                self.away.free(departure, engine, &mut self.links, ctx);
             }
         }
         self.closed.report(peer, dpid, up, reason, ctx);

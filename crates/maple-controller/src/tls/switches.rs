@@ -165,15 +165,17 @@ impl Switches {
         }
         let certificate = identity.to_string();
         let Some(pins) = self.pins.as_ref().filter(|_| !is_known) else {
-            return Err(match is_known {
-                true => NotThisSwitch::OtherCertificate { dpid, certificate },
-                false => NotThisSwitch::Unknown { dpid, certificate },
+            return Err(if is_known {
+                NotThisSwitch::OtherCertificate { dpid, certificate }
+            } else {
+                NotThisSwitch::Unknown { dpid, certificate }
             });
         };
         if let Some(owner) = self.first.get(&dpid) {
-            return match *owner == identity.fingerprint {
-                true => Ok(()),
-                false => Err(NotThisSwitch::OtherCertificate { dpid, certificate }),
+            return if *owner == identity.fingerprint {
+                Ok(())
+            } else {
+                Err(NotThisSwitch::OtherCertificate { dpid, certificate })
             };
         }
         if self.first.values().filter(|owner| **owner == identity.fingerprint).count() >= MAX_FIRST {

@@ -350,10 +350,10 @@ fn with_prerequisites(given: Vec<Constraint>) -> Option<Vec<Constraint>> {
                 .iter()
                 .all(|p| known(p.field).is_none_or(|one| one.value & one.mask & p.mask == p.value & one.mask))
         };
-        let chosen = match alternatives.is_empty() {
-            true => continue,
-            false => alternatives.iter().find(fits)?,
-        };
+        if alternatives.is_empty() {
+            continue;
+        }
+        let chosen = alternatives.iter().find(fits)?;
         todo.extend(chosen.iter().map(|p| Constraint { field: p.field, value: p.value, mask: p.mask }));
     }
     all.sort_by_key(|one| one.field);

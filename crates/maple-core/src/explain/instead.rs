@@ -110,9 +110,10 @@ fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Sn
         let Sample { at, frame } = sample.with(&changes);
         let is_other = |(field, value): &(&Field, &u128)| headers.get(*field) != Some(*value);
         let others = changes.iter().filter(is_other);
-        let example = match change.is_one() {
-            true => Vec::new(),
-            false => others.map(|(field, value)| Constraint::exact(*field, *value)).collect(),
+        let example = if change.is_one() {
+            Vec::new()
+        } else {
+            others.map(|(field, value)| Constraint::exact(*field, *value)).collect()
         };
         Candidate { change, source: source.cloned(), packet: Some(Entering { at, frame }), example, writes: Vec::new() }
     };

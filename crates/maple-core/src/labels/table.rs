@@ -188,10 +188,7 @@ impl LabelTable {
         out: &mut Vec<LabelEffect>,
     ) -> Option<LabelKey> {
         let meaning = suffix.meaning();
-        let any = |ids: &mut LabelIds| match self.only_scoped {
-            true => None,
-            false => ids.take(now, range, None, false, meaning),
-        };
+        let any = |ids: &mut LabelIds| if self.only_scoped { None } else { ids.take(now, range, None, false, meaning) };
         let taken = ids.take_rehearsed(now, range, port, self.only_scoped, suffix.meaning()).or_else(|| any(ids));
         let (key, serial) = taken.or_else(|| ids.take(now, range, Some(port), self.only_scoped, meaning))?;
         let next = Onward::new(suffix.links.iter().cloned());

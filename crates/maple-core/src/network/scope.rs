@@ -79,9 +79,10 @@ impl Scope {
     pub(crate) fn limited_to(&self, to: &Scope) -> Scope {
         let is_part = self.name() == to.name() || to.owns(self.name());
         let limits = self.0.limits.common(&to.0.limits);
-        match limits == self.0.limits {
-            true if is_part => self.clone(),
-            _ => Scope::of(Limits { name: to.name().clone(), ..limits }),
+        if limits == self.0.limits && is_part {
+            self.clone()
+        } else {
+            Scope::of(Limits { name: to.name().clone(), ..limits })
         }
     }
 

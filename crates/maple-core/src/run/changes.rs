@@ -47,9 +47,10 @@ enum Seen {
 impl Changes {
     /// Returns the whole frame with the changes; `None` if they don't fit it.
     pub fn frame(&self, bytes: &Arc<[u8]>) -> Option<Arc<[u8]>> {
-        match self.written.rewrites.is_empty() {
-            true => Some(Arc::clone(bytes)),
-            false => rewritten(bytes, &self.written.rewrites, self.was_tagged).map(Arc::from),
+        if self.written.rewrites.is_empty() {
+            Some(Arc::clone(bytes))
+        } else {
+            rewritten(bytes, &self.written.rewrites, self.was_tagged).map(Arc::from)
         }
     }
 
@@ -194,9 +195,10 @@ impl PacketHandle {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        let was_tagged = match by.rewrites.contains_key(&Field::VlanVid) {
-            true => recorder.read(&packet, Field::VlanVid, TAGGED, None) == Some(TAGGED),
-            false => changes.was_tagged,
+        let was_tagged = if by.rewrites.contains_key(&Field::VlanVid) {
+            recorder.read(&packet, Field::VlanVid, TAGGED, None) == Some(TAGGED)
+        } else {
+            changes.was_tagged
         };
         *changes = Changes { written: changes.written.then(by), was_tagged };
         Ok(())

@@ -444,9 +444,10 @@ impl Sim {
         let features =
             Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
         // Some switches are strict, and some accept what Open vSwitch accepts.
-        let description = match Sim::is_open_vswitch(dpid) {
-            true => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
-            false => Desc::default(),
+        let description = if Sim::is_open_vswitch(dpid) {
+            Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() }
+        } else {
+            Desc::default()
         };
         let has_bundles = self.switches[&dpid].takes_bundles;
         self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });

@@ -168,9 +168,10 @@ impl Sim {
     /// Presumes the surroundings of the switches as soon as all are up or their rules are read, and restores them.
     pub(super) fn go_on_restoring(&mut self) {
         let Some(restoring) = &mut self.memory.restoring else { return };
-        let are_all_there = match restoring.waits_for_rules {
-            true => restoring.flows.values().all(Option::is_some),
-            false => restoring.flows.keys().all(|dpid| restoring.up.contains(dpid)),
+        let are_all_there = if restoring.waits_for_rules {
+            restoring.flows.values().all(Option::is_some)
+        } else {
+            restoring.flows.keys().all(|dpid| restoring.up.contains(dpid))
         };
         if restoring.presumed_by.is_none() && are_all_there {
             let first = ShardId(self.random.below(self.engines.len()) as u8);

@@ -155,9 +155,10 @@ impl Setting {
                 let value = self.world.value(random, field);
                 let writes = (0..random.below(3)).map(|_| self.write(random)).collect();
                 // Two thirds of the gates are open for every packet, because metadata is 0.
-                match random.one_in(3) {
-                    true => Part::Gate { field, value, writes, program },
-                    false => Part::Gate { field: Field::Metadata, value: 0, writes, program },
+                if random.one_in(3) {
+                    Part::Gate { field, value, writes, program }
+                } else {
+                    Part::Gate { field: Field::Metadata, value: 0, writes, program }
                 }
             }
             _ => Part::Program(program),
@@ -540,9 +541,12 @@ fn names_are_in_lines_and_errors() {
 #[test]
 fn what_was_written_costs_no_observation() {
     let setting = Setting::new(&mut Random(1));
-    let web = |pkt: &PacketHandle, _: &Net| match pkt.is(Field::Ipv4Dst, 0x0a00_0063) {
-        true => Route::pass().set(Field::Ipv4Dst, 0x0a00_0001).set(Field::TcpDst, 8080),
-        false => Route::pass(),
+    let web = |pkt: &PacketHandle, _: &Net| {
+        if pkt.is(Field::Ipv4Dst, 0x0a00_0063) {
+            Route::pass().set(Field::Ipv4Dst, 0x0a00_0001).set(Field::TcpDst, 8080)
+        } else {
+            Route::pass()
+        }
     };
     let server = |pkt: &PacketHandle, _: &Net| {
         let [own, any] = [0x0a00_0001u128, 0x0a00_0000];

@@ -143,9 +143,10 @@ fn a_label_that_is_there_is_used_again_however_late() {
             if pkt.eth_dst() != B {
                 return shortest(pkt, net);
             }
-            match pkt.is(Field::UdpDst, 7) || net.var("round").is_some_and(|on| on == true.into()) {
-                true => Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)]),
-                false => Route::hops([hop(1, 1), hop(3, 3)]),
+            if pkt.is(Field::UdpDst, 7) || net.var("round").is_some_and(|on| on == true.into()) {
+                Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)])
+            } else {
+                Route::hops([hop(1, 1), hop(3, 3)])
             }
         };
         let mut sim = ring(Arc::new(policy), 3, 2, version);

@@ -179,14 +179,16 @@ impl Controller {
         if own != its {
             let is_newer = numbers(its) > numbers(own);
             let its = if its.is_empty() { "an older version, which does not say which" } else { its };
-            let so = match is_newer {
-                true => "this command does not know all that it says, and may judge it wrongly",
-                false => "it may refuse what this command asks, and lacks what the newer version mends",
+            let so = if is_newer {
+                "this command does not know all that it says, and may judge it wrongly"
+            } else {
+                "it may refuse what this command asks, and lacks what the newer version mends"
             };
             let state = self.state_file().map(|file| format!(" --state {}", quoted(file))).unwrap_or_default();
-            let mend = match is_newer {
-                true => "use the `maple` that the controller was started with".to_owned(),
-                false => format!("maple run POLICY --takeover{state} --control {}", quoted(control)),
+            let mend = if is_newer {
+                "use the `maple` that the controller was started with".to_owned()
+            } else {
+                format!("maple run POLICY --takeover{state} --control {}", quoted(control))
             };
             found.push(
                 Finding::new(Level::Warning, Id::VersionDiffers, "the controller")

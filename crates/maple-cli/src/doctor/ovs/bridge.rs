@@ -132,13 +132,12 @@ fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Optio
     let error = interface.error.as_ref()?;
     let finding = Finding::new(Level::Error, Id::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
     let is_own = interface.name == bridge.name;
-    let mend = match is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
-        true => format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name)),
+    let mend = if is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
+        format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name))
+    } else {
         // Deleting a port deletes its settings, so the user must decide on it.
-        false => {
-            let more = if is_own { "" } else { "  # and delete the port if it is gone for good" };
-            format!("ovs-vsctl list interface {}{more}", quoted(&interface.name))
-        }
+        let more = if is_own { "" } else { "  # and delete the port if it is gone for good" };
+        format!("ovs-vsctl list interface {}{more}", quoted(&interface.name))
     };
     Some(finding.what(error).so("the switch does not have this port: nothing behind it is reached").mend(mend))
 }
@@ -164,17 +163,18 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
     if speaks("OpenFlow13") {
         return None;
     }
-    let (level, what, so) = match speaks("OpenFlow10") {
-        true => (
+    let (level, what, so) = if speaks("OpenFlow10") {
+        (
             Level::Note,
             "it speaks OpenFlow 1.0 only, of the versions that Maple speaks".to_owned(),
             "one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets",
-        ),
-        false => (
+        )
+    } else {
+        (
             Level::Error,
             format!("it speaks {} only; Maple speaks OpenFlow10 and OpenFlow13", bridge.protocols.join(", ")),
             "it and the controller find no common version, and it stays without rules",
-        ),
+        )
     };
     let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", quoted(&bridge.name));
     Some(Finding::new(level, Id::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
@@ -242,9 +242,10 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     let limit = limit.map_or("has no limit".to_owned(), |limit| format!("holds at most {limit} rules"));
     let what =
         format!("table {number} {limit}{}", if evicts { ", and deletes rules by itself when it is full" } else { "" });
-    let (level, so) = match evicts {
-        true => (Level::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right"),
-        false => (Level::Note, "flows that do not fit are forwarded by the controller, slowly"),
+    let (level, so) = if evicts {
+        (Level::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right")
+    } else {
+        (Level::Note, "flows that do not fit are forwarded by the controller, slowly")
     };
     let mend =
         format!("ovs-vsctl clear bridge {} flow_tables  # unless somebody wants the limit", quoted(&bridge.name));

@@ -302,9 +302,10 @@ fn address(end: &End, is_ipv6: bool) -> Option<u128> {
         _ => {}
     }
     let info = end.info.as_ref()?;
-    match is_ipv6 {
-        true => info.ipv6.first().map(|ip| u128::from(*ip)),
-        false => info.ipv4.first().map(|ip| u128::from(u32::from(*ip))),
+    if is_ipv6 {
+        info.ipv6.first().map(|ip| u128::from(*ip))
+    } else {
+        info.ipv4.first().map(|ip| u128::from(u32::from(*ip)))
     }
 }
 

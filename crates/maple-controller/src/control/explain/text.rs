@@ -36,14 +36,14 @@ fn short_ids(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
         let digits = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-        match digits.len() == DPID_DIGITS && digits.starts_with(ZEROS) && digits.bytes().all(|c| c.is_ascii_hexdigit())
-        {
-            true => match word.trim_start_matches('0') {
+        if digits.len() == DPID_DIGITS && digits.starts_with(ZEROS) && digits.bytes().all(|c| c.is_ascii_hexdigit()) {
+            match word.trim_start_matches('0') {
                 // The id 0.
                 rest if rest.len() == word.len() - DPID_DIGITS => out.push_str(&word[DPID_DIGITS - 1..]),
                 rest => out.push_str(rest),
-            },
-            false => out.push_str(word),
+            }
+        } else {
+            out.push_str(word);
         }
     }
     out
@@ -116,9 +116,10 @@ fn steps(answer: &Value, out: &mut String) {
     let mut before = None;
     for one in items(&answer["steps"]) {
         let at = line(&one["line"]);
-        let (first, text) = match before.as_ref() == Some(&at) {
-            true => (String::new(), String::new()),
-            false => (at.clone(), source_text(&one["line"])),
+        let (first, text) = if before.as_ref() == Some(&at) {
+            (String::new(), String::new())
+        } else {
+            (at.clone(), source_text(&one["line"]))
         };
         let evidence = one.get("evidence").map(|value| format!(" ({})", plain(value))).unwrap_or_default();
         let written = one.get("written").map(|last| format!("  {}", written(last))).unwrap_or_default();

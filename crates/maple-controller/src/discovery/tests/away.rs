@@ -80,9 +80,10 @@ fn a_port_that_led_to_a_switch_that_is_back_may_be_an_edge_port() {
         world.port_goes(at(1, 1), true);
         world.run(30 * SECOND);
         assert_eq!(world.attachment(at(1, 1)), Attachment::New);
-        match forgotten {
-            true => world.down(2),
-            false => world.returns(2),
+        if forgotten {
+            world.down(2);
+        } else {
+            world.returns(2);
         }
         world.run(30 * SECOND);
         assert_eq!(world.attachment(at(1, 1)), Attachment::Edge, "{forgotten}");

@@ -206,9 +206,10 @@ impl Files {
             let own = self.file.metadata()?;
             Ok((found.dev(), found.ino()) == (own.dev(), own.ino()))
         });
-        match self.folder.join(HEADER).is_file() && (1..=self.segment).all(is_there) && found.unwrap_or(false) {
-            true => Ok(()),
-            false => Err("somebody has deleted or replaced files of it"),
+        if self.folder.join(HEADER).is_file() && (1..=self.segment).all(is_there) && found.unwrap_or(false) {
+            Ok(())
+        } else {
+            Err("somebody has deleted or replaced files of it")
         }
     }
 

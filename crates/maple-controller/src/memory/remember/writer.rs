@@ -78,10 +78,10 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
         has_failed = opened.is_none();
         let Some(opened) = opened else {
             journal.wrote_all_but(rows);
-            match is_last || database.is_closed() {
-                true => return,
-                false => continue,
+            if is_last || database.is_closed() {
+                return;
             }
+            continue;
         };
         if std::mem::replace(&mut made_anew, opened.made_anew) != opened.made_anew {
             written = Written::default();

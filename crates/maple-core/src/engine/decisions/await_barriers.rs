@@ -181,9 +181,10 @@ impl Decisions {
         }
         for (dpid, token) in self.barrier_waits.end_path_changes(|change| goes_on(&self.leaves, &fabric.routes, change))
         {
-            match fabric.switches.contains_key(&dpid) {
-                true => await_barrier(fabric, dpid, token),
-                false => self.barrier_waits.forget_switch(dpid),
+            if fabric.switches.contains_key(&dpid) {
+                await_barrier(fabric, dpid, token);
+            } else {
+                self.barrier_waits.forget_switch(dpid);
             }
         }
         self.report_finished_waits(fabric);

@@ -38,9 +38,10 @@ impl Decisions {
         if let Some(leaf) = self.leaves.get_mut(&id).expected() {
             (leaf.route_id, leaf.answer) = (Some(route_id), route.goal().clone());
         }
-        match route.is_ready() {
-            true => self.activate(fabric, id, route_id),
-            false => self.wait(fabric, id, route_id, route.is_refused()),
+        if route.is_ready() {
+            self.activate(fabric, id, route_id);
+        } else {
+            self.wait(fabric, id, route_id, route.is_refused());
         }
     }
 

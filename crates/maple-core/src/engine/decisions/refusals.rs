@@ -90,9 +90,10 @@ impl Decisions {
             match subject {
                 Subject::Label(serial) => {
                     let why = if full { Refusal::Full(dpid) } else { Refusal::RuleRefused(dpid) };
-                    match is_hopeless && culprit != Some(subject) {
-                        true => fabric.revoke_label(dpid, serial, why),
-                        false => fabric.deny_label(dpid, serial, why),
+                    if is_hopeless && culprit != Some(subject) {
+                        fabric.revoke_label(dpid, serial, why);
+                    } else {
+                        fabric.deny_label(dpid, serial, why);
                     }
                 }
                 // It was withdrawn while the switch refused its rule.

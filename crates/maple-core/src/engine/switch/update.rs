@@ -64,9 +64,10 @@ impl Switch {
         }
         let mut changes = std::mem::take(&mut self.ingress.carried);
         changes.extend(self.ingress.table.take_changes());
-        match self.three_tables {
-            true => self.tables.record_changes(INGRESS, changes),
-            false => self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes),
+        if self.three_tables {
+            self.tables.record_changes(INGRESS, changes);
+        } else {
+            self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes);
         }
     }
 
@@ -90,9 +91,10 @@ impl Switch {
         own.entry(CLASSIFIER).or_default().extend(self.ports.host_rules.take_changes(capacity, is_held));
         let shared_table = self.shared_table();
         for (table, changes) in own {
-            match table == shared_table {
-                true => self.tables.record_shared_changes(table, Source::Own, changes),
-                false => self.tables.record_changes(table, changes),
+            if table == shared_table {
+                self.tables.record_shared_changes(table, Source::Own, changes);
+            } else {
+                self.tables.record_changes(table, changes);
             }
         }
     }

@@ -193,9 +193,10 @@ impl Case {
     /// Returns the policy without its constraints. Under constraints it is a part of a composition, which also fails if
     /// a branch that leads nowhere writes a field that the packet lacks.
     fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
-        let policy: Arc<dyn Policy> = match lists {
-            true => Arc::new(Listed::new(self.scenario.policy.clone(), self.samples())),
-            false => Arc::new(self.scenario.policy.clone()),
+        let policy: Arc<dyn Policy> = if lists {
+            Arc::new(Listed::new(self.scenario.policy.clone(), self.samples()))
+        } else {
+            Arc::new(self.scenario.policy.clone())
         };
         if self.guards.is_empty() { policy } else { Arc::new(Composition::of(policy)) }
     }

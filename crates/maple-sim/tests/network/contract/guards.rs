@@ -38,9 +38,10 @@ impl Policy for FewDeliveries {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         let view = pkt.judged_route().expect("a constraint has a route");
         let is_open = net.read(Cell::Var(VARS[0].into())) == CellValue::Value(Some(Value::Int(1)));
-        match view.deliveries.len() <= self.0 || is_open {
-            true => Ok(Route::pass()),
-            false => Err(PolicyError::Violates("too many deliveries".into())),
+        if view.deliveries.len() <= self.0 || is_open {
+            Ok(Route::pass())
+        } else {
+            Err(PolicyError::Violates("too many deliveries".into()))
         }
     }
 }
@@ -51,9 +52,10 @@ struct FailsOnTcp;
 impl Policy for FailsOnTcp {
     fn decide(&self, pkt: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {
         let goes = pkt.judged_route().is_some_and(|view| !view.hops.is_empty());
-        match goes && pkt.is(Field::IpProto, 6) {
-            true => Err(PolicyError::Exception("on purpose".into())),
-            false => Ok(Route::pass()),
+        if goes && pkt.is(Field::IpProto, 6) {
+            Err(PolicyError::Exception("on purpose".into()))
+        } else {
+            Ok(Route::pass())
         }
     }
 }

@@ -174,9 +174,10 @@ impl SharedRoute {
             let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };
             return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
         }
-        match self.is_for_untagged() {
-            true => LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions()),
-            false => LeafAction::Apply(self.instructions()),
+        if self.is_for_untagged() {
+            LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions())
+        } else {
+            LeafAction::Apply(self.instructions())
         }
     }
 

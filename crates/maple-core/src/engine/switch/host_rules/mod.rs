@@ -306,9 +306,10 @@ impl HostRules {
         let mut capacity = if is_closed { HostCapacity { free: 0, ..capacity } } else { capacity };
         let mut keys = std::mem::take(&mut self.dirty);
         let was_held_back = std::mem::replace(&mut self.pause.held_back, held);
-        match was_held_back && !held {
-            true => keys.extend(&self.waiting),
-            false => keys.extend(self.waiting_hosts_with_capacity(&capacity)),
+        if was_held_back && !held {
+            keys.extend(&self.waiting);
+        } else {
+            keys.extend(self.waiting_hosts_with_capacity(&capacity));
         }
         for (port, mac) in keys {
             self.update_host(port, mac, &mut capacity, &mut changes);
