@@ -49,7 +49,7 @@ pub(in crate::engine) enum EngineMessage {
     /// Send a frame out of your switch.
     Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
     /// Find out whether a host is still at your port.
-    FindHost { mac: Mac, at: Location, named: Option<IpAddr>, asker: ShardId },
+    FindHost(FindHost),
     /// The result of that search.
     HostSearched { mac: Mac, at: Location, found: SearchResult },
     /// A port has gone down. Its hosts may now be at ports of yours.
@@ -60,6 +60,17 @@ pub(in crate::engine) enum EngineMessage {
     AddressesAreRead,
     /// Something now depends on measured rates.
     LoadsAreRead,
+}
+
+/// The question whether a host is still at a port.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct FindHost {
+    pub mac: Mac,
+    pub at: Location,
+    /// The address that it announced elsewhere.
+    pub named: Option<IpAddr>,
+    /// The shard that wants to know.
+    pub asker: ShardId,
 }
 
 /// The ports that changed, and the hosts that came to a port or left it.

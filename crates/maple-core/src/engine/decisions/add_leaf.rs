@@ -36,7 +36,7 @@ impl Decisions {
         fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
         fabric.ctx.report_violations(violations, witness.at);
-        let leaf = self.new_leaf(fabric, trace, (goal, origin), witness);
+        let leaf = self.new_leaf(fabric, trace, goal, origin, witness);
         let leaf = self.cache_leaf(fabric, id, leaf);
         Some(Adopted { leaf, is_new: leaf == id })
     }
@@ -85,7 +85,8 @@ impl Decisions {
         &mut self,
         fabric: &mut Fabric,
         trace: Trace,
-        (answer, origin): (Goal, Origin),
+        answer: Goal,
+        origin: Origin,
         witness: ReceivedPacket,
     ) -> Leaf {
         Leaf {

@@ -128,7 +128,7 @@ impl Decisions {
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);
                 if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
-                    switch.counters.drops.count_leaf(now, (origin, witness), counted.matching, grown.as_it_is);
+                    switch.counters.drops.count_leaf(now, origin, witness, counted.matching, grown.as_it_is);
                 }
                 self.access_hits.count(&leaf.asked, grown.packets);
             }

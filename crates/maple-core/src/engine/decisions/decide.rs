@@ -166,7 +166,9 @@ impl Decisions {
                 }
             };
             let done = match outcome(&run, answer) {
-                Outcome::Answer(route, finished) => self.commit(fabric, route, *finished, &received, exclusive),
+                Outcome::Answer((goal, route), finished) => {
+                    self.commit(fabric, goal, route, *finished, &received, exclusive)
+                }
                 Outcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
                 Outcome::Failed(error, heard) => {
                     fabric.ctx.notify_listeners(heard, &received);
@@ -191,7 +193,8 @@ impl Decisions {
     fn commit(
         &mut self,
         fabric: &mut Fabric,
-        (goal, route): (Goal, Arc<Resolved>),
+        goal: Goal,
+        route: Arc<Resolved>,
         finished: Finished,
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
@@ -222,7 +225,7 @@ impl Decisions {
         }
         match id {
             Some(id) => {
-                let leaf = self.new_leaf(fabric, trace, (goal, origin), received.clone());
+                let leaf = self.new_leaf(fabric, trace, goal, origin, received.clone());
                 let standing = self.cache_leaf(fabric, id, leaf);
                 self.answer(fabric, standing, received.clone());
             }

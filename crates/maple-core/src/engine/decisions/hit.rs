@@ -108,7 +108,9 @@ impl<'a> Hits<'a> {
     /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, if packets from
     /// its new ports wait, or if its rules are being read or restored.
     pub(in crate::engine) fn begin(
-        (fabric, hosts, decisions): (&'a mut Fabric, &'a Hosts, &'a mut Decisions),
+        fabric: &'a mut Fabric,
+        hosts: &'a Hosts,
+        decisions: &'a mut Decisions,
         now: Time,
         dpid: Dpid,
     ) -> Option<Hits<'a>> {

@@ -15,7 +15,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::fabric::routes::{RouteKey, SharedRoute};
+use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
 use crate::engine::switch::Stale;
 use crate::engine::switch::paths::RouteTable;
 use crate::engine::switch::tables::Waiter;
@@ -67,10 +67,17 @@ impl Decisions {
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
-        let has_table =
+        let has_route_table =
             fabric.switches.get(&key.ingress).is_some_and(|switch| switch.paths.route_table == RouteTable::Open);
         let mut effects = Vec::new();
-        let route_id = fabric.routes.create(leaf, key, &resolved, subscription, (has_table, meter), &mut effects);
+        let route_id = fabric.routes.create(
+            leaf,
+            key,
+            &resolved,
+            subscription,
+            AtIngress { has_route_table, meter },
+            &mut effects,
+        );
         fabric.apply_label_effects(effects, Timer::Routes);
         Some(route_id)
     }

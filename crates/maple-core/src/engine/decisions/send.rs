@@ -65,7 +65,7 @@ impl Decisions {
         match route.filter(|_| fabric.ctx.store.is_current(id)) {
             Some(route) => {
                 self.drop_by_leaf(fabric, id, &packet);
-                fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, (&self.origin_of(id), &packet));
+                fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), &packet);
             }
             None => {
                 self.withdraw(fabric, id);
@@ -81,7 +81,7 @@ impl Decisions {
         let Some(route) = leaf.route_id.and_then(|route_id| fabric.routes.get(route_id)) else { return };
         if route.is_for_untagged() && !packet.is_untagged() {
             let route = Arc::clone(route.resolved());
-            return fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, (&self.origin_of(id), packet));
+            return fabric.switches.send_to_egress_ports(&mut fabric.ctx, &route, &self.origin_of(id), packet);
         }
         let actions = route.actions();
         if actions.is_empty() {
@@ -136,6 +136,6 @@ impl Decisions {
         if route.switches.is_empty() && route.own.is_empty() {
             fabric.switches.drop_packet(&mut fabric.ctx, packet, DropCause::Policy(Arc::clone(&origin)));
         }
-        fabric.switches.send_to_egress_ports(&mut fabric.ctx, route, (&origin, packet));
+        fabric.switches.send_to_egress_ports(&mut fabric.ctx, route, &origin, packet);
     }
 }

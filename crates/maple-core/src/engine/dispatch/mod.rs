@@ -265,9 +265,7 @@ impl Engine {
                 EngineMessage::Emit { dpid, hops, frame } => {
                     fabric.switches.emit(&mut fabric.ctx, dpid, &hops, &frame);
                 }
-                EngineMessage::FindHost { mac, at, named, asker } => {
-                    topology.find_host(fabric, (mac, at), named, asker);
-                }
+                EngineMessage::FindHost(question) => topology.find_host(fabric, question),
                 EngineMessage::HostSearched { mac, at, found } => topology.host_searched(fabric, mac, at, found),
                 EngineMessage::Unplugged(at) => topology.look_for_unplugged_hosts(fabric, at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => {
@@ -463,7 +461,7 @@ impl Engine {
     /// Borrows the engine for packets of this switch. `None` if this shard does not serve the switch, if packets from
     /// its new ports wait, or if its rules are being read or restored.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
-        Hits::begin((&mut self.fabric, &self.topology.hosts, &mut self.decisions), now, dpid)
+        Hits::begin(&mut self.fabric, &self.topology.hosts, &mut self.decisions, now, dpid)
     }
 
     /// Advances the transaction ids of a switch past those of `packet_outs` packet-outs, which answered recorded

@@ -182,7 +182,8 @@ impl Polls {
         &mut self,
         now: Time,
         period: Duration,
-        (version, reply): (Version, &StatsReply),
+        version: Version,
+        reply: &StatsReply,
     ) -> Option<CompleteAnswer> {
         let asked = self.asked.as_mut()?;
         asked.reading.add_part(version, &reply.body);

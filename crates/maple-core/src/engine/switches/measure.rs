@@ -139,7 +139,7 @@ impl Switches {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let version = switch.version();
-        if let Some(answer) = switch.counters.polls.on_answer(now, period, (version, reply)) {
+        if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
             if answer.what == Counted::Rules {
                 self.end_count_reading(dpid);
             }

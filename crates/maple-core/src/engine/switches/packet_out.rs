@@ -44,7 +44,8 @@ impl Switches {
         &mut self,
         ctx: &mut Context,
         route: &Resolved,
-        (origin, packet): (&Arc<Origin>, &ReceivedPacket),
+        origin: &Arc<Origin>,
+        packet: &ReceivedPacket,
     ) {
         if route.keeps_way {
             ctx.stats.way_drops += 1;

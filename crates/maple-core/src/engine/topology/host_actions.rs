@@ -13,7 +13,7 @@ use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcemen
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
-use crate::engine::context::messages::{EngineMessage, SearchResult};
+use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
 use crate::engine::switch::{CLASSIFIER, Stale};
@@ -85,7 +85,7 @@ impl Topology {
             HostAction::Forget { mac, at } => forget_host(fabric, mac, at),
             HostAction::Find { mac, at, named } => {
                 let asker = fabric.ctx.shard;
-                fabric.ctx.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, named, asker })
+                fabric.ctx.send_to_shard_of(at.switch, EngineMessage::FindHost(FindHost { mac, at, named, asker }))
             }
             HostAction::ReportSearch { to, mac, at, found } => {
                 fabric.ctx.send_to_shard(to, EngineMessage::HostSearched { mac, at, found })
@@ -105,16 +105,10 @@ impl Topology {
     }
 
     /// Searches for a host at a switch of this shard, for another shard.
-    pub(in crate::engine) fn find_host(
-        &mut self,
-        fabric: &mut Fabric,
-        (mac, at): (Mac, Location),
-        named: Option<IpAddr>,
-        asker: ShardId,
-    ) {
+    pub(in crate::engine) fn find_host(&mut self, fabric: &mut Fabric, question: FindHost) {
         let state = fabric.ctx.store.snapshot();
-        if fabric.switches.contains_key(&at.switch) {
-            self.with_hosts(fabric, |hosts, now, actions| hosts.on_find(now, &state, (mac, at), named, asker, actions));
+        if fabric.switches.contains_key(&question.at.switch) {
+            self.with_hosts(fabric, |hosts, now, actions| hosts.on_find(now, &state, question, actions));
         }
     }
 

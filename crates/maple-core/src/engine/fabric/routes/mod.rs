@@ -105,6 +105,15 @@ pub(in crate::engine) struct PathSwitch {
     pub each_leaf: bool,
 }
 
+/// What the ingress of a new route has for it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::engine) struct AtIngress {
+    /// Whether the ingress has a table of routes.
+    pub has_route_table: bool,
+    /// The number of the route's meter there.
+    pub meter: Option<u32>,
+}
+
 impl Routes {
     pub fn new(shard: ShardId) -> Routes {
         Routes {
@@ -131,21 +140,20 @@ impl Routes {
     }
 
     /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. A route that follows a
-    /// plan has a `subscription` in the store. The last pair says whether the ingress has a table of routes, and which
-    /// meter the route has there.
+    /// plan has a `subscription` in the store.
     pub fn create(
         &mut self,
         leaf: LeafId,
         key: RouteKey,
         resolved: &Arc<Resolved>,
         subscription: Option<ReaderId>,
-        (uses_route_table, meter): (bool, Option<u32>),
+        at_ingress: AtIngress,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
-        let uses_route_table = uses_route_table && subscription.is_some() && crosses_links(&key, resolved);
+        let uses_route_table = at_ingress.has_route_table && subscription.is_some() && crosses_links(&key, resolved);
         self.by_key.insert(Arc::clone(&key), id);
         self.by_subscription.extend(subscription.map(|reader| (reader, id)));
         self.all.insert(
@@ -157,7 +165,7 @@ impl Routes {
                 path,
                 next: None,
                 former: Vec::new(),
-                meter,
+                meter: at_ingress.meter,
                 uses_route_table,
                 metadata: None,
                 refusals: 0,

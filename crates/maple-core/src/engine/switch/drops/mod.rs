@@ -88,7 +88,8 @@ impl Drops {
     pub fn count(
         &mut self,
         now: Time,
-        (port, host): (Option<PortNo>, Option<Mac>),
+        port: Option<PortNo>,
+        host: Option<Mac>,
         cause: DropCause,
         packets: u64,
         example: impl FnOnce() -> Arc<str>,
@@ -111,7 +112,7 @@ impl Drops {
         let value = |field| packet.switch_value(field);
         let host = value(Field::EthSrc).map(Mac::from_bits).filter(|mac| mac.is_host());
         let port = value(Field::InPort).map(|port| PortNo(port as u32));
-        self.count(now, (port, host), cause, 1, || summary(packet).into());
+        self.count(now, port, host, cause, 1, || summary(packet).into());
     }
 
     fn minute(&mut self, now: Time) -> &mut Minute {
@@ -127,18 +128,20 @@ impl Drops {
     pub fn count_leaf(
         &mut self,
         now: Time,
-        (origin, witness): (&Arc<Origin>, &ReceivedPacket),
+        origin: &Arc<Origin>,
+        witness: &ReceivedPacket,
         matching: &Match,
         packets: u64,
     ) {
         let cause = DropCause::Policy(Arc::clone(origin));
-        self.count(now, sender(matching, witness), cause, packets, || class_of(matching).into());
+        let (port, host) = sender(matching, witness);
+        self.count(now, port, host, cause, packets, || class_of(matching).into());
     }
 
     /// Counts packets that a rule of the classifier has dropped.
     pub fn count_classifier(&mut self, now: Time, cause: DropCause, matching: &Match, packets: u64) {
         let port = exact(matching, Field::InPort).map(|port| PortNo(port as u32));
-        self.count(now, (port, None), cause, packets, || "".into());
+        self.count(now, port, None, cause, packets, || "".into());
     }
 
     /// The drops of the last `minutes` minutes, including the current one.

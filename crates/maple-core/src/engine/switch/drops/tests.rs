@@ -9,7 +9,7 @@ fn line(number: u32) -> DropCause {
 
 fn count(drops: &mut Drops, minute: u64, port: u32, host: u64) {
     let sender = (Some(PortNo(port)), Some(Mac::from_bits(u128::from(host))));
-    drops.count(Time(minute * MINUTE), sender, line(3), 1, || "a packet".into());
+    drops.count(Time(minute * MINUTE), sender.0, sender.1, line(3), 1, || "a packet".into());
 }
 
 fn of_last(drops: &Drops, minute: u64, minutes: u64) -> Vec<(Option<u32>, u64, u64)> {

@@ -31,7 +31,7 @@ use super::claims::refuted_until;
 use super::probe::{link_local, probes};
 use super::{HostAction, Hosts, Limits};
 use crate::engine::context::expected::Expected;
-use crate::engine::context::messages::SearchResult;
+use crate::engine::context::messages::{FindHost, SearchResult};
 use crate::engine::context::timers::Timer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Location, Mac};
@@ -135,19 +135,12 @@ impl Hosts {
         if is_open || self.known.get(&(at, mac)).is_none_or(|known| known.announced.is_empty()) {
             return;
         }
-        self.begin_search(now, (mac, at), None, None, out);
+        self.begin_search(now, mac, at, None, None, out);
     }
 
     /// Searches for a host of this shard that a port elsewhere claims.
-    pub fn on_find(
-        &mut self,
-        now: Time,
-        state: &Snapshot,
-        (mac, at): (Mac, Location),
-        named: Option<IpAddr>,
-        asker: ShardId,
-        out: &mut Vec<HostAction>,
-    ) {
+    pub fn on_find(&mut self, now: Time, state: &Snapshot, question: FindHost, out: &mut Vec<HostAction>) {
+        let FindHost { mac, at, named, asker } = question;
         // The message that reports the host's arrival here may still be on the way.
         if state.host(mac).is_some_and(|host| host.location == at) {
             self.on_arrival(now, state, mac, at, out);
@@ -171,14 +164,15 @@ impl Hosts {
                 SearchState::Found { .. } => {}
             }
         }
-        self.begin_search(now, (mac, at), named, Some(asker), out);
+        self.begin_search(now, mac, at, named, Some(asker), out);
     }
 
     /// Begins a search, for another shard or for this one.
     fn begin_search(
         &mut self,
         now: Time,
-        (mac, at): (Mac, Location),
+        mac: Mac,
+        at: Location,
         named: Option<IpAddr>,
         asker: Option<ShardId>,
         out: &mut Vec<HostAction>,

@@ -8,6 +8,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Packet, Version};
 
 use super::*;
+use crate::engine::context::messages::FindHost;
 use crate::engine::context::received_packet::from_port;
 use crate::network::{Facts, HostFacts, PortInfo};
 use crate::state::{Store, SwitchInfo, Write};
@@ -101,7 +102,8 @@ impl Fixture {
             }
             HostAction::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
             HostAction::Find { mac, at, named } => {
-                return self.ask(|hosts, now, state, out| hosts.on_find(now, state, (mac, at), named, SHARD, out)).1;
+                let question = FindHost { mac, at, named, asker: SHARD };
+                return self.ask(|hosts, now, state, out| hosts.on_find(now, state, question, out)).1;
             }
             HostAction::ReportSearch { mac, at, found, .. } => {
                 return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
@@ -308,7 +310,8 @@ fn a_search_ends_even_if_the_switch_never_answers() {
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
     let mut actions = Vec::new();
     fixture.hosts.on_packet(fixture.now, &fixture.store.snapshot(), sender, &mut actions);
-    fixture.hosts.on_find(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), None, SHARD, &mut actions);
+    let question = FindHost { mac: GATEWAY, at: at(1), named: None, asker: SHARD };
+    fixture.hosts.on_find(fixture.now, &fixture.store.snapshot(), question, &mut actions);
     fixture.timers.extend(actions.iter().filter_map(|action| match action {
         HostAction::Wake(time, timer) => Some((*time, *timer)),
         _ => None,
