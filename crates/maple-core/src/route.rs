@@ -59,12 +59,12 @@ struct Found {
     path: PathTo,
     /// `None` if there was no path.
     hops: Option<Arc<[Hop]>>,
-    looked: Arc<Looked>,
+    reads: Arc<PathReads>,
 }
 
 /// The record of what f has read of a path that it requested.
 #[derive(Debug, Default)]
-pub(crate) struct Looked {
+pub(crate) struct PathReads {
     /// The place where the path ends, if a path leads to its switch. The answer then depends on whether that place is
     /// there.
     end: Option<Location>,
@@ -72,7 +72,7 @@ pub(crate) struct Looked {
     hops: AtomicBool,
 }
 
-impl Looked {
+impl PathReads {
     /// Returns the cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
@@ -322,7 +322,7 @@ impl Route {
     /// that answer; reading the hops makes it depend on the hops. A route that f only returns follows the path wherever
     /// it leads.
     pub fn is_unreachable(&self) -> bool {
-        self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
+        self.found.iter().for_each(|found| found.reads.existence.store(true, Relaxed));
         self.unreachable
     }
 
@@ -353,7 +353,7 @@ impl Route {
 
     /// Records that f reads the hops that path queries found.
     fn look(&self) {
-        self.found.iter().for_each(|found| found.looked.hops.store(true, Relaxed));
+        self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
     }
 
     /// Returns the branches with the hops of their paths, without those branches for which no path was found.
@@ -381,17 +381,17 @@ impl Route {
         to: Location,
         hops: Option<Arc<[Hop]>>,
         is_there: Option<bool>,
-    ) -> (Route, Arc<Looked>) {
-        let looked = Arc::new(Looked { end: is_there.map(|_| to), ..Looked::default() });
+    ) -> (Route, Arc<PathReads>) {
+        let reads = Arc::new(PathReads { end: is_there.map(|_| to), ..PathReads::default() });
         let hops = hops.filter(|_| is_there != Some(false));
         let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());
         if let Cell::Path { from, weight, within, .. } = path {
             let path = PathTo { from: *from, to, weight: weight.clone(), within: within.clone() };
             branches.push(Branch { path: Some(path.clone()), ..Branch::default() });
-            found.push(Found { path, hops, looked: Arc::clone(&looked) });
+            found.push(Found { path, hops, reads: Arc::clone(&reads) });
         }
-        (Route { branches, found, unreachable, ..Route::default() }, looked)
+        (Route { branches, found, unreachable, ..Route::default() }, reads)
     }
 
     /// Returns the treatments that rewrites and queues of the whole route change. In a route that passes, the

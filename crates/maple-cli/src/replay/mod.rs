@@ -87,7 +87,7 @@ impl Again<'_> {
         let until = self.until.map(|text| moment::parse(text, recorded)).transpose()?;
         let mut policies = self.policies(recorded)?;
         if let Some(comparison) = comparison {
-            policies = policies.into_iter().map(|(number, policy)| (number, comparison.watch(policy))).collect();
+            policies = policies.into_iter().map(|(number, policy)| (number, comparison.wrap(policy))).collect();
         }
         let name = recorded.compiler();
         ensure!(name == COMPILER, "there is no compiler {name:?}");

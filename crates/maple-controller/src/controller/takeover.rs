@@ -165,7 +165,7 @@ impl Preparing {
             self.tell(shard, ShardMessage::Announce(Box::new(switch)));
         }
         let (store, began) = (restart.store(), Instant::now());
-        let is_ready = || restart.has_restored(self.announced.keys()) && store.has_settled_earlier();
+        let is_ready = || restart.has_restored(self.announced.keys()) && store.has_restored_earlier();
         while !is_ready() && began.elapsed() < PREPARATION {
             std::thread::sleep(LOOK);
         }

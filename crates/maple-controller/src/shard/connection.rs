@@ -12,7 +12,7 @@ use std::time::Duration;
 use maple_core::engine::{Engine, Time};
 use maple_wire::{Dpid, Message, Port, Version};
 
-use super::dispatch::{Answered, MessageDispatch};
+use super::dispatch::{AnsweredInPlace, MessageDispatch};
 use super::outbox::{Outbox, QueueLimits};
 use super::registry::ConnectionId;
 use super::socket::Socket;
@@ -157,7 +157,7 @@ pub(crate) struct Read {
     /// The number of messages that they completed.
     pub messages: usize,
     /// The packet-ins among these messages that are answered.
-    pub answered: Answered,
+    pub answered: AnsweredInPlace,
 }
 
 impl Connection {

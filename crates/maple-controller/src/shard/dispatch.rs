@@ -13,7 +13,7 @@ use crate::session::{Output, Session};
 
 /// Packet-ins that a leaf of the engine answered in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredInPlace {
     /// The number of packet-ins.
     pub packets: u64,
     /// The number of packet-outs.
@@ -33,7 +33,7 @@ pub(super) struct MessageDispatch<'a, 'b> {
     /// The packet-ins of the batch as messages.
     undecoded: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
     messages: usize,
-    answered: Answered,
+    answered: AnsweredInPlace,
 }
 
 impl<'a, 'b> MessageDispatch<'a, 'b> {
@@ -45,13 +45,13 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
         outbox: &'a mut Vec<u8>,
         out: &'a mut Vec<Output>,
     ) -> MessageDispatch<'a, 'b> {
-        let (batch, undecoded, answered) = (ArrayVec::new(), ArrayVec::new(), Answered::default());
+        let (batch, undecoded, answered) = (ArrayVec::new(), ArrayVec::new(), AnsweredInPlace::default());
         MessageDispatch { now, session, hits, outbox, out, batch, undecoded, messages: 0, answered }
     }
 
     /// Splits bytes into messages and dispatches them, up to the session's end. Returns the number of messages, and of
     /// the packet-ins among them that are answered.
-    pub fn dispatch(mut self, framer: &mut Framer, bytes: &'b [u8]) -> (usize, Answered) {
+    pub fn dispatch(mut self, framer: &mut Framer, bytes: &'b [u8]) -> (usize, AnsweredInPlace) {
         self.dispatch_all(framer, bytes);
         if self.answered.packets > 0 {
             self.session.on_progress(self.now);
@@ -144,8 +144,8 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
     }
 }
 
-impl Answered {
-    fn add(&mut self, hit: maple_core::engine::Answered) {
+impl AnsweredInPlace {
+    fn add(&mut self, hit: maple_core::engine::AnsweredHits) {
         self.packets += u64::from(hit.packets.count_ones());
         self.packet_outs += hit.packet_outs as u64;
     }

@@ -221,7 +221,7 @@ fn request_counters(
     let (engine, now) = (turn.engine(), ctx.clock.now());
     let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable.has(*dpid);
     let selected: Vec<Dpid> = engine.switches().filter(is_asked).collect();
-    ctx.events.extend(selected.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
+    ctx.events.extend(selected.iter().map(|dpid| Event::ShowCounters { dpid: *dpid, what }));
     selected.iter().map(|dpid| engine.counted_at(*dpid, what).map(|at| until(at, now))).collect()
 }
 

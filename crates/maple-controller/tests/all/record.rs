@@ -176,7 +176,7 @@ fn a_comparison_says_which_packets_go_otherwise_and_changes_nothing() {
         if pkt.is(Field::TcpDst, 22) { Route::drop() } else { policy(pkt, net) }
     };
     let comparison = Comparison::new(Arc::new(no_ssh), Vec::new());
-    let replayed = run_again(&recorded, &[comparison.watch(Arc::new(policy))], None);
+    let replayed = run_again(&recorded, &[comparison.wrap(Arc::new(policy))], None);
     assert_eq!(replayed.difference, None);
     let found = comparison.found();
     assert!(found.leaves > found.differences.len() && !found.differences.is_empty(), "{found:?}");

@@ -77,7 +77,7 @@ pub use context::trial::{Candidate, DecidedPacket, Decision, Difference, Differe
 pub use context::uses::{BadUses, Conductor, Due};
 pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};
-pub use decisions::hit::{Answered, Hits, MAX_HITS};
+pub use decisions::hit::{AnsweredHits, Hits, MAX_HITS};
 pub use decisions::rule_view::TableRule;
 pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;

@@ -13,7 +13,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::ids::Name;
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, LeftOut, Looked, Resolved, Route, RouteView};
+use crate::route::{Goal, LeftOut, PathReads, Resolved, Route, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
@@ -64,7 +64,7 @@ struct RunState {
     /// The listeners that receive the packet, a bit for each.
     heard: u64,
     /// The paths that f requested, each with what f read of the result.
-    paths: Vec<(Cell, Arc<Looked>)>,
+    paths: Vec<(Cell, Arc<PathReads>)>,
     /// Whether a constraint has judged the hops of a route. The leaf then keeps exactly these.
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
@@ -291,7 +291,7 @@ impl Run {
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
-        for cell in state.paths.iter().flat_map(|(path, looked)| looked.at(path)) {
+        for cell in state.paths.iter().flat_map(|(path, reads)| reads.at(path)) {
             state.txn.read(cell);
         }
         let account = state.take_account();

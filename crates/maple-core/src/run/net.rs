@@ -221,9 +221,9 @@ impl Net {
         for cell in slice::paths(state.slice.as_ref(), path) {
             if let CellValue::Hops(found) = cell.evaluate(state.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));
-                let (route, looked) = Route::path(&cell, to, found, is_there);
+                let (route, reads) = Route::path(&cell, to, found, is_there);
                 state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there == Some(true)));
-                state.paths.push((cell, looked));
+                state.paths.push((cell, reads));
                 return Some(route);
             }
             state.txn.read(cell);

@@ -35,7 +35,7 @@ pub(crate) struct RestoreProgress {
     /// Switches with leaves that are not decided yet.
     pub undecided: BTreeSet<Dpid>,
     /// Switches whose routes may still ask for labels.
-    pub unsettled: BTreeSet<Dpid>,
+    pub asking: BTreeSet<Dpid>,
     /// Switches without a connection, whose forwarding is assumed to go on.
     pub unreachable: BTreeSet<Dpid>,
 }
@@ -398,9 +398,9 @@ impl Store {
 
     /// Reports whether all switches that are restored have their remembered leaves decided and their tables built. A
     /// switch whose restore was given up does not count.
-    pub fn has_settled_earlier(&self) -> bool {
+    pub fn has_restored_earlier(&self) -> bool {
         let all = self.restoring();
-        all.undecided.is_empty() && all.unsettled.is_empty()
+        all.undecided.is_empty() && all.asking.is_empty()
     }
 
     /// The kinds of addresses that a reader or a waiter has ever subscribed to.

@@ -104,7 +104,7 @@ impl CondList {
     /// The place of the first condition that the packet fits, and whether finding it needed a field that was not
     /// captured.
     pub(super) fn first_looking<P: Fields + ?Sized>(&self, packet: &P) -> (Option<usize>, bool) {
-        let looked = Looked::new(packet);
+        let looked = CaptureChecked::new(packet);
         let first = self.first(&looked);
         if !looked.short.get() {
             return (first, false);
@@ -172,18 +172,18 @@ impl fmt::Display for ListAnswer {
 }
 
 /// A packet that notes whether a field was looked at that was not captured.
-pub(crate) struct Looked<'p, P: ?Sized> {
+pub(crate) struct CaptureChecked<'p, P: ?Sized> {
     packet: &'p P,
     pub short: Cell<bool>,
 }
 
-impl<'p, P: Fields + ?Sized> Looked<'p, P> {
-    pub fn new(packet: &'p P) -> Looked<'p, P> {
-        Looked { packet, short: Cell::new(false) }
+impl<'p, P: Fields + ?Sized> CaptureChecked<'p, P> {
+    pub fn new(packet: &'p P) -> CaptureChecked<'p, P> {
+        CaptureChecked { packet, short: Cell::new(false) }
     }
 }
 
-impl<P: Fields + ?Sized> Fields for Looked<'_, P> {
+impl<P: Fields + ?Sized> Fields for CaptureChecked<'_, P> {
     fn value(&self, field: Field) -> Option<u128> {
         if !self.is_captured(field) {
             self.short.set(true);

@@ -25,7 +25,7 @@ mod stated;
 
 pub(crate) use condition_index::ConditionIndex;
 pub(crate) use known::{Failures, Known, KnownAnswer, Passed};
-pub(crate) use list::Looked;
+pub(crate) use list::CaptureChecked;
 pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;
 pub use overlap::{Example, example_of_both};

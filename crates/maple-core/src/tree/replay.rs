@@ -41,7 +41,7 @@ use maple_wire::Field;
 use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{Cond, Fields, Item, Looked, Lowered, Step, Trace};
+use crate::trace::{CaptureChecked, Cond, Fields, Item, Lowered, Step, Trace};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -231,7 +231,8 @@ impl<'t> Replay<'t> {
         }
         self.written_from(begin);
         let fits = cond.holds(packet);
-        let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| written.fits(packet, can, cond);
+        let write =
+            |written: &mut Lowered, packet: &CaptureChecked<P>, can: &Capabilities| written.fits(packet, can, cond);
         self.write(packet, Question::Fits(cond.clone()), fits, write);
         fits
     }
@@ -300,7 +301,7 @@ impl<'t> Replay<'t> {
 
     /// Continues with the child that the packet reaches.
     fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> Branch {
-        let packet = Looked::new(packet);
+        let packet = CaptureChecked::new(packet);
         let branch = match self.tree.node(node) {
             Node::Value(values) => Branch::Value(packet.value(values.field).unwrap_or(0) & values.mask),
             Node::Test { cond, .. } => Branch::Outcome(cond.holds(&packet)),
@@ -315,7 +316,7 @@ impl<'t> Replay<'t> {
 
     /// Enters the long chain that begins with a node, if there is one.
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
-        let packet = Looked::new(packet);
+        let packet = CaptureChecked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
             if packet.short.get() {
                 // The run itself may not need the field that was not captured.
@@ -361,7 +362,7 @@ impl<'t> Replay<'t> {
 
     fn write_read<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) {
         self.written_from(self.at);
-        let write = |written: &mut Lowered, packet: &Looked<P>, can: &Capabilities| {
+        let write = |written: &mut Lowered, packet: &CaptureChecked<P>, can: &Capabilities| {
             written.read_there(packet, can, field, mask);
             true
         };
@@ -375,11 +376,11 @@ impl<'t> Replay<'t> {
         packet: &P,
         question: Question,
         fits: bool,
-        write: impl FnOnce(&mut Lowered, &Looked<P>, &Capabilities) -> bool,
+        write: impl FnOnce(&mut Lowered, &CaptureChecked<P>, &Capabilities) -> bool,
     ) {
         let Replay { tree, at, written, memos, .. } = self;
         let written = written.as_mut().expect("items are written from here on");
-        let looked = Looked::new(packet);
+        let looked = CaptureChecked::new(packet);
         let begin = written.depth();
         let is_whole = write(written, &looked, self.capabilities);
         self.short |= looked.short.get();

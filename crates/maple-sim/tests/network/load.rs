@@ -317,7 +317,9 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 1, 2);
     for _ in 0..15 {
-        [Counted::Ports, Counted::Rules].into_iter().for_each(|what| sim.tell(Event::Watch { dpid: Dpid(1), what }));
+        [Counted::Ports, Counted::Rules]
+            .into_iter()
+            .for_each(|what| sim.tell(Event::ShowCounters { dpid: Dpid(1), what }));
         sim.inject(at(1, 1), frame(A, B, FRAME));
         sim.run_for(Duration::from_secs(1));
     }

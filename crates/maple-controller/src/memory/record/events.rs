@@ -100,7 +100,7 @@ enum OfSwitch<'a> {
     FlowsRead(#[serde(with = "serde_bytes")] &'a [u8]),
     FlowStats(u32, #[serde(with = "serde_bytes")] &'a [u8]),
     Unsent(u32),
-    Watch(Counted),
+    ShowCounters(Counted),
     CountRule(u64, #[serde(with = "serde_bytes")] &'a [u8]),
 }
 
@@ -206,7 +206,7 @@ impl Events {
                 (*dpid, OfSwitch::FlowStats(*xid, self.encoded(*dpid, &message, messages)?))
             }
             Event::Unsent { dpid, xid } => (*dpid, OfSwitch::Unsent(*xid)),
-            Event::Watch { dpid, what } => (*dpid, OfSwitch::Watch(*what)),
+            Event::ShowCounters { dpid, what } => (*dpid, OfSwitch::ShowCounters(*what)),
             Event::CountRule { dpid, token, table, rule } => {
                 let Rule { priority, matching, instructions, cookie } = rule.clone();
                 let (table_id, instructions) = (*table, instructions.to_vec());
@@ -302,7 +302,7 @@ impl OfSwitch<'_> {
                 Event::FlowStats { dpid, xid, reply }
             }
             OfSwitch::Unsent(xid) => Event::Unsent { dpid, xid },
-            OfSwitch::Watch(what) => Event::Watch { dpid, what },
+            OfSwitch::ShowCounters(what) => Event::ShowCounters { dpid, what },
             OfSwitch::CountRule(token, bytes) => {
                 let flow = flows(bytes)?.pop().ok_or(Damaged("a rule is missing"))?;
                 let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;

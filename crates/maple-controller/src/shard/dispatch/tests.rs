@@ -25,7 +25,7 @@ struct Results {
     /// The outputs of the session.
     outputs: String,
     messages: usize,
-    answered: Answered,
+    answered: AnsweredInPlace,
     /// The answers to hits.
     answers: Vec<u8>,
 }
@@ -168,7 +168,7 @@ fn hits_are_the_same_wherever_a_stream_is_cut() {
         let stream =
             [packet(1, 1), packet(2, 2), echo, packet(4, 2), packet(5, 9), packet(6, 1), packet(7, 1)].concat();
         let whole = Harness::up(version).results([&stream[..]].into_iter());
-        assert_eq!((whole.messages, whole.answered), (7, Answered { packets: 5, packet_outs: 5 }));
+        assert_eq!((whole.messages, whole.answered), (7, AnsweredInPlace { packets: 5, packet_outs: 5 }));
         assert_eq!(Frames::new(&whole.answers).map_while(Result::ok).count(), 5, "an answer a hit");
         for at in 0..=stream.len() {
             let (front, back) = stream.split_at(at);

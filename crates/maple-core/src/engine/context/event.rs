@@ -139,7 +139,7 @@ pub enum Event {
     },
     /// A person wants to see the counters of a switch. The engine asks for them soon, and then once a second for some
     /// seconds.
-    Watch {
+    ShowCounters {
         /// The switch.
         dpid: Dpid,
         /// The counters to ask for.
@@ -252,7 +252,7 @@ impl Event {
             | Event::FlowsRead { dpid, .. }
             | Event::FlowStats { dpid, .. }
             | Event::Unsent { dpid, .. }
-            | Event::Watch { dpid, .. } => Some(*dpid),
+            | Event::ShowCounters { dpid, .. } => Some(*dpid),
             _ => None,
         }
     }

@@ -135,6 +135,6 @@ impl Context {
 
     /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
     pub(in crate::engine) fn is_any_restoring(&self) -> bool {
-        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.asking.is_empty())
     }
 }

@@ -146,13 +146,13 @@ impl BarrierWaits {
 
     /// Removes and returns the waits that are over.
     pub fn take_finished(&mut self) -> Vec<u64> {
-        let mut settled = Vec::new();
+        let mut over = Vec::new();
         self.waiting.retain(|wait| {
             let waits = !wait.switches.is_empty() || !wait.change.is_empty();
-            settled.extend((!waits).then_some(wait.token));
+            over.extend((!waits).then_some(wait.token));
             waits
         });
-        settled
+        over
     }
 }
 

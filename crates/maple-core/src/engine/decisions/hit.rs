@@ -83,7 +83,7 @@ pub struct Hits<'a> {
 
 /// The packets of a batch that were answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
+pub struct AnsweredHits {
     /// A bit for each packet; bit 0 for the first.
     pub packets: u64,
     /// The number of packet-outs appended. A dropped packet needs none.
@@ -91,7 +91,7 @@ pub struct Answered {
 }
 
 /// A packet that may be a hit.
-struct Candidate<'a> {
+struct PossibleHit<'a> {
     /// Its position in the batch.
     number: usize,
     frame: &'a [u8],
@@ -127,35 +127,35 @@ impl<'a> Hits<'a> {
 
     /// Appends to `out` the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are
     /// events.
-    pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
-        let mut candidates: ArrayVec<Candidate<'_>, MAX_HITS> = ArrayVec::new();
+    pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> AnsweredHits {
+        let mut possible: ArrayVec<PossibleHit<'_>, MAX_HITS> = ArrayVec::new();
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
-            candidates.extend(self.candidate(number, packet_in));
+            possible.extend(self.possible_hit(number, packet_in));
         }
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return Answered::default() };
+        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
         if self.fabric.ctx.options.track_hosts {
-            candidates.iter().for_each(|candidate| switch.ingress.verified_hosts.prefetch(candidate.key()));
-            candidates.retain(|candidate| self.is_accepted(candidate));
+            possible.iter().for_each(|hit| switch.ingress.verified_hosts.prefetch(hit.key()));
+            possible.retain(|hit| self.is_accepted(hit));
         }
         let leaves = &self.decisions.leaves;
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return Answered::default() };
-        let found = switch.ingress.table.tree().search_batch(candidates.iter().map(|candidate| &candidate.packet));
-        for (candidate, leaf) in candidates.iter_mut().zip(found) {
-            candidate.leaf = leaf;
+        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        let found = switch.ingress.table.tree().search_batch(possible.iter().map(|hit| &hit.packet));
+        for (hit, leaf) in possible.iter_mut().zip(found) {
+            hit.leaf = leaf;
         }
-        candidates.iter().filter_map(|candidate| candidate.leaf).for_each(|leaf| leaves.prefetch(leaf));
-        let mut answered = Answered::default();
-        for candidate in &candidates {
-            if let Some(packet_outs) = self.append_answer(candidate, out) {
-                answered.packets |= 1 << candidate.number;
+        possible.iter().filter_map(|hit| hit.leaf).for_each(|leaf| leaves.prefetch(leaf));
+        let mut answered = AnsweredHits::default();
+        for hit in &possible {
+            if let Some(packet_outs) = self.append_answer(hit, out) {
+                answered.packets |= 1 << hit.number;
                 answered.packet_outs += packet_outs;
             }
         }
         answered
     }
 
-    /// Makes a packet a candidate, if neither its port nor its own bytes rule it out.
-    fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
+    /// Makes a packet a possible hit, if neither its port nor its own bytes rule it out.
+    fn possible_hit<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<PossibleHit<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
         if !is_whole || is_live(packet_in.cookie()) || !self.is_edge(port) {
@@ -172,7 +172,7 @@ impl<'a> Hits<'a> {
                 return None;
             }
         }
-        Some(Candidate { number, frame, port, packet, host, leaf: None })
+        Some(PossibleHit { number, frame, port, packet, host, leaf: None })
     }
 
     /// Reports whether the port is an edge port.
@@ -189,18 +189,18 @@ impl<'a> Hits<'a> {
     }
 
     /// Reports whether the packet's host is known to be at its port, and no search waits for a packet of it.
-    fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
-        if self.hosts.awaits(candidate.host) {
+    fn is_accepted(&mut self, hit: &PossibleHit<'_>) -> bool {
+        if self.hosts.awaits(hit.host) {
             return false;
         }
         let Some(switch) = self.fabric.switches.get_mut(&self.dpid).expected() else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
-        let key = Some(candidate.key()).filter(|_| candidate.port.0 <= u32::from(u16::MAX));
+        let key = Some(hit.key()).filter(|_| hit.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {
             return true;
         }
-        let Some(host) = self.state.host(candidate.host) else { return false };
-        let is_here = host.location == Location::new(self.dpid, candidate.port);
+        let Some(host) = self.state.host(hit.host) else { return false };
+        let is_here = host.location == Location::new(self.dpid, hit.port);
         if let Some(key) = key.filter(|_| is_here) {
             switch.ingress.verified_hosts.put(key, VERIFIED);
         }
@@ -209,15 +209,15 @@ impl<'a> Hits<'a> {
 
     /// Appends the answer to a leaf's packet. Returns the number of messages appended, or `None` if the packet is not a
     /// hit.
-    fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
-        let leaf = candidate.leaf?;
+    fn append_answer(&mut self, hit: &PossibleHit<'_>, out: &mut Vec<u8>) -> Option<usize> {
+        let leaf = hit.leaf?;
         if self.decisions.leaves.answer(leaf).is_none() {
             self.decisions.learn_answer(self.fabric, leaf, self.dpid)?;
         }
         let Fabric { ctx, switches, .. } = &mut *self.fabric;
         let Decisions { leaves, access_hits, .. } = &mut *self.decisions;
         let template = leaves.answer(leaf)?;
-        let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
+        let length = u16::try_from(template.bytes.len() + hit.frame.len()).ok()?;
         ctx.stats.packet_ins += 1;
         ctx.stats.hits += 1;
         ctx.stats.sent_by_controller += u64::from(template.by_controller);
@@ -228,20 +228,20 @@ impl<'a> Hits<'a> {
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
                 let cause = DropCause::Policy(Arc::clone(&leaf.origin));
-                switch.counters.drops.count_packet(ctx.now, &candidate.packet, cause);
+                switch.counters.drops.count_packet(ctx.now, &hit.packet, cause);
             }
             return Some(0);
         }
         let start = out.len();
         out.extend_from_slice(&template.bytes);
-        out.extend_from_slice(candidate.frame);
+        out.extend_from_slice(hit.frame);
         let message = &mut out[start..];
         message[LENGTH].copy_from_slice(&length.to_be_bytes());
         message[XID].copy_from_slice(&switch.tables.take_xid().to_be_bytes());
         // No edge port has a number that exceeds the field.
         match switch.version() {
-            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(candidate.port.0 as u16).to_be_bytes()),
-            Version::Of13 => message[IN_PORT_13].copy_from_slice(&candidate.port.0.to_be_bytes()),
+            Version::Of10 => message[IN_PORT_10].copy_from_slice(&(hit.port.0 as u16).to_be_bytes()),
+            Version::Of13 => message[IN_PORT_13].copy_from_slice(&hit.port.0.to_be_bytes()),
         }
         Some(1)
     }
@@ -308,7 +308,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
     Some(AnswerTemplate { bytes, by_controller })
 }
 
-impl Candidate<'_> {
+impl PossibleHit<'_> {
     /// Host and port as one word. The port must fit into 16 bits.
     fn key(&self) -> u64 {
         self.host.bits() as u64 | u64::from(self.port.0 as u16) << 48

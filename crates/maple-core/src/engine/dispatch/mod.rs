@@ -136,7 +136,7 @@ impl Engine {
         if standstill.is_some() {
             self.run_timers();
         }
-        self.settle();
+        self.decide_and_update();
         self.fabric.switches.check_demand(&mut self.fabric.ctx);
         self.decisions.publish(&mut self.fabric.ctx);
         for dpid in self.fabric.switches.away_for_too_long() {
@@ -190,7 +190,7 @@ impl Engine {
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
             Event::Unsent { dpid, xid } => self.question_unsent(dpid, xid),
-            Event::Watch { dpid, what } => fabric.switches.watch(&mut fabric.ctx, dpid, what),
+            Event::ShowCounters { dpid, what } => fabric.switches.show_counters(&mut fabric.ctx, dpid, what),
             Event::CountRule { dpid, token, table, rule } => {
                 fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
             }
@@ -331,7 +331,7 @@ impl Engine {
     }
 
     /// Lets f decide, and updates the switches, until nothing is left to do.
-    fn settle(&mut self) {
+    fn decide_and_update(&mut self) {
         loop {
             self.decisions.reconsider_all(&mut self.fabric);
             self.decisions.decide_misses(&mut self.fabric);

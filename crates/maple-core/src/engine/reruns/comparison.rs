@@ -37,7 +37,7 @@ const MAX_DIFFERENCES: usize = 1000;
 /// use maple_core::{Net, PacketHandle, Route, Store};
 ///
 /// let comparison = Comparison::new(Arc::new(|_: &PacketHandle, _: &Net| Route::drop()), Vec::new());
-/// let policy = comparison.watch(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
+/// let policy = comparison.wrap(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
 /// let mut engine = Engine::new(ShardId(0), Store::new(), policy, Options::default());
 /// engine.handle(Time(1), &mut vec![Event::Tick], &mut Vec::new());
 /// assert_eq!(comparison.found().leaves, 0, "no packet came");
@@ -60,7 +60,7 @@ struct Found {
 }
 
 /// A policy that decides, with the comparison of its runs.
-struct Watched {
+struct Compared {
     policy: Arc<dyn Policy>,
     comparison: Arc<Comparison>,
 }
@@ -81,8 +81,8 @@ impl Comparison {
     }
 
     /// Wraps a policy that decides, so that each of its runs is compared.
-    pub fn watch(self: &Arc<Comparison>, policy: Arc<dyn Policy>) -> Arc<dyn Policy> {
-        Arc::new(Watched { policy, comparison: Arc::clone(self) })
+    pub fn wrap(self: &Arc<Comparison>, policy: Arc<dyn Policy>) -> Arc<dyn Policy> {
+        Arc::new(Compared { policy, comparison: Arc::clone(self) })
     }
 
     /// Returns the differences so far. A packet that came several times counts once, unless a decision about it
@@ -187,7 +187,7 @@ impl Made {
     }
 }
 
-impl Policy for Watched {
+impl Policy for Compared {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         self.policy.decide(pkt, net)
     }

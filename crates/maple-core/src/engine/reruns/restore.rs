@@ -118,7 +118,7 @@ impl Restore {
             all.unread.insert(dpid);
             all.unconfirmed.insert(dpid);
             all.undecided.insert(dpid);
-            all.unsettled.insert(dpid);
+            all.asking.insert(dpid);
         });
         switch.ingress.table.begin_rebuild();
         switch.restoring = Some(Restoring::new(fabric.ctx.now, labels, witnesses));
@@ -175,7 +175,7 @@ impl Restore {
         fabric.sync_route_rules();
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
-            all.unsettled.insert(dpid);
+            all.asking.insert(dpid);
             if is_confirmed {
                 all.unconfirmed.remove(&dpid);
             }
@@ -215,7 +215,7 @@ impl Restore {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
-            all.unsettled.remove(&dpid);
+            all.asking.remove(&dpid);
         });
         Restore::ask_again(fabric);
     }
@@ -295,29 +295,29 @@ impl Restore {
         };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         let now = ctx.now;
-        let Some(is_settled) = restoring.is_settled(now, routes.any_waits_at(dpid), are_all_decided) else { return };
+        let Some(has_waited) = restoring.has_waited(now, routes.any_waits_at(dpid), are_all_decided) else { return };
         let (next_look, is_confirmed, is_built) =
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
-        if is_settled && !is_built && self.last_built == Some(now) {
+        if has_waited && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
             return;
         }
-        if is_settled {
+        if has_waited {
             self.build(samples, decisions, fabric, dpid);
         }
         // Another switch may still ask for a label that this one has a rule for.
-        let have_all_waited = is_settled
+        let have_all_waited = has_waited
             && fabric.ctx.store.change_restoring(|all| {
-                all.unsettled.remove(&dpid);
-                all.unsettled.is_empty() && all.unconfirmed.is_empty()
+                all.asking.remove(&dpid);
+                all.asking.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
             fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
         } else if have_all_waited {
             self.last_built = Some(now);
             end_restore(decisions, fabric, dpid);
-        } else if is_confirmed || !is_settled {
+        } else if is_confirmed || !has_waited {
             fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }

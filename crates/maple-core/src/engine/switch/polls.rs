@@ -1,7 +1,7 @@
 //! Polls: decides when a switch is asked for the counters of its ports and rules, and keeps its answers.
 //!
 //! A switch is polled while something wants its counters: f, through a cell ([`crate::network::Gauge`]), once every
-//! [`crate::engine::Options::poll`]; people who watch, once a second. The rates for f depend only on the polls for f: they are
+//! [`crate::engine::Options::poll`]; for people, once a second. The rates for f depend only on the polls for f: they are
 //! computed between readings that are a whole period apart.
 //!
 //! The load on the switch and its connection is bounded. At most one request is open. None is sent while the switch has
@@ -26,10 +26,10 @@ use crate::update::{EntryKey, entry_key};
 /// After an answer, the switch is left alone for this many times as long as the answer took. So it spends at most a
 /// twentieth of its time on answers.
 pub(in crate::engine) const REST_FACTOR: u32 = 19;
-/// The minimum time between two polls for people who watch.
-const WATCH_PERIOD: Duration = Duration::from_secs(1);
-/// How long a person counts as watching after asking.
-const WATCH_DURATION: Duration = Duration::from_secs(5);
+/// The minimum time between two polls for people.
+const SHOWN_PERIOD: Duration = Duration::from_secs(1);
+/// How long the counters are polled for a person after the last question.
+const SHOWN_FOR: Duration = Duration::from_secs(5);
 /// The maximum number of rules, and of ports, whose counters are kept. Further ones in an answer are ignored.
 const MAX_KEPT: usize = 1 << 18;
 
@@ -70,7 +70,7 @@ struct PollSeries {
     before: Option<Arc<Reading>>,
     /// When the switch was last asked.
     asked: Option<Time>,
-    watched: Option<Time>,
+    shown: Option<Time>,
     /// Whether the switch refuses to report its counters.
     is_refused: bool,
 }
@@ -119,9 +119,9 @@ impl PollSeries {
     /// When the switch is to be asked, if at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
-        let is_watched = self.watched.is_some_and(|watched| now < watched + WATCH_DURATION);
+        let is_shown = self.shown.is_some_and(|shown| now < shown + SHOWN_FOR);
         let wanted = (self.is_wanted() && !period.is_zero()).then(|| since(period).max(self.from));
-        wanted.into_iter().chain(is_watched.then(|| since(WATCH_PERIOD))).min()
+        wanted.into_iter().chain(is_shown.then(|| since(SHOWN_PERIOD))).min()
     }
 }
 
@@ -151,9 +151,9 @@ impl Polls {
         series.wanted = wanted;
     }
 
-    /// Notes that a person watches these counters.
-    pub fn watch(&mut self, now: Time, what: Counted) {
-        self.series(what).watched = Some(now);
+    /// Notes that a person looks at these counters.
+    pub fn show(&mut self, now: Time, what: Counted) {
+        self.series(what).shown = Some(now);
     }
 
     /// Returns what to ask the switch next, and when; `None` while a request is open or if nothing is wanted.
@@ -239,7 +239,7 @@ impl PollSeries {
             self.sample = None;
             return complete;
         }
-        // A reading for people who watch came in between.
+        // A reading for people came in between.
         let age = self.sample.as_ref().map(|sample| complete.reading.since(sample));
         if age.is_some_and(|age| age < period * 9 / 10) {
             return complete;

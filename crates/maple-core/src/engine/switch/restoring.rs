@@ -1,7 +1,7 @@
 //! A switch that keeps the rules of an earlier run until it is restored: what it waits for.
 //!
 //! Its leaves are decided, a batch at a time, and its rules become known. Then it waits for the labels of its routes,
-//! with bounds ([`Restoring::is_settled`]). At last its table is built, once. If the switch reports other rules than the
+//! with bounds ([`Restoring::has_waited`]). At last its table is built, once. If the switch reports other rules than the
 //! previous controller did, it decides what has become known since, and waits and builds again.
 
 use std::collections::VecDeque;
@@ -154,7 +154,7 @@ impl Restoring {
     /// Reports whether the switch waits for labels no longer. `None` before its leaves are decided and its rules are
     /// known. `any_waits`: routes of this switch wait for labels. `are_all_decided` says so of the leaves and rules of
     /// all switches.
-    pub fn is_settled(&mut self, now: Time, any_waits: bool, are_all_decided: impl FnOnce() -> bool) -> Option<bool> {
+    pub fn has_waited(&mut self, now: Time, any_waits: bool, are_all_decided: impl FnOnce() -> bool) -> Option<bool> {
         let decided = self.decided?.max(self.read?);
         // f runs within a turn, and may take longer than the wait.
         if self.until.is_none() && decided < now && are_all_decided() {
@@ -209,9 +209,9 @@ mod tests {
     fn the_table_is_built_when_leaves_and_rules_are_known_and_no_route_waits() {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(40));
         assert!(!restoring.rules_known(second(1), vec![(Vec::new(), 7)], true));
-        assert_eq!(restoring.is_settled(second(1), false, || true), None, "leaves are not decided");
+        assert_eq!(restoring.has_waited(second(1), false, || true), None, "leaves are not decided");
         assert_eq!(decide(&mut restoring, second(2)), 3);
-        assert_eq!(restoring.is_settled(second(2), false, || false), Some(true));
+        assert_eq!(restoring.has_waited(second(2), false, || false), Some(true));
         assert_eq!(restoring.begin_build(), Some(vec![(Vec::new(), 7)]));
         assert_eq!(restoring.begin_build(), None, "once");
     }
@@ -221,13 +221,17 @@ mod tests {
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
         restoring.rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
-        let settled = |restoring: &mut Restoring, now, all| restoring.is_settled(second(now), true, || all);
-        assert_eq!([1, 2, 10].map(|now| settled(&mut restoring, now, false)), [Some(false); 3], "others are undecided");
-        assert_eq!(settled(&mut restoring, 11, false), Some(true), "it has waited the maximum time");
+        let has_waited = |restoring: &mut Restoring, now, all| restoring.has_waited(second(now), true, || all);
+        assert_eq!(
+            [1, 2, 10].map(|now| has_waited(&mut restoring, now, false)),
+            [Some(false); 3],
+            "others are undecided"
+        );
+        assert_eq!(has_waited(&mut restoring, 11, false), Some(true), "it has waited the maximum time");
         let mut restoring = Restoring::new(second(0), Vec::new(), witnesses(1));
         restoring.rules_known(second(1), Vec::new(), true);
         decide(&mut restoring, second(1));
-        assert_eq!([2, 3, 4].map(|now| settled(&mut restoring, now, true)), [Some(false), Some(false), Some(true)]);
+        assert_eq!([2, 3, 4].map(|now| has_waited(&mut restoring, now, true)), [Some(false), Some(false), Some(true)]);
     }
 
     #[test]

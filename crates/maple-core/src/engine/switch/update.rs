@@ -6,7 +6,7 @@ use maple_wire::Instruction;
 
 use super::classifier::{classifier, table_miss};
 use super::cookies::{label_cookie, own_cookie};
-use super::tables::{Requests, Source, Waiter};
+use super::tables::{Requests, RuleSource, Waiter};
 use super::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use crate::compile::LeafAction;
 use crate::engine::context::Context;
@@ -49,7 +49,7 @@ impl Switch {
         }
         let cookie = |number| label_cookie(epoch, number);
         let LabelRuleChanges { changes, confirms } = self.paths.labels.take_changes(cookie);
-        self.tables.record_shared_changes(self.shared_table(), Source::Labels, changes);
+        self.tables.record_shared_changes(self.shared_table(), RuleSource::Labels, changes);
         if !confirms.is_empty() {
             self.tables.wait(Waiter::Labels(confirms));
         }
@@ -67,7 +67,7 @@ impl Switch {
         if self.three_tables {
             self.tables.record_changes(INGRESS, changes);
         } else {
-            self.tables.record_shared_changes(self.shared_table(), Source::Ingress, changes);
+            self.tables.record_shared_changes(self.shared_table(), RuleSource::Ingress, changes);
         }
     }
 
@@ -92,7 +92,7 @@ impl Switch {
         let shared_table = self.shared_table();
         for (table, changes) in own {
             if table == shared_table {
-                self.tables.record_shared_changes(table, Source::Own, changes);
+                self.tables.record_shared_changes(table, RuleSource::Own, changes);
             } else {
                 self.tables.record_changes(table, changes);
             }

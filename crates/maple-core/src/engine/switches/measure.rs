@@ -76,11 +76,11 @@ impl Switches {
         switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
 
-    /// Polls the counters of a switch for a person who watches them.
-    pub(in crate::engine) fn watch(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
+    /// Polls the counters of a switch for a person who looks at them.
+    pub(in crate::engine) fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.polls.watch(now, what);
+            switch.counters.polls.show(now, what);
             self.plan_poll(ctx, dpid);
         }
     }

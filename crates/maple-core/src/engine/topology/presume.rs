@@ -17,7 +17,7 @@ pub(in crate::engine) fn presume(ctx: &mut Context, earlier: &Surroundings, swit
         all.unread.extend(&switches);
         all.unconfirmed.extend(&switches);
         all.undecided.extend(&switches);
-        all.unsettled.extend(switches);
+        all.asking.extend(switches);
     });
     let mut reports = Vec::new();
     let options = &ctx.options;

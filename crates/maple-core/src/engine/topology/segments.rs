@@ -72,7 +72,7 @@ impl Topology {
         let is_devices = is_for_device || switch.ports.addresses.values().any(|own| *own == mac);
         let is_chatter = is_chatter(packet);
         // Packets that were in flight when the port became a link port prove nothing.
-        let is_settled = switch
+        let is_past_hold = switch
             .ports
             .linked
             .get(&at.port)
@@ -85,7 +85,7 @@ impl Topology {
                 && !is_tagged
                 && !is_devices
                 && !is_chatter
-                && is_settled
+                && is_past_hold
         }) {
             fabric.ctx.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
         }

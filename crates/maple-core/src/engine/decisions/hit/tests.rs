@@ -71,7 +71,7 @@ impl Fixture {
     }
 
     /// The answers to packets of these hosts from port 1, in one batch.
-    fn answer(&mut self, hosts: &[u8]) -> (Answered, Vec<u8>) {
+    fn answer(&mut self, hosts: &[u8]) -> (AnsweredHits, Vec<u8>) {
         let bytes: Vec<Vec<u8>> = hosts
             .iter()
             .map(|host| {
@@ -200,7 +200,7 @@ fn a_batch_is_answered_like_its_packets_one_by_one() {
         let hosts = [1, 9, 2, 2, 8, 5, 1];
         let [together, single] = &mut fixtures;
         let (answered, bytes) = together.answer(&hosts);
-        assert_eq!(answered, Answered { packets: 0b110_1101, packet_outs: 5 });
+        assert_eq!(answered, AnsweredHits { packets: 0b110_1101, packet_outs: 5 });
         let each: Vec<u8> = hosts.iter().flat_map(|host| single.answer(&[*host]).1).collect();
         assert_eq!(bytes, each, "{version:?}");
     }

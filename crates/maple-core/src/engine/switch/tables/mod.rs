@@ -55,7 +55,7 @@ use shared_table::{Pending, SharedTable};
 pub(in crate::engine) use answers::{Confirmed, Refused};
 pub(in crate::engine) use audit::{Findings, place};
 pub(in crate::engine) use postponed::Postponed;
-pub(in crate::engine) use shared_table::Source;
+pub(in crate::engine) use shared_table::RuleSource;
 
 mod answers;
 mod audit;
@@ -327,7 +327,7 @@ impl Tables {
     }
 
     /// Records changes of one source of the shared table.
-    pub fn record_shared_changes(&mut self, table: u8, source: Source, changes: Vec<Change>) {
+    pub fn record_shared_changes(&mut self, table: u8, source: RuleSource, changes: Vec<Change>) {
         if !changes.is_empty() {
             self.shared.take(self.version, source, changes, self.pending.entry(table).or_default());
         }

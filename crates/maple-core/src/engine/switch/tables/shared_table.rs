@@ -25,7 +25,7 @@ use crate::update::{Change, EntryKey, Installed, key_of};
 
 /// The sources of rules. For equal ranks, the first one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::engine) enum Source {
+pub(in crate::engine) enum RuleSource {
     Labels,
     Ingress,
     Own,
@@ -43,7 +43,7 @@ pub(super) struct SharedTable {
 
 /// The rank of a rule among those of an entry; the lowest wins. The highest requested priority comes first, then rules
 /// that do not send to the controller, then the order of sources.
-type Rank = (Reverse<u16>, bool, Source);
+type Rank = (Reverse<u16>, bool, RuleSource);
 
 impl Pending {
     /// Reports whether no entry may differ.
@@ -115,7 +115,7 @@ impl Pending {
 
 impl SharedTable {
     /// Takes the changes of a source, and records the new winners in `pending`.
-    pub fn take(&mut self, version: Version, source: Source, changes: Vec<Change>, pending: &mut Pending) {
+    pub fn take(&mut self, version: Version, source: RuleSource, changes: Vec<Change>, pending: &mut Pending) {
         for change in changes {
             let asked = change.rule().priority;
             let raised = raise_exact(version, change.rule().clone());
@@ -180,7 +180,7 @@ mod tests {
 
     /// The specification: by priority and match, the first rule that does not send to the controller, or else the first
     /// one.
-    fn naive(sources: &BTreeMap<Source, Vec<Rule>>) -> Vec<Rule> {
+    fn naive(sources: &BTreeMap<RuleSource, Vec<Rule>>) -> Vec<Rule> {
         let all = || sources.values().flatten().cloned();
         let asks = |rule: &Rule| is_to_controller(&rule.instructions);
         let mut entries = BTreeMap::new();
@@ -201,9 +201,10 @@ mod tests {
         for _ in 0..300 {
             let (mut shared, mut pending, mut installed) =
                 (SharedTable::default(), Pending::default(), Installed::default());
-            let mut sources: BTreeMap<Source, Vec<Rule>> = BTreeMap::new();
+            let mut sources: BTreeMap<RuleSource, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
-                let source = random.choice([Source::Own, Source::Ingress, Source::Labels]).expect("there are some");
+                let source =
+                    random.choice([RuleSource::Own, RuleSource::Ingress, RuleSource::Labels]).expect("there are some");
                 let count = random.usize(..6);
                 let new = distinct((0..count).map(|_| rule(&mut random)).collect());
                 let old = sources.insert(source, new.clone()).unwrap_or_default();

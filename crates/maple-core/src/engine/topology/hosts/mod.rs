@@ -9,7 +9,7 @@
 //! and sends nothing. It returns what is to be done ([`HostAction`]), and the engine does it
 //! (`engine/topology/host_actions.rs`).
 //!
-//! The shard of the switch where a host is watches that host. Any write that changes the hosts there is reported to
+//! The shard of the switch where a host is keeps track of that host. Any write that changes the hosts there is reported to
 //! that shard ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
 //!
 //! # Rules

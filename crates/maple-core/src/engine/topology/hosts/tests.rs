@@ -29,7 +29,7 @@ fn mac(number: u32) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(number))
 }
 
-/// A switch with edge ports 1 to 4, and the part that watches its hosts.
+/// A switch with edge ports 1 to 4, and the part that keeps track of its hosts.
 struct Fixture {
     hosts: Hosts,
     store: Arc<Store>,
