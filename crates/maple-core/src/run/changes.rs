@@ -223,10 +223,10 @@ impl PacketHandle {
     /// passes, this is about its copies.
     pub(crate) fn can_follow(&self, route: &Route) -> bool {
         let mut state = self.0.state();
-        let RunState { subject, ingress, recorder, changes, txn, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, changes, result, .. } = &mut *state;
         let packet = subject.view(*ingress);
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        changes.passed_on(route).can_follow(*ingress, txn, &mut ask)
+        changes.passed_on(route).can_follow(*ingress, &mut result.txn, &mut ask)
     }
 
     /// Makes this the running tier. Returns the one that ran before.
@@ -259,11 +259,11 @@ impl Changed<'_> {
 impl Net {
     /// Takes the error that the run has received so far, which its policy may have ignored.
     pub(crate) fn take_error(&self) -> Option<PolicyError> {
-        self.0.state().error.take()
+        self.0.state().result.error.take()
     }
 
     /// Sets the error of the run, for example to one that [`Net::take_error`] returned.
     pub(crate) fn set_error(&self, error: Option<PolicyError>) {
-        self.0.state().error = error;
+        self.0.state().result.error = error;
     }
 }

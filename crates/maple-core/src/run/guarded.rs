@@ -29,15 +29,15 @@ impl PacketHandle {
     /// [`RouteError`] if the route can't be followed.
     pub(crate) fn hops_to_judge(&self, route: &Route) -> Result<Arc<Resolved>, RouteError> {
         let mut state = self.0.state();
-        let RunState { ingress, changes, txn, is_judged, .. } = &mut *state;
+        let RunState { ingress, changes, result, is_judged, .. } = &mut *state;
         *is_judged = true;
-        changes.passed_on(route).hops_now(ingress.switch, txn)
+        changes.passed_on(route).hops_now(ingress.switch, &mut result.txn)
     }
 
     /// Reports whether a route has a loop now. This is not recorded as a question.
     pub(crate) fn loops(&self, route: &Route) -> bool {
         let state = self.0.state();
-        route.may_loop() && state.changes.passed_on(route).loops_now(state.ingress.switch, &state.txn)
+        route.may_loop() && state.changes.passed_on(route).loops_now(state.ingress.switch, &state.result.txn)
     }
 
     /// Records that the packet must pass the switches of the route that it gets.
@@ -71,17 +71,17 @@ impl PacketHandle {
             (Some(line), Some(tier)) => Some(line.in_tier(tier)),
             (place, _) => place,
         };
-        state.violations.push(Violation { place, ..violation });
+        state.result.violations.push(Violation { place, ..violation });
     }
 
     /// Returns the number of routes that were refused so far.
     pub(crate) fn violations(&self) -> usize {
-        self.0.state().violations.len()
+        self.0.state().result.violations.len()
     }
 
     /// Forgets the refusals after the first `count`, because the decisions that they were about are taken back.
     pub(crate) fn forget_violations(&self, count: usize) {
-        self.0.state().violations.truncate(count);
+        self.0.state().result.violations.truncate(count);
     }
 }
 
@@ -89,15 +89,15 @@ impl Net {
     /// Reports whether a table may have this key, by the types that it was declared with.
     pub(crate) fn may_have_key(&self, table: &Name, key: &Value) -> bool {
         let state = self.0.state();
-        state.txn.peek().check_key(&state.own(table), key).is_ok()
+        state.result.txn.peek().check_key(&state.own(table), key).is_ok()
     }
 
     /// Takes back the writes since a savepoint, but not the frames that were sent.
     pub(crate) fn take_back_writes(&self, to: Savepoint) {
         let mut state = self.0.state();
-        state.txn.roll_back_state(to);
-        if !state.txn.wrote() {
-            state.wrote_at = None;
+        state.result.txn.roll_back_state(to);
+        if !state.result.txn.wrote() {
+            state.result.wrote_at = None;
         }
     }
 

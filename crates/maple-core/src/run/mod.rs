@@ -48,21 +48,9 @@ struct RunState {
     tier: Option<Name>,
     /// The slice that is running.
     slice: Option<Scope>,
-    txn: Txn,
-    error: Option<PolicyError>,
     read_switch: bool,
-    /// The line where f first wrote.
-    wrote_at: Option<Source>,
-    /// The line that made the route.
-    made_at: Option<Source>,
-    /// The line that made the route, if the route only sends the packet back where it came in.
-    goes_back: Option<Arc<str>>,
-    /// The places that the route leaves out because they are absent.
-    left_out: Vec<LeftOut>,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
-    /// The listeners that receive the packet, a bit for each.
-    heard: u64,
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<PathReads>)>,
     /// Whether a constraint has judged the hops of a route. The leaf then keeps exactly these.
@@ -71,12 +59,10 @@ struct RunState {
     keeps_way: bool,
     /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
-    /// The routes that constraints refused.
-    violations: Vec<Violation>,
-    /// The texts that rules of access lists report about the packet.
-    logged: Vec<Arc<str>>,
     /// The account of all that the run observes, if it keeps one.
     account: Option<Box<account::Account>>,
+    /// The result so far. Its trace and its account come when the run ends.
+    result: Finished,
 }
 
 /// A frame's captured bytes, its length on the wire, and where it came in.
@@ -125,6 +111,23 @@ pub struct Finished {
 }
 
 impl Finished {
+    /// Creates the result of a run that has done nothing yet, in this transaction.
+    fn nothing(txn: Txn) -> Finished {
+        Finished {
+            trace: Trace::default(),
+            txn,
+            error: None,
+            wrote_at: None,
+            made_at: None,
+            goes_back: None,
+            left_out: Vec::new(),
+            heard: 0,
+            violations: Vec::new(),
+            logged: Vec::new(),
+            account: Vec::new(),
+        }
+    }
+
     /// Reports whether the answer holds for later packets too: the trace lasts, and the run wrote nothing.
     pub fn lasts(&self) -> bool {
         self.trace.lasts() && !self.txn.wrote()
@@ -153,7 +156,6 @@ impl Run {
     }
 
     fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
-        let (error, read_switch, wrote_at, paths) = (None, false, None, Vec::new());
         let state = RunState {
             subject,
             ingress,
@@ -162,22 +164,14 @@ impl Run {
             changes: Changes::default(),
             tier: None,
             slice: None,
-            txn,
-            error,
-            read_switch,
-            wrote_at,
-            made_at: None,
-            goes_back: None,
-            left_out: Vec::new(),
+            read_switch: false,
             each: false,
-            heard: 0,
-            paths,
+            paths: Vec::new(),
             is_judged: false,
             keeps_way: false,
             view: None,
-            violations: Vec::new(),
-            logged: Vec::new(),
             account: None,
+            result: Finished::nothing(txn),
         };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
@@ -189,7 +183,7 @@ impl Run {
         let state = state.as_ref()?;
         let Subject::Frame { bytes, total_len } = &state.subject else { return None };
         let received = (Arc::clone(bytes), *total_len, state.ingress);
-        Some((received, state.txn.base(), state.track_hosts))
+        Some((received, state.result.txn.base(), state.track_hosts))
     }
 
     /// Returns the handle through which f observes the packet.
@@ -206,7 +200,7 @@ impl Run {
     /// and, if a label replaces its VLAN id (`vlan`), that id.
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
-        let RunState { subject, ingress, recorder, txn, track_hosts, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, track_hosts, .. } = &mut *state;
         let packet = subject.view(*ingress);
         recorder.read(&packet, Field::InPort, Field::InPort.full_mask(), None);
         txn.read(Cell::Port(*ingress));
@@ -227,7 +221,7 @@ impl Run {
         for (number, cond) in wanted.iter().enumerate() {
             heard |= u64::from(recorder.matches(&packet, cond, None)) << number;
         }
-        state.heard = heard;
+        state.result.heard = heard;
         state.each |= heard != 0;
     }
 
@@ -239,8 +233,8 @@ impl Run {
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let route = &self.with_floods(route);
         let mut state = self.state();
-        state.made_at = route.made_at().cloned();
-        let RunState { subject, ingress, recorder, txn, is_judged, .. } = &mut *state;
+        state.result.made_at = route.made_at().cloned();
+        let RunState { subject, ingress, recorder, result: Finished { txn, .. }, is_judged, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // These are reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match
         // (1.3 §7.2.5). It is not enough that they follow from failed tests.
@@ -248,14 +242,14 @@ impl Run {
         let resolved = route.goal(ingress.switch, *is_judged, txn, &mut ask);
         if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
             let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
-            state.goes_back = Some(place.into());
+            state.result.goes_back = Some(place.into());
         }
         let resolved = resolved.and_then(|planned| {
             let came_in = state.ingress;
-            let own = route.own_frames(came_in, &mut state.txn)?;
-            state.left_out = match &planned.0 {
-                Goal::Plan(plan) => state.txn.peek().left_out(plan),
-                Goal::Fixed(_) => route.left_out(came_in.switch, state.txn.peek()),
+            let own = route.own_frames(came_in, &mut state.result.txn)?;
+            state.result.left_out = match &planned.0 {
+                Goal::Plan(plan) => state.result.txn.peek().left_out(plan),
+                Goal::Fixed(_) => route.left_out(came_in.switch, state.result.txn.peek()),
             };
             let keeps_way = state.keeps_way && !planned.1.switches.is_empty();
             if own.is_empty() && !keeps_way {
@@ -292,25 +286,13 @@ impl Run {
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
         for cell in state.paths.iter().flat_map(|(path, reads)| reads.at(path)) {
-            state.txn.read(cell);
+            state.result.txn.read(cell);
         }
         let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
         trace.each = state.each;
-        Some(Finished {
-            trace,
-            txn: state.txn,
-            error: state.error,
-            wrote_at: state.wrote_at,
-            made_at: state.made_at,
-            goes_back: state.goes_back,
-            left_out: state.left_out,
-            heard: state.heard,
-            violations: state.violations,
-            logged: state.logged,
-            account,
-        })
+        Some(Finished { trace, account, ..state.result })
     }
 
     fn state(&self) -> RefMut<'_, RunState> {

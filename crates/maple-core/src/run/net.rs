@@ -137,7 +137,7 @@ impl Net {
                     Some(line) => PolicyError::Exception(format!("{line}: {error}").into()),
                     None => error,
                 };
-                self.0.state().error.get_or_insert(error);
+                self.0.state().result.error.get_or_insert(error);
                 Route::unreachable()
             })
             .from_line(at)
@@ -179,7 +179,7 @@ impl Net {
                 PolicyError::Route { error, .. } => PolicyError::Route { error, made_at: caller(Caller::caller()) },
                 error => error,
             };
-            self.0.state().error.get_or_insert(error);
+            self.0.state().result.error.get_or_insert(error);
         }
     }
 
@@ -189,7 +189,7 @@ impl Net {
     /// [`PolicyError::Route`] if f runs in a slice that does not have the port. Nothing is sent there.
     pub fn try_send(&self, at: Location, frame: Vec<u8>) -> Result<(), PolicyError> {
         self.check_place(at)?;
-        self.0.state().txn.send(OwnFrame { at, bytes: frame.into() });
+        self.0.state().result.txn.send(OwnFrame { at, bytes: frame.into() });
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Net {
     pub fn reply(&self, frame: Vec<u8>) {
         let mut state = self.0.state();
         let at = state.ingress;
-        state.txn.send(OwnFrame { at, bytes: frame.into() });
+        state.result.txn.send(OwnFrame { at, bytes: frame.into() });
     }
 
     /// Reads any cell. The named methods are easier to use. In a slice, names are those of the slice's own state, and
@@ -219,14 +219,14 @@ impl Net {
         let mut state = self.0.state();
         let path = Cell::Path { from, to: to.switch, weight, within: None };
         for cell in slice::paths(state.slice.as_ref(), path) {
-            if let CellValue::Hops(found) = cell.evaluate(state.txn.peek()) {
+            if let CellValue::Hops(found) = cell.evaluate(state.result.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));
                 let (route, reads) = Route::path(&cell, to, found, is_there);
                 state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there == Some(true)));
                 state.paths.push((cell, reads));
                 return Some(route);
             }
-            state.txn.read(cell);
+            state.result.txn.read(cell);
         }
         None
     }
@@ -237,7 +237,7 @@ impl Net {
             return Ok(());
         }
         let error = PolicyError::HostsNotTracked(mac);
-        state.error.get_or_insert_with(|| error.clone());
+        state.result.error.get_or_insert_with(|| error.clone());
         Err(error)
     }
 }

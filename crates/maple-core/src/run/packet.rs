@@ -187,7 +187,7 @@ impl PacketHandle {
         let mut state = self.0.state();
         state.each = true;
         let rule = rule.map_or_else(|| "a rule".to_owned(), ToString::to_string);
-        state.logged.push(format!("{action} by {rule}").into());
+        state.result.logged.push(format!("{action} by {rule}").into());
     }
 
     /// Returns the source line of the latest recorded observation, if it is known.

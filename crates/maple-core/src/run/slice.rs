@@ -34,7 +34,7 @@ pub(crate) struct Outside<'a>(&'a Net);
 
 impl Read for Outside<'_> {
     fn cell(&self, cell: Cell) -> CellValue {
-        self.0.0.state().txn.read(cell)
+        self.0.0.state().result.txn.read(cell)
     }
 }
 
@@ -73,14 +73,14 @@ impl RunState {
     /// Reports whether a place is there. In a slice, the ports of other slices count as being there, so that f learns
     /// nothing about them.
     pub(super) fn is_there(&self, at: Location) -> bool {
-        self.slice.as_ref().is_some_and(|scope| !scope.has_port(at)) || is_place(self.txn.peek().port(at))
+        self.slice.as_ref().is_some_and(|scope| !scope.has_port(at)) || is_place(self.result.txn.peek().port(at))
     }
 
     /// Reads a cell as the running slice sees it.
     pub(super) fn read(&mut self, cell: Cell) -> CellValue {
         match &self.slice {
-            Some(scope) => read(scope, &mut self.txn, cell),
-            None => self.txn.read(cell),
+            Some(scope) => read(scope, &mut self.result.txn, cell),
+            None => self.result.txn.read(cell),
         }
     }
 

@@ -88,13 +88,13 @@ impl Net {
     /// Returns the answer of a run that can't decide yet: the packet waits until something that the run read has
     /// changed, and the run has no effect.
     pub fn retry(&self) -> Route {
-        self.0.state().error.get_or_insert(PolicyError::Retry);
+        self.0.state().result.error.get_or_insert(PolicyError::Retry);
         Route::unreachable()
     }
 
     /// Withdraws rules when the run commits (the paper's explicit API; tracked state does not need it).
     pub fn invalidate(&self, selection: Selection) {
-        self.0.state().txn.invalidate(selection);
+        self.0.state().result.txn.invalidate(selection);
     }
 
     /// Makes a write, for bindings that know their own source lines.
@@ -102,21 +102,21 @@ impl Net {
         let mut state = self.0.state();
         state.note(source.as_ref(), || Asked::Wrote(write.clone()));
         let write = state.own_write(write);
-        if state.txn.write_at(write, source.clone()) && state.wrote_at.is_none() {
-            state.wrote_at = source;
+        if state.result.txn.write_at(write, source.clone()) && state.result.wrote_at.is_none() {
+            state.result.wrote_at = source;
         }
     }
 
     /// Returns the declared types of a table's keys and values, or `None` if none were declared.
     pub fn types(&self, table: &str) -> Option<Arc<Types>> {
         let state = self.0.state();
-        state.txn.types(&state.own(table)).cloned()
+        state.result.txn.types(&state.own(table)).cloned()
     }
 
     /// Returns the declared type of a variable, or `None` if none was declared.
     pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
         let state = self.0.state();
-        state.txn.kind(&state.own(var)).cloned()
+        state.result.txn.kind(&state.own(var)).cloned()
     }
 
     #[track_caller]
@@ -134,10 +134,10 @@ impl Net {
     /// `error`, if the table was not declared.
     pub(crate) fn need_table(&self, table: &str, error: PolicyError) -> Result<(), PolicyError> {
         let mut state = self.0.state();
-        if state.txn.types(table).is_some() {
+        if state.result.txn.types(table).is_some() {
             return Ok(());
         }
-        state.error.get_or_insert_with(|| error.clone());
+        state.result.error.get_or_insert_with(|| error.clone());
         Err(error)
     }
 }
@@ -156,14 +156,14 @@ impl Access for Net {
     }
 
     fn savepoint(&self) -> Savepoint {
-        self.0.state().txn.savepoint()
+        self.0.state().result.txn.savepoint()
     }
 
     fn roll_back(&self, to: Savepoint) {
         let mut state = self.0.state();
-        state.txn.roll_back(to);
-        if !state.txn.wrote() {
-            state.wrote_at = None;
+        state.result.txn.roll_back(to);
+        if !state.result.txn.wrote() {
+            state.result.wrote_at = None;
         }
     }
 }
