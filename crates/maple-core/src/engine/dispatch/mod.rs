@@ -49,7 +49,7 @@ use crate::engine::switch::Stale;
 use crate::engine::switch::cookies::is_live;
 use crate::engine::switch::drops::Dropped;
 use crate::engine::switch::pacing::PACED_REROUTE_TIMEOUT;
-use crate::engine::switch::questions::Question;
+use crate::engine::switch::questions::{Question, Reply};
 use crate::engine::switch::view::SwitchCounts;
 use crate::engine::topology::Topology;
 use crate::engine::topology::presume::presume;
@@ -189,7 +189,7 @@ impl Engine {
             Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
-            Event::Unsent { dpid, xid } => self.question_unsent(dpid, xid),
+            Event::Unsent { dpid, xid } => self.replied(dpid, xid, Reply::Unsent),
             Event::ShowCounters { dpid, what } => fabric.switches.show_counters(&mut fabric.ctx, dpid, what),
             Event::CountRule { dpid, token, table, rule } => {
                 fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
@@ -407,49 +407,46 @@ impl Engine {
 
     /// Handles a switch's refusal of a request: of a rule for a watch, of other rules or meters, or of statistics.
     fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
-        let Engine { fabric, topology, decisions, live, .. } = self;
-        if live.refused(fabric, dpid, xid) || decisions.switch_error(fabric, dpid, xid, error) {
-            return;
-        }
-        match fabric.question(dpid, xid) {
-            Question::Audit => fabric.switches.audit_failed(&mut fabric.ctx, dpid, true),
-            Question::Meters => fabric.meters_not_read(dpid, true),
-            Question::Rule => fabric.switches.end_rule_count(&mut fabric.ctx, dpid, xid),
-            Question::Counters => fabric.switches.poll_refused(&mut fabric.ctx, dpid),
-            // The least recently used leaves are evicted then.
-            Question::Usage => decisions.end_round(fabric, dpid),
-            Question::Hosts => {
-                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats_refused(now, dpid, xid, actions));
-            }
+        let Engine { fabric, decisions, live, .. } = self;
+        if !live.refused(fabric, dpid, xid) && !decisions.switch_error(fabric, dpid, xid, error) {
+            self.replied(dpid, xid, Reply::Refused);
         }
     }
 
     /// Handles statistics, or a part of them.
     fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
-        let Engine { fabric, topology, decisions, .. } = self;
-        decisions.read_reply(fabric, dpid, &mut reply);
-        match fabric.question(dpid, xid) {
-            Question::Audit => fabric.switches.audit_answered(&mut fabric.ctx, dpid, &mut reply),
-            Question::Meters => fabric.meters_read(dpid, &reply),
-            Question::Rule => fabric.switches.rule_count_answered(&mut fabric.ctx, dpid, xid, &reply),
-            Question::Counters => fabric.switches.poll_answered(&mut fabric.ctx, dpid, &reply),
-            Question::Usage => decisions.usage_read(fabric, dpid, &reply),
-            Question::Hosts => {
-                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats(now, dpid, xid, &reply, actions));
-            }
-        }
+        self.decisions.read_reply(&mut self.fabric, dpid, &mut reply);
+        self.replied(dpid, xid, Reply::Statistics(reply));
     }
 
-    /// Handles a statistics request that was not sent, because too much already waits for the switch.
-    fn question_unsent(&mut self, dpid: Dpid, xid: u32) {
-        let fabric = &mut self.fabric;
-        match fabric.question(dpid, xid) {
-            Question::Audit => fabric.switches.audit_failed(&mut fabric.ctx, dpid, false),
-            Question::Meters => fabric.meters_not_read(dpid, false),
-            Question::Rule => fabric.switches.end_rule_count(&mut fabric.ctx, dpid, xid),
-            Question::Counters => fabric.switches.poll_not_sent(&mut fabric.ctx, dpid),
+    /// Hands what became of a question for statistics to the part that asked.
+    fn replied(&mut self, dpid: Dpid, xid: u32, reply: Reply) {
+        let Engine { fabric, topology, decisions, .. } = self;
+        let question = fabric.question(dpid, xid);
+        let Fabric { ctx, switches, .. } = fabric;
+        match (question, reply) {
+            (Question::Audit, Reply::Statistics(mut reply)) => switches.audit_answered(ctx, dpid, &mut reply),
+            (Question::Audit, Reply::Refused) => switches.audit_failed(ctx, dpid, true),
+            (Question::Audit, Reply::Unsent) => switches.audit_failed(ctx, dpid, false),
+            (Question::Meters, Reply::Statistics(reply)) => fabric.meters_read(dpid, &reply),
+            (Question::Meters, Reply::Refused) => fabric.meters_not_read(dpid, true),
+            (Question::Meters, Reply::Unsent) => fabric.meters_not_read(dpid, false),
+            (Question::Rule, Reply::Statistics(reply)) => switches.rule_count_answered(ctx, dpid, xid, &reply),
+            (Question::Rule, Reply::Refused | Reply::Unsent) => switches.end_rule_count(ctx, dpid, xid),
+            (Question::Counters, Reply::Statistics(reply)) => switches.poll_answered(ctx, dpid, &reply),
+            (Question::Counters, Reply::Refused) => switches.poll_refused(ctx, dpid),
+            (Question::Counters, Reply::Unsent) => switches.poll_not_sent(ctx, dpid),
+            (Question::Usage, Reply::Statistics(reply)) => decisions.usage_read(fabric, dpid, &reply),
+            // The least recently used leaves are evicted then.
+            (Question::Usage, Reply::Refused) => decisions.end_round(fabric, dpid),
+            (Question::Hosts, Reply::Statistics(reply)) => {
+                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats(now, dpid, xid, &reply, actions));
+            }
+            (Question::Hosts, Reply::Refused) => {
+                topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats_refused(now, dpid, xid, actions));
+            }
             // These are always sent.
-            Question::Usage | Question::Hosts => {}
+            (Question::Usage | Question::Hosts, Reply::Unsent) => {}
         }
     }
 

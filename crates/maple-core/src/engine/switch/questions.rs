@@ -1,5 +1,7 @@
 //! Questions for statistics: which of ours an answer is for.
 
+use maple_wire::msg::stats::StatsReply;
+
 use super::Switch;
 
 /// What the engine wants to know from statistics.
@@ -19,7 +21,18 @@ pub(in crate::engine) enum Question {
     Hosts,
 }
 
+/// What became of a question.
+pub(in crate::engine) enum Reply {
+    /// The answer, or a part of it.
+    Statistics(StatsReply),
+    /// The switch refuses to answer.
+    Refused,
+    /// The question was not sent, because too much already waits for the switch.
+    Unsent,
+}
+
 impl Switch {
+    /// The question that was asked with this transaction id.
     pub(in crate::engine) fn question(&self, xid: u32) -> Question {
         if self.tables.is_audited_by(xid) {
             Question::Audit
