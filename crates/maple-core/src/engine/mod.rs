@@ -32,7 +32,7 @@
 //! | folder | its concerns, in reading order |
 //! | --- | --- |
 //! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram` |
-//! | `switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `classifier`, `host_rules/`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_growth`, `drops/`, `audit_state`; `sample_pass`, `restoring`; `view` |
+//! | `one_switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `classifier`, `host_rules/`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_growth`, `drops/`, `audit_state`; `sample_pass`, `restoring`; `view` |
 //! | `switches` | those of the shard: `send`, `tables` read again, `room_for_leaves`, `audit`, `measure`, `traffic`, `count_rule`, `count_drops` |
 //! | `fabric` | `routes/` and their use, `labels`, `meters`, switches that are `unreachable` |
 //! | `topology` | `packet_in`, `new_port`, `link_port`, `hosts/`, `host_actions`, `flaps`, `segments`, `declare`, `presume` |
@@ -45,7 +45,7 @@
 // Layers, the lowest first.
 mod context;
 
-mod switch;
+mod one_switch;
 
 mod switches;
 
@@ -83,13 +83,13 @@ pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;
 pub use explain::Engines;
 pub use live::{COPIES_A_SECOND, MAX_WATCHES};
+pub use one_switch::classifier::is_the_controllers;
+pub use one_switch::cookies::OWN_COOKIES;
+pub use one_switch::drops::{Dropped, KEPT_MINUTES};
+pub use one_switch::protocols::PROBE_MAC;
+pub use one_switch::view::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;
-pub use switch::classifier::is_the_controllers;
-pub use switch::cookies::OWN_COOKIES;
-pub use switch::drops::{Dropped, KEPT_MINUTES};
-pub use switch::protocols::PROBE_MAC;
-pub use switch::view::SwitchCounts;
 pub use switches::traffic::{PortCount, Traffic};
 
 pub use crate::ids::{ShardId, Time};

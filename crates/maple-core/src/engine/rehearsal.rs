@@ -35,7 +35,7 @@ use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::dispatch::Engine;
 use crate::engine::dispatch::copy::EngineCopy;
 use crate::engine::dispatch::copy::quiet;
-use crate::engine::switch::Switch;
+use crate::engine::one_switch::Switch;
 use crate::ids::{ReaderId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;

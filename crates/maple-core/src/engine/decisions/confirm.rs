@@ -8,9 +8,9 @@ use maple_wire::msg::FlowRemoved;
 use super::Decisions;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::Stale;
-use crate::engine::switch::cookies::is_ours;
-use crate::engine::switch::tables::{Confirmed, Waiter};
+use crate::engine::one_switch::Stale;
+use crate::engine::one_switch::cookies::is_ours;
+use crate::engine::one_switch::tables::{Confirmed, Waiter};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::update::entry_key;
 

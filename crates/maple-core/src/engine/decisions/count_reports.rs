@@ -1,5 +1,5 @@
-//! Evaluates the counters that switches report for their rules: the drops of rules ([`crate::engine::switch::drops`]), and the packets
-//! that rules of access lists have decided ([`crate::engine::switch::access_hits`]).
+//! Evaluates the counters that switches report for their rules: the drops of rules ([`crate::engine::one_switch::drops`]), and the packets
+//! that rules of access lists have decided ([`crate::engine::one_switch::access_hits`]).
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use super::leaf::Leaf;
 use crate::access::AccessList;
 use crate::engine::context::cause::DropCause;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::access_hits::AccessHits;
-use crate::engine::switch::classifier::drops_by_priority;
-use crate::engine::switch::cookies::{Subject, is_ours, own_cookie, subject_of};
-use crate::engine::switch::rule_growth::{CountedLeaf, RuleReport};
-use crate::engine::switch::{CLASSIFIER, Switch};
+use crate::engine::one_switch::access_hits::AccessHits;
+use crate::engine::one_switch::classifier::drops_by_priority;
+use crate::engine::one_switch::cookies::{Subject, is_ours, own_cookie, subject_of};
+use crate::engine::one_switch::rule_growth::{CountedLeaf, RuleReport};
+use crate::engine::one_switch::{CLASSIFIER, Switch};
 use crate::engine::switches::traffic::ingress_table;
 use crate::ids::LeafId;
 use crate::network::{Location, PortKind};

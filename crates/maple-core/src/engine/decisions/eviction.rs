@@ -1,4 +1,4 @@
-//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::switch::capacity`] decides.
+//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::capacity`] decides.
 
 use maple_wire::Dpid;
 use maple_wire::msg::stats::{ReplyBody, StatsReply};
@@ -7,8 +7,8 @@ use super::Decisions;
 use super::leaf::LeafState;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::cookies::{Subject, subject_of};
-use crate::engine::switch::tables::Waiter;
+use crate::engine::one_switch::cookies::{Subject, subject_of};
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::LeafId;
 use crate::labels::Refusal;
 

@@ -1,4 +1,4 @@
-//! The flush at the end of a batch: each source of rules records what changed, and [`crate::engine::switch::tables`] sends it. The
+//! The flush at the end of a batch: each source of rules records what changed, and [`crate::engine::one_switch::tables`] sends it. The
 //! sources are the ingress tree, the labels, the routes, the hosts, and the engine's own rules.
 
 use maple_wire::Dpid;
@@ -9,7 +9,7 @@ use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::{ROUTES, Switch};
+use crate::engine::one_switch::{ROUTES, Switch};
 use crate::ids::LeafId;
 
 impl Decisions {

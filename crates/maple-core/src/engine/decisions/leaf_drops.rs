@@ -1,4 +1,4 @@
-//! Counts the drops by the controller. `count_reports.rs` counts those by switches; [`crate::engine::switch::drops`] keeps both.
+//! Counts the drops by the controller. `count_reports.rs` counts those by switches; [`crate::engine::one_switch::drops`] keeps both.
 //!
 //! A leaf drops if its answer sends packets nowhere, whatever the topology is. A plan whose path leads nowhere for now
 //! is not a drop by f.

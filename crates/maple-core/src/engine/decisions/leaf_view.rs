@@ -9,7 +9,7 @@ use super::leaf::{Leaf, LeafState};
 use super::rule_view::TableRule;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::Switch;
+use crate::engine::one_switch::Switch;
 use crate::explain::{Entering, LeafView, Passage, PassedRule, TableRules};
 use crate::ids::LeafId;
 use crate::network::Location;

@@ -13,7 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::leaf::Leaf;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::switch::cache::VersionedCache;
+use crate::engine::one_switch::cache::VersionedCache;
 use crate::ids::{LeafId, ReaderId, ShardId};
 use crate::trace::{Source, Trace};
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::switch::access_hits::AccessHits;
+use crate::engine::one_switch::access_hits::AccessHits;
 use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;

@@ -12,7 +12,7 @@ use super::leaf::{LeafState, Reroute};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::tables::Waiter;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::LeafId;
 use crate::route::Goal;
 

@@ -14,8 +14,8 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{PathSwitch, PlanChange, SharedRoute};
-use crate::engine::switch::Stale;
-use crate::engine::switch::tables::Waiter;
+use crate::engine::one_switch::Stale;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId};
 use crate::route::Resolved;
 

@@ -6,7 +6,7 @@ use super::Decisions;
 use super::leaf::LeafState;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::tables::Waiter;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{LeafId, ReaderId, RouteId};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};

@@ -9,13 +9,13 @@ pub(super) mod unreachable;
 use maple_wire::Dpid;
 
 use crate::engine::context::Context;
-use crate::engine::switch::questions::Question;
+use crate::engine::one_switch::questions::Question;
 use crate::engine::switches::Switches;
 use crate::labels::Acquire;
 use routes::Routes;
 
 /// What the decisions and the topology of a shard work on. The labels that routes use at a switch are in its
-/// [`Paths`](crate::engine::switch::paths::Paths).
+/// [`Paths`](crate::engine::one_switch::paths::Paths).
 pub(super) struct Fabric {
     pub ctx: Context,
     pub switches: Switches,

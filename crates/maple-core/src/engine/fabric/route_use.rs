@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Fabric;
 use super::routes::SharedRoute;
 use crate::engine::context::timers::Timer;
-use crate::engine::switch::Stale;
-use crate::engine::switch::cookies::reader_cookie;
+use crate::engine::one_switch::Stale;
+use crate::engine::one_switch::cookies::reader_cookie;
 use crate::ids::{LeafId, RouteId};
 
 impl Fabric {

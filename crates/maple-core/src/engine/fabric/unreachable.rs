@@ -10,7 +10,7 @@
 //!
 //! | what | meanwhile |
 //! | --- | --- |
-//! | changes of its rules | recorded, and sent when it is back; what waits for them ([`Waiter`](crate::engine::switch::tables::Waiter)) waits on |
+//! | changes of its rules | recorded, and sent when it is back; what waits for them ([`Waiter`](crate::engine::one_switch::tables::Waiter)) waits on |
 //! | labels that its rules are confirmed for | used, also by new routes |
 //! | other labels | refused ([`Refusal::Unreachable`]): packets go through the controller, and holders ask again |
 //! | packets that the controller would send there | dropped, counted, and reported as [`DropCause::Unreachable`] |
@@ -33,7 +33,7 @@ use maple_wire::{Dpid, Message};
 use super::Fabric;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
-use crate::engine::switch::{Stale, Switch};
+use crate::engine::one_switch::{Stale, Switch};
 use crate::labels::Refusal;
 use crate::report::Report;
 

@@ -19,7 +19,7 @@
 //!
 //! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
 //! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
-//! in 10 seconds (`switch/sample_pass.rs`).
+//! in 10 seconds (`one_switch/sample_pass.rs`).
 //!
 //! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
 
@@ -36,7 +36,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::decide::{Outcome, outcome};
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::sample_pass::STEP;
+use crate::engine::one_switch::sample_pass::STEP;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;

@@ -4,7 +4,7 @@ use maple_wire::Dpid;
 
 use super::Switches;
 use crate::engine::context::Context;
-use crate::engine::switch::Switch;
+use crate::engine::one_switch::Switch;
 
 impl Switches {
     /// The switches without a connection for which too much waits. They count as gone.

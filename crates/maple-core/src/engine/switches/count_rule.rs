@@ -10,8 +10,8 @@ use maple_wire::{Dpid, Message, Version};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::switch::Switch;
-use crate::engine::switch::rule_counts::OpenQuestion;
+use crate::engine::one_switch::Switch;
+use crate::engine::one_switch::rule_counts::OpenQuestion;
 use crate::rule::Rule;
 use crate::update::key_of;
 

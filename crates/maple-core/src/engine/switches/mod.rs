@@ -21,7 +21,7 @@ use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
-use crate::engine::switch::Switch;
+use crate::engine::one_switch::Switch;
 use crate::ids::LeafId;
 use measure::Demand;
 

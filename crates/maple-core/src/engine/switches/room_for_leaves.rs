@@ -9,7 +9,7 @@ use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
-use crate::engine::switch::capacity::UsageQuery;
+use crate::engine::one_switch::capacity::UsageQuery;
 
 impl Switches {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.

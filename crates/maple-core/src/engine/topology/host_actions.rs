@@ -16,7 +16,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::{CLASSIFIER, Stale};
+use crate::engine::one_switch::{CLASSIFIER, Stale};
 use crate::ids::ShardId;
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};

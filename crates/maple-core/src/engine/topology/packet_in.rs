@@ -9,8 +9,8 @@ use crate::engine::context::event::Effect;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::stats::Stats;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::classifier::{is_discovery_frame, is_the_controllers};
-use crate::engine::switch::cookies::is_copy;
+use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
+use crate::engine::one_switch::cookies::is_copy;
 use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Topology {

@@ -35,7 +35,7 @@ use super::Topology;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
-use crate::engine::switch::protocols::SOLICITATION;
+use crate::engine::one_switch::protocols::SOLICITATION;
 use crate::forwarding::TAG_PRESENT;
 use crate::ids::Time;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};

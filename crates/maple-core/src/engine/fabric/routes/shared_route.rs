@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::PlanChange;
 use super::path::{LabelledPath, PathState};
 use crate::compile::LeafAction;
-use crate::engine::switch::ROUTES;
+use crate::engine::one_switch::ROUTES;
 use crate::forwarding;
 use crate::forwarding::Forwarding;
 use crate::ids::{LeafId, ReaderId, Time};

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::{Field, Packet};
 
-use crate::engine::switch::protocols::{ADVERTISEMENT, ARP, IPV6, SOLICITATION};
+use crate::engine::one_switch::protocols::{ADVERTISEMENT, ARP, IPV6, SOLICITATION};
 
 /// The UDP port of DHCP clients.
 const DHCP_CLIENT: u128 = 68;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::{Dpid, PortNo};
 
-use crate::engine::switch::ports::{FIRST_VIRTUAL, is_virtual};
+use crate::engine::one_switch::ports::{FIRST_VIRTUAL, is_virtual};
 use crate::network::{Facts, HostInfo, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::state::{Snapshot, Write};
 
