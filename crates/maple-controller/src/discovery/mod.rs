@@ -13,7 +13,7 @@
 //! *Bridges.* Compliant bridges do not forward LLDP, so probes also go out as broadcasts ([`ProbeForm`]): the first
 //! ones of a port, one in a few later, and every one if another switch receives nothing else. If a port has a link with
 //! one other port, a bridge may be between them. If it has several peers, there certainly is one
-//! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/topology/segments.rs`).
+//! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/topology/segments/`).
 //!
 //! A switch without a connection is *suspended*: nothing is concluded from probes that do not arrive there or come from
 //! there. Its links end by what their other ends report. If a port had a link with that switch, went down and came up

@@ -1,6 +1,6 @@
 //! One connection: its socket, its session, and the state that its shard keeps for it.
 //!
-//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch.rs` passes the messages to
+//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch/` passes the messages to
 //! the [`Session`], whose outputs the shard acts on (`event_loop.rs`). [`Connection::write`] is the last step of its
 //! answer.
 

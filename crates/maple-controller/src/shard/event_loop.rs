@@ -6,7 +6,7 @@
 //!
 //! The way of a packet-in, downwards in this file:
 //!
-//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `dispatch.rs` splits it into messages. The engine's
+//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `dispatch/` splits it into messages. The engine's
 //!    leaves answer packets in place; all other messages go to the session (`session/`).
 //! 2. [`Shard::act_on`]: the session delivers the packet-in. `switches.rs` makes it an event of the engine.
 //! 3. [`Shard::run_engine`]: `turn.rs` passes the engine the events of the turn, at most as many packets as it can

@@ -18,7 +18,7 @@
 //! # Cost
 //!
 //! [`Tree::augment`] takes one step for each node on the path, which is a hash look-up in a `V` node of any size.
-//! [`Tree::search`] takes one step for all tests of a long chain (`trace/condition_index.rs`). [`Tree::remove`] and
+//! [`Tree::search`] takes one step for all tests of a long chain (`trace/condition_index/`). [`Tree::remove`] and
 //! [`Tree::path`] take one step for each node from the leaf up. An invalidation costs little more than the leaves that
 //! it finds (`value_index.rs`).
 //!

@@ -58,7 +58,7 @@ pub(super) const ROUTES: u8 = 3;
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
-    /// The number of tables that the switch announces. It may turn out to have one (`refusals.rs`).
+    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refusals/`).
     pub announced_tables: u8,
     pub three_tables: bool,
     /// What f decides about packets that enter here.

@@ -30,7 +30,7 @@
 //!
 //! # Callers
 //!
-//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refusals.rs` reports what the switch has
+//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refusals/` reports what the switch has
 //! refused.
 
 mod rule_set;

@@ -1,4 +1,4 @@
-//! The writes that form and dissolve segments. They are pure functions of a snapshot; `topology.rs` and `segments.rs`
+//! The writes that form and dissolve segments. They are pure functions of a snapshot; `topology/mod.rs` and `segments/mod.rs`
 //! commit them.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,10 +11,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 /// Messages in hex, and below each the text that both print: `ovs-ofctl` and this crate.
-const VECTORS: &str = include_str!("print/vectors.txt");
+const VECTORS: &str = include_str!("vectors.txt");
 
 /// Messages that Open vSwitch prints differently: a reason, hex, our text, its text.
-const DIFFERENCES: &str = include_str!("print/differences.txt");
+const DIFFERENCES: &str = include_str!("differences.txt");
 
 fn paragraphs(file: &str) -> impl Iterator<Item = Vec<&str>> {
     file.split("\n\n").map(|text| text.lines().collect::<Vec<_>>()).filter(|lines| !lines.is_empty())
