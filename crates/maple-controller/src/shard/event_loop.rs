@@ -29,9 +29,8 @@ use maple_core::trace::Cond;
 use maple_wire::Dpid;
 use mio::Events;
 
-use super::away::Away;
+use super::away::{Away, Returns, Unreachable, announce_presumed};
 use super::context::Context;
-use super::ending::Ending;
 use super::io::{Io, Opened, POLL_EVENTS};
 use super::links::Links;
 use super::mailbox::ShardMessage;
@@ -39,12 +38,11 @@ use super::mailbox::ShardMessage;
 use super::outbox::Outbox;
 use super::parts::Parts;
 use super::queries::Queries;
-use super::returns::{Returns, announce_presumed};
+use super::shard_end::ShardEnd;
 use super::socket::Socket;
 use super::switches::Switches;
 use super::sync::{self, CONGESTION_RETRY};
 use super::turn::Turn;
-use super::unreachable::Unreachable;
 #[cfg(feature = "simulation")]
 use crate::counters::Counters;
 use crate::discovery::IsAway;
@@ -68,7 +66,7 @@ pub(crate) struct Shard {
     switches: Switches,
     turn: Turn,
     queries: Queries,
-    ending: Ending,
+    ending: ShardEnd,
     /// The outputs of a session that are being acted on, kept for its memory.
     outputs: Vec<Output>,
 }
@@ -89,7 +87,7 @@ impl Shard {
             switches: Switches::new(tls, links, Away::new(Returns::new(known), Unreachable::new(forget_after))),
             turn: Turn::new(engine, subscriptions, recorder),
             queries: Queries::default(),
-            ending: Ending::default(),
+            ending: ShardEnd::default(),
             outputs: Vec::new(),
         })
     }

@@ -60,12 +60,7 @@ mod io;
 
 mod to_switch;
 
-mod announced;
-mod closed;
-mod departures;
 mod links;
-mod returns;
-mod unreachable;
 
 mod away;
 
@@ -79,8 +74,8 @@ mod metrics;
 
 mod queries;
 
-mod ending;
 mod parts;
+mod shard_end;
 
 mod event_loop;
 
@@ -91,10 +86,10 @@ mod schedules;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use away::FORGET_SWITCH_AFTER;
 pub(crate) use context::Context;
 pub(crate) use event_loop::Shard;
 pub(crate) use io::IoParts;
 pub(crate) use listeners::{ListeningSocket, WAKER};
 pub use outbox::QueueLimits;
 pub(crate) use parts::Parts;
-pub use unreachable::FORGET_SWITCH_AFTER;

@@ -11,12 +11,9 @@ use maple_core::network::Location;
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, Port, PortNo};
 
-use super::announced::port_changes;
-use super::away::Away;
-use super::closed::ClosedConnections;
+use super::away::{Away, ClosedConnections, DepartedSwitch, port_changes};
 use super::connection::{ConnectedSwitch, Connection};
 use super::context::Context;
-use super::departures::DepartedSwitch;
 use super::io::Io;
 use super::links::Links;
 use super::mailbox::ShardMessage;

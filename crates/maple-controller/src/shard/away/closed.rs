@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use maple_wire::Dpid;
 
-use super::context::Context;
 use crate::counters::{Counters, FormerCounters};
 use crate::notice::{Notice, RefusalFilter};
 use crate::session::CloseReason;
+use crate::shard::context::Context;
 
 /// What is known of the ended connections of a shard.
 #[derive(Debug, Default)]
-pub(super) struct ClosedConnections {
+pub(in crate::shard) struct ClosedConnections {
     /// What those have counted whose handshake was done, by switch.
     pub counters: FormerCounters,
     refusals: RefusalFilter,

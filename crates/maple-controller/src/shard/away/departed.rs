@@ -2,14 +2,14 @@
 
 use maple_wire::Dpid;
 
-use super::registry::ConnectionId;
 use crate::session::SwitchInfo;
+use crate::shard::registry::ConnectionId;
 
 /// A switch whose connection has ended, or that is forgotten. Its datapath id stays taken until the engine has handled
 /// that. The engine may delete the switch's state, and must not delete state that a new connection has written, perhaps
 /// on another shard.
 #[derive(Debug)]
-pub(super) struct DepartedSwitch {
+pub(in crate::shard) struct DepartedSwitch {
     pub dpid: Dpid,
     pub connection: Option<ConnectionId>,
     /// The switch's description of itself, with its ports, if the engine has the switch.

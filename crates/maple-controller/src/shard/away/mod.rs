@@ -1,6 +1,21 @@
-//! The switches of a shard that have no connection, and those that come back: after a restart of the controller
-//! (`returns.rs`), from another process (`announced.rs`), or after their connection has ended (`unreachable.rs`). The
-//! engine has such switches; here is what it is told of their ends and returns.
+//! The switches of a shard that have no connection, and those that come back. The engine has such switches; here is what
+//! it is told of their ends and returns.
+//!
+//! | file | its switches |
+//! | --- | --- |
+//! | `closed` | connections that have ended: what is counted and reported of them |
+//! | `departed` | switches whose end the engine has not handled yet |
+//! | `unreachable` | those whose connection has ended, until they have one again or are forgotten |
+//! | `announced` | those that another process hands over |
+//! | `returns` | those that come back after a restart, or after they were forgotten |
+//!
+//! [`Away`] is the door: the other parts of a shard call it, and what it hands out.
+
+mod announced;
+mod closed;
+mod departed;
+mod returns;
+mod unreachable;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,19 +23,24 @@ use std::sync::Arc;
 use maple_core::engine::{Engine, Event, InstalledFlow, Time};
 use maple_wire::Dpid;
 
-use super::announced::{Announced, AnnouncedSwitch, port_changes, up};
-use super::connection::Connection;
-use super::context::Context;
-use super::departures::DepartedSwitch;
-use super::io::Io;
-use super::links::Links;
-use super::mailbox::ShardMessage;
-use super::registry::ConnectionId;
-use super::returns::{Expected, Returns, attachment};
-use super::to_switch;
-use super::unreachable::Unreachable;
 use crate::memory::Departed;
 use crate::session::{CloseReason, SwitchInfo};
+use crate::shard::connection::Connection;
+use crate::shard::context::Context;
+use crate::shard::io::Io;
+use crate::shard::links::Links;
+use crate::shard::mailbox::ShardMessage;
+use crate::shard::registry::ConnectionId;
+use crate::shard::to_switch;
+use announced::{Announced, AnnouncedSwitch, up};
+use returns::{Expected, attachment};
+
+pub(super) use announced::port_changes;
+pub(super) use closed::ClosedConnections;
+pub(super) use departed::DepartedSwitch;
+pub(super) use returns::{Returns, announce_presumed};
+pub use unreachable::FORGET_SWITCH_AFTER;
+pub(super) use unreachable::Unreachable;
 
 /// The switches that have no connection, or come back.
 pub(super) struct Away {

@@ -15,7 +15,7 @@ const LAST_WORK: Duration = Duration::from_millis(20);
 
 /// Whether a shard ends, and who goes on.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct ShardEnd {
     is_stopping: bool,
     /// The state of the last work, if another process will go on with the connections. Nothing is read from sockets
     /// then.
@@ -31,7 +31,7 @@ struct Finishing {
     to: Option<Sender<()>>,
 }
 
-impl Ending {
+impl ShardEnd {
     /// Ends the shard after this turn.
     pub fn stop(&mut self) {
         self.is_stopping = true;

@@ -10,19 +10,19 @@ use maple_core::engine::{Event, InstalledFlow};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port, PortNo};
 
-use super::registry::ConnectionId;
 use crate::memory::takeover::CopiedSwitch;
 use crate::session::SwitchInfo;
+use crate::shard::registry::ConnectionId;
 
 /// Maximum number of packets that wait for a switch to be up. They wait for one handshake.
 const MAX_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
-pub(super) struct Announced(BTreeMap<Dpid, AnnouncedSwitch>);
+pub(in crate::shard) struct Announced(BTreeMap<Dpid, AnnouncedSwitch>);
 
 #[derive(Debug)]
-pub(super) struct AnnouncedSwitch {
+pub(in crate::shard) struct AnnouncedSwitch {
     pub info: SwitchInfo,
     /// The switch's rules, until the engine restores it.
     rules: Option<Vec<InstalledFlow>>,
@@ -85,13 +85,13 @@ impl Announced {
 }
 
 /// Returns the event of a switch that is up.
-pub(super) fn up(info: SwitchInfo) -> Event {
+pub(in crate::shard) fn up(info: SwitchInfo) -> Event {
     let SwitchInfo { version, features, ports, description, has_bundles } = info;
     Event::SwitchUp { dpid: features.dpid, version, features, description, ports, has_bundles }
 }
 
 /// Lists the changes of a switch's ports.
-pub(super) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
+pub(in crate::shard) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
     // Another port may have got the number of one that is gone.
     let identities = |ports: &[Port]| ports.iter().map(identity).collect::<BTreeSet<_>>();
     let (old, new) = (identities(before), identities(now));

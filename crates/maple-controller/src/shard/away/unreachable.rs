@@ -23,7 +23,7 @@ pub const FORGET_SWITCH_AFTER: Duration = Duration::from_secs(300);
 
 /// The switches of a shard that have no connection.
 #[derive(Debug)]
-pub(super) struct Unreachable {
+pub(in crate::shard) struct Unreachable {
     /// How long they are kept; `None`: without limit. With zero, a switch is gone as soon as its connection ends.
     forget_after: Option<Duration>,
     switches: BTreeMap<Dpid, UnreachableSwitch>,

@@ -15,15 +15,15 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
-use super::context::Context;
-use super::mailbox::ShardMessage;
-use super::registry::ConnectionId;
 use crate::discovery::Attachment;
 use crate::memory::{Arrival, Departed, KnownSwitches};
+use crate::shard::context::Context;
+use crate::shard::mailbox::ShardMessage;
+use crate::shard::registry::ConnectionId;
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]
-pub(super) struct Returns {
+pub(in crate::shard) struct Returns {
     known: Option<KnownSwitches>,
     expected: Vec<Expected>,
     /// The switches whose surroundings the engine is to presume, and has not presumed yet.
@@ -34,7 +34,7 @@ pub(super) struct Returns {
 
 /// A switch that waits for others, or until its surroundings are presumed.
 #[derive(Debug)]
-pub(super) struct Expected {
+pub(in crate::shard) struct Expected {
     /// The connection; `None` while another process is to hand it over.
     pub connection: Option<ConnectionId>,
     pub dpid: Dpid,
@@ -173,14 +173,14 @@ impl Returns {
 }
 
 /// Tells all shards what the engine has presumed.
-pub(super) fn announce_presumed(presumed: Vec<Arc<BTreeSet<Dpid>>>, ctx: &mut Context) {
+pub(in crate::shard) fn announce_presumed(presumed: Vec<Arc<BTreeSet<Dpid>>>, ctx: &mut Context) {
     for switches in presumed {
         ctx.outgoing.send_all(|| ShardMessage::Restore(Arc::clone(&switches)));
     }
 }
 
 /// Returns the attachment of a port that discovery takes for granted.
-pub(super) fn attachment(state: &Snapshot, at: Location) -> Attachment {
+pub(in crate::shard) fn attachment(state: &Snapshot, at: Location) -> Attachment {
     match state.port(at).map(|port| port.kind) {
         Some(PortKind::Link(peer)) => Attachment::Link(peer),
         Some(PortKind::Edge | PortKind::Middlebox) => Attachment::Edge,
