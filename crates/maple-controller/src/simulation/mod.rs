@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
+use maple_core::engine::testing::is_half_way;
 use maple_core::engine::{Engine, Event, Options, ShardId, Stats, TableRule, Time, ViolationKey};
 use maple_core::network::Facts;
 use maple_core::policy::Policy;
@@ -211,7 +212,7 @@ impl Simulation {
 
     /// Reports whether an update of a switch's rules is in progress.
     pub fn is_half_way(&self, shard: usize, dpid: Dpid) -> bool {
-        self.shards[shard].shard.engine().is_half_way(dpid)
+        is_half_way(self.shards[shard].shard.engine(), dpid)
     }
 
     /// Prints the engines' events and effects in all later turns.

@@ -63,6 +63,8 @@ mod dispatch;
 
 mod explain;
 mod rehearsal;
+#[doc(hidden)]
+pub mod testing;
 
 pub use crate::report::Counted;
 pub use crate::state::Selection;

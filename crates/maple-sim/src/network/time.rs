@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use maple_core::engine::testing::check_remembered;
 use maple_core::engine::{BARRIER_ROUNDS, Effect, Engine, Event, ShardId, Time};
 use maple_core::state::Write;
 use maple_wire::Dpid;
@@ -165,7 +166,7 @@ impl Sim {
         let mut events = self.answer_hits(shard, events);
         let mut effects = Vec::new();
         self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
-        self.engines[usize::from(shard.0)].check_remembered();
+        check_remembered(&self.engines[usize::from(shard.0)]);
         self.history.extend(self.trail.try_iter());
         for effect in effects {
             match effect {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_core::engine::testing::size_of_hosts;
 use maple_core::engine::{Event, Options};
 use maple_core::network::{Facts, HostFacts, Location, Mac, PortKind, PortRole, PortSet, SwitchFacts};
 use maple_core::policy::{Net, PacketHandle};
@@ -90,7 +91,7 @@ fn misplaced_senders_of_a_port_are_reported_a_bounded_number_of_times() {
     let hosts: Vec<(Mac, Option<Location>, u8)> =
         (0..100).map(|n| (Mac([2, 0, 0, 0, 0, n]), Some(at(1, 3)), n)).collect();
     let mut sim = ring_with(&options([], pinned(&hosts)), Arc::new(shortest), 2, 1, Version::Of13);
-    let size = |sim: &Sim| sim.engines().iter().map(|engine| engine.size_of_hosts()).sum::<usize>();
+    let size = |sim: &Sim| sim.engines().iter().map(size_of_hosts).sum::<usize>();
     let before = size(&sim);
     for (mac, ..) in &hosts {
         send(&mut sim, at(2, 3), udp(*mac, B, 80));

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_core::engine::testing::size_of_hosts;
 use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
@@ -178,7 +179,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
         for n in 0..600 {
             sim.inject(at(1, 3), udp(flooder(n), B, 80));
             sim.run_for(Duration::from_millis(5));
-            sizes.push((sim.engines()[0].size_of_hosts(), rules(&mut sim)));
+            sizes.push((size_of_hosts(&sim.engines()[0]), rules(&mut sim)));
         }
         assert!(sizes[100..].iter().all(|now| now.0 <= sizes[100].0 && now.1 <= sizes[100].1), "{sizes:?}");
         let flood = sim.stats();
@@ -249,15 +250,15 @@ fn what_is_kept_of_hosts_goes_with_their_ports_and_switches() {
         for n in 0..20 {
             send(&mut sim, at(1, 3), announce(flooder(n), v4(n as u8 + 1)));
         }
-        assert!(sim.engines()[0].size_of_hosts() > 60);
+        assert!(size_of_hosts(&sim.engines()[0]) > 60);
         sim.tell(Event::PortIsNew { port: at(1, 3) });
         sim.run();
-        assert_eq!(sim.engines()[0].size_of_hosts(), 1, "{version:?}: a round of ageing is still to come");
+        assert_eq!(size_of_hosts(&sim.engines()[0]), 1, "{version:?}: a round of ageing is still to come");
         sim.tell(Event::PortIsEdge { port: at(1, 3) });
         sim.run();
         send(&mut sim, at(1, 3), announce(A, v4(1)));
         sim.restart(Dpid(1));
         sim.run();
-        assert_eq!(sim.engines()[0].size_of_hosts(), 0);
+        assert_eq!(size_of_hosts(&sim.engines()[0]), 0);
     }
 }

@@ -657,12 +657,6 @@ impl Engine {
         self.decisions.rules(&self.fabric, dpid)
     }
 
-    /// Reports whether an update of a switch's rules is between its two steps: additions have been sent, and old rules
-    /// are still there.
-    pub fn is_half_way(&self, dpid: Dpid) -> bool {
-        self.fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.has_second_step())
-    }
-
     /// The trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
         self.fabric.switches.get(&dpid).map(|switch| switch.ingress.table.tree().render()).unwrap_or_default()
@@ -687,16 +681,5 @@ impl Engine {
     /// serve the switch.
     pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
-    }
-
-    /// Panics if a remembered answer differs from the one that would be computed now.
-    pub fn check_remembered(&self) {
-        self.decisions.check_remembered(&self.fabric);
-    }
-
-    /// The number of items kept for hosts, of all kinds together.
-    pub fn size_of_hosts(&self) -> usize {
-        self.topology.hosts.size()
-            + self.fabric.switches.values().map(|switch| switch.ports.host_rules.size()).sum::<usize>()
     }
 }

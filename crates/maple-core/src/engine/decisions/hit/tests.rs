@@ -9,6 +9,7 @@ use maple_wire::{Action, Match};
 
 use super::*;
 use crate::engine::Engine;
+use crate::engine::testing::check_remembered;
 use crate::engine::{Effect, Event, Options};
 use crate::ids::ShardId;
 use crate::policy::{Net, PacketHandle};
@@ -66,7 +67,7 @@ impl Fixture {
                     _ => {}
                 }
             }
-            self.engine.check_remembered();
+            check_remembered(&self.engine);
         }
     }
 
