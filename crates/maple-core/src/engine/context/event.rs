@@ -20,14 +20,15 @@ use crate::state::{Commit, Selection, Write};
 /// Everything that can wake the engine.
 ///
 /// "To any one shard" means that the caller sends the event to exactly one shard, and it does not matter to which.
+/// `dpid` is the switch that an event is about, `xid` the transaction id of the request that it answers, and the ends
+/// `a` and `b` of a link are interchangeable.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Event {
     /// A switch has finished its handshake, and this shard serves it from now on. The engine answers with
     /// [`Effect::ReadFlows`]. It sends no rule before [`Event::FlowsRead`].
     SwitchUp {
-        /// The switch.
         dpid: Dpid,
-        /// The OpenFlow version of the session.
         version: Version,
         /// Its features reply.
         features: Features,
@@ -39,37 +40,18 @@ pub enum Event {
         has_bundles: bool,
     },
     /// The switch is gone, with everything at it.
-    SwitchDown {
-        /// The switch.
-        dpid: Dpid,
-    },
+    SwitchDown { dpid: Dpid },
     /// The connection to the switch has ended, but the switch is taken to go on in the network: its links, hosts,
     /// labels and rules stand. If the engine does not know its rules yet, the switch is gone instead, as after
     /// [`Event::SwitchDown`].
-    SwitchUnreachable {
-        /// The switch.
-        dpid: Dpid,
-    },
+    SwitchUnreachable { dpid: Dpid },
     /// The switch has a connection to this shard again, and describes itself as before. Changes of its ports follow as
     /// [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
-    SwitchReachable {
-        /// The switch.
-        dpid: Dpid,
-    },
+    SwitchReachable { dpid: Dpid },
     /// A packet. Discovery's own packets (LLDP with our authentication code) are never given to the engine.
-    PacketIn {
-        /// The switch.
-        dpid: Dpid,
-        /// The message.
-        packet_in: PacketIn,
-    },
+    PacketIn { dpid: Dpid, packet_in: PacketIn },
     /// A port was added, removed or changed.
-    PortStatus {
-        /// The switch.
-        dpid: Dpid,
-        /// The message.
-        status: PortStatus,
-    },
+    PortStatus { dpid: Dpid, status: PortStatus },
     /// The knowledge of an earlier run, which is presumed where nothing is known yet. To any one shard, when all these
     /// switches are up. [`Event::Restore`] for each of them follows the mail that this event causes. No rule is sent
     /// before the rules of all of them are known ([`Event::FlowsRead`]).
@@ -82,7 +64,6 @@ pub enum Event {
     /// Knowledge of a switch that has rules of an earlier run. After [`Event::Presume`] and before
     /// [`Event::FlowsRead`]. Witnesses that become known later follow in another event of this kind.
     Restore {
-        /// The switch.
         dpid: Dpid,
         /// The rules of the switch, if another controller knows them. The switch's own report confirms them.
         flows: Option<Vec<InstalledFlow>>,
@@ -92,62 +73,31 @@ pub enum Event {
         earlier: Arc<Surroundings>,
     },
     /// A switch has removed a rule.
-    FlowRemoved {
-        /// The switch.
-        dpid: Dpid,
-        /// The message.
-        removed: FlowRemoved,
-    },
+    FlowRemoved { dpid: Dpid, removed: FlowRemoved },
     /// A switch refused a request.
     SwitchError {
-        /// The switch.
         dpid: Dpid,
         /// The transaction id of the refused request.
         xid: u32,
-        /// The message.
         error: ErrorMsg,
     },
     /// The switch has done everything that was sent before the barrier request with this id.
-    BarrierReply {
-        /// The switch.
-        dpid: Dpid,
-        /// The request's transaction id.
-        xid: u32,
-    },
+    BarrierReply { dpid: Dpid, xid: u32 },
     /// The answer to [`Effect::ReadFlows`]: every rule in the switch's tables, including foreign ones.
-    FlowsRead {
-        /// The switch.
-        dpid: Dpid,
-        /// Its rules.
-        flows: Vec<InstalledFlow>,
-    },
+    FlowsRead { dpid: Dpid, flows: Vec<InstalledFlow> },
     /// An answer, or a part of one, to a statistics request of the engine.
-    FlowStats {
-        /// The switch.
-        dpid: Dpid,
-        /// The request's transaction id.
-        xid: u32,
-        /// The message.
-        reply: StatsReply,
-    },
+    FlowStats { dpid: Dpid, xid: u32, reply: StatsReply },
     /// A poll was not sent, because too much already waits for the switch.
-    Unsent {
-        /// The switch.
-        dpid: Dpid,
-        /// The request's transaction id.
-        xid: u32,
-    },
+    Unsent { dpid: Dpid, xid: u32 },
     /// A person wants to see the counters of a switch. The engine asks for them soon, and then once a second for some
     /// seconds.
     ShowCounters {
-        /// The switch.
         dpid: Dpid,
         /// The counters to ask for.
         what: Counted,
     },
     /// Somebody asks for the counter of a rule. The engine answers with [`Effect::RuleCounted`].
     CountRule {
-        /// The switch.
         dpid: Dpid,
         /// The number of the question, which the answer repeats.
         token: u64,
@@ -170,20 +120,10 @@ pub enum Event {
     LiveEnd(u64),
     /// Discovery saw a link between these ports. One event covers both directions, and repetitions are harmless. To any
     /// one shard.
-    LinkUp {
-        /// One end.
-        a: Location,
-        /// The other end.
-        b: Location,
-    },
+    LinkUp { a: Location, b: Location },
     /// Discovery no longer sees the link, because it has aged. Its ports become new ports until discovery classifies
     /// them. No event is needed for links of ports that go down or of switches that disconnect. To any one shard.
-    LinkDown {
-        /// One end.
-        a: Location,
-        /// The other end.
-        b: Location,
-    },
+    LinkDown { a: Location, b: Location },
     /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out.
     /// Each port's own shard gets this event after the event that the port is up. Repetitions are harmless.
     Segment {
@@ -192,21 +132,12 @@ pub enum Event {
     },
     /// Discovery no longer sees the port on any segment. It becomes a new port until discovery classifies it. To any
     /// one shard.
-    SegmentLeft {
-        /// The port.
-        port: Location,
-    },
+    SegmentLeft { port: Location },
     /// Discovery has probed this port and found no switch behind it. To any one shard.
-    PortIsEdge {
-        /// The port.
-        port: Location,
-    },
+    PortIsEdge { port: Location },
     /// Discovery has signs of a switch behind an edge port, but no link yet. The port becomes a new port. To any one
     /// shard.
-    PortIsNew {
-        /// The port.
-        port: Location,
-    },
+    PortIsNew { port: Location },
     /// The declarations of ports and hosts have changed. To every shard. What is known of ports and contradicts them is
     /// dropped, so discovery then reports again all that it has found.
     Declare {
@@ -273,52 +204,29 @@ pub struct InstalledFlow {
     pub instructions: Vec<Instruction>,
 }
 
-/// Something that the engine wants done.
+/// Something that the engine wants done. `dpid` is the switch that it is about.
 #[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "a field without a comment is what its name and its type say")]
 pub enum Effect {
     /// Send a message to a switch of this shard. The engine owns the transaction ids from [`crate::engine::Options::first_xid`]
     /// up.
-    Send {
-        /// The switch.
-        dpid: Dpid,
-        /// The transaction id.
-        xid: u32,
-        /// The message.
-        message: Message,
-    },
+    Send { dpid: Dpid, xid: u32, message: Message },
     /// Send a request that can wait. If much already waits for the switch, the caller drops the request and answers
     /// with [`Event::Unsent`].
-    Poll {
-        /// The switch.
-        dpid: Dpid,
-        /// The transaction id.
-        xid: u32,
-        /// The message.
-        message: Message,
-    },
+    Poll { dpid: Dpid, xid: u32, message: Message },
     /// Ask the switch for all its rules, and answer with [`Event::FlowsRead`]. The request must not overtake earlier
     /// messages.
-    ReadFlows {
-        /// The switch.
-        dpid: Dpid,
-    },
+    ReadFlows { dpid: Dpid },
     /// End the connection to a switch, which connects again. It then gets another layout of its tables.
-    Reconnect {
-        /// The switch.
-        dpid: Dpid,
-    },
+    Reconnect { dpid: Dpid },
     /// Ask a switch for its ports. Answer with [`Event::PortStatus`] for each port that differs from what was known.
-    AskPorts {
-        /// The switch.
-        dpid: Dpid,
-    },
+    AskPorts { dpid: Dpid },
     /// Remember leaves for the next run of the controller: each leaf that came or changed, and each that has gone
     /// (`None`). Only if [`crate::engine::Options::remember`].
     Remember(Vec<(LeafId, Option<Witness>)>),
     /// Remember a switch that has disconnected, for its return to this run of the controller or the next. Only if
     /// [`crate::engine::Options::remember`].
     Departed {
-        /// The switch.
         dpid: Dpid,
         /// The witnesses of its leaves, which are gone.
         leaves: Vec<(LeafId, Witness)>,
@@ -326,19 +234,13 @@ pub enum Effect {
         surroundings: Surroundings,
     },
     /// Deliver this to another shard.
-    Mail {
-        /// The shard.
-        to: ShardId,
-        /// The message.
-        mail: Mail,
-    },
+    Mail { to: ShardId, mail: Mail },
     /// Give this packet to listeners.
     ListenerPacket(ListenerPacket),
     /// Report on a watch.
     Live {
         /// The number of the watch.
         token: u64,
-        /// The report.
         news: LiveNews,
     },
     /// The answer to [`Event::AwaitBarriers`].
@@ -351,18 +253,10 @@ pub enum Effect {
         count: Option<RuleCount>,
     },
     /// The result of a policy's trial: the answer to [`Event::Try`].
-    Tried {
-        /// The policy's number.
-        candidate: u64,
-        /// The result.
-        trial: Trial,
-    },
+    Tried { candidate: u64, trial: Trial },
     /// The shard decides by the new policy: the answer to [`Event::Adopt`]. The messages to its switches that follow
     /// from the new policy came before this effect.
-    Adopted {
-        /// The policy's number.
-        candidate: u64,
-    },
+    Adopted { candidate: u64 },
     /// Report something to people.
     Report(Report),
 }
