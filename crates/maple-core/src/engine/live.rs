@@ -315,7 +315,7 @@ fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
 }
 
 impl Watch {
-    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
+    /// The messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
     /// Empty if the switch does not have the rule.
     fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
         let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };

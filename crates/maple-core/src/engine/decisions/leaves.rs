@@ -175,7 +175,7 @@ impl Leaves {
         self.answers.get_any_version(id.0).map(|number| &*self.templates[number as usize])
     }
 
-    /// Returns whether an answer was remembered under any version, and then remembers it under this one too. The caller
+    /// Reports whether an answer was remembered under any version, and if so remembers it under this one too. The caller
     /// has checked that the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
         let number = self.answers.get_any_version(id.0);

@@ -4,16 +4,9 @@
 //! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches at
 //! the end. The rest are what other crates ask of an engine.
 //!
-//! The parts stand in layers. Each knows only those that stand before it, and is handed them by who calls it:
-//!
-//! | part | owns |
-//! | --- | --- |
-//! | [`Context`](crate::engine::context::Context) | the store, options, time, counts, timers, and the effects of the batch |
-//! | [`Fabric`](crate::engine::fabric::Fabric) | the switches with their tables, and the routes and labels between them |
-//! | [`Topology`] | hosts, and what becomes of ports and links |
-//! | [`Decisions`] | leaves, and the packets that wait for one |
-//! | [`Samples`], [`Reload`], [`Restore`] | packets that f decides beforehand, again, or from an earlier run |
-//! | [`LiveWatches`] | people who watch packets |
+//! The parts stand in layers, the lowest first: the context, the switches, the fabric of both, the topology, decisions,
+//! reruns, and people who watch (the module `engine` has the map). Each knows only those that stand before it, and is
+//! handed them by who calls it.
 //!
 //! What a part wants of a later one it returns, or leaves in the context: a message to this shard, a timer, a stale
 //! leaf, a switch that is to be updated.
@@ -545,8 +538,8 @@ impl Engine {
         Conditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
     }
 
-    /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
-    /// reason why not.
+    /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
+    /// does not.
     pub fn admit(&self, packet: &Entering) -> Admission {
         self.topology.admit(&self.fabric, packet)
     }

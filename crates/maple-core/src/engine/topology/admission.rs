@@ -15,8 +15,8 @@ use crate::network::{HostInfo, Mac, PortKind, PortRole};
 use crate::state::Snapshot;
 
 impl Topology {
-    /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
-    /// reason why not.
+    /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
+    /// does not.
     pub(in crate::engine) fn admit(&self, fabric: &Fabric, packet: &Entering) -> Admission {
         let (state, at) = (fabric.ctx.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
