@@ -19,8 +19,7 @@ impl Switches {
             return true;
         }
         switch.room.capacity.on_rules_refused();
-        ctx.stats.capacity_refusals += 1;
-        self.ask_for_statistics(ctx, dpid);
+        self.refuse_for_capacity(ctx, dpid);
         false
     }
 
@@ -31,8 +30,7 @@ impl Switches {
             return true;
         }
         switch.room.capacity.on_trace_refused();
-        ctx.stats.capacity_refusals += 1;
-        self.ask_for_statistics(ctx, dpid);
+        self.refuse_for_capacity(ctx, dpid);
         false
     }
 
@@ -41,9 +39,14 @@ impl Switches {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if switch.ports.host_rules.take_is_short() {
             switch.room.capacity.on_rules_refused();
-            ctx.stats.capacity_refusals += 1;
-            self.ask_for_statistics(ctx, dpid);
+            self.refuse_for_capacity(ctx, dpid);
         }
+    }
+
+    /// Counts that something did not fit, and asks which rules are in use, so that evictions follow.
+    fn refuse_for_capacity(&mut self, ctx: &mut Context, dpid: Dpid) {
+        ctx.stats.capacity_refusals += 1;
+        self.ask_for_statistics(ctx, dpid);
     }
 
     /// Asks which rules are in use, now or as soon as that is allowed again.

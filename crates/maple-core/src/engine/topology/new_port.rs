@@ -34,8 +34,7 @@ impl Topology {
         let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
             && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
         if !capacity {
-            fabric.ctx.stats.new_port_drops += 1;
-            return fabric.switches.drop_packet(&mut fabric.ctx, &received, DropCause::NewPort);
+            return drop_at_new_port(fabric, &received);
         }
         waiting.push(until, received);
         fabric.ctx.timers.insert((until, Timer::NewPorts(dpid)));
@@ -53,10 +52,7 @@ impl Topology {
             |received: &ReceivedPacket| matches!(kind(received.at), Some(PortKind::Edge | PortKind::Middlebox));
         let classified = switch.ports.waiting.take(|_, received| kind(received.at) != Some(PortKind::New));
         let (admitted, left): (Vec<_>, Vec<_>) = classified.into_iter().partition(is_edge);
-        for received in left {
-            fabric.ctx.stats.new_port_drops += 1;
-            fabric.switches.drop_packet(&mut fabric.ctx, &received, DropCause::NewPort);
-        }
+        left.iter().for_each(|received| drop_at_new_port(fabric, received));
         admitted
     }
 
@@ -75,6 +71,11 @@ impl Topology {
 fn drop_new_port_packets(fabric: &mut Fabric, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
     let dropped = switch.ports.waiting.take(which);
-    fabric.ctx.stats.new_port_drops += dropped.len() as u64;
-    dropped.iter().for_each(|received| fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NewPort));
+    dropped.iter().for_each(|received| drop_at_new_port(fabric, received));
+}
+
+/// Counts and drops a packet of a port whose kind was not known in time, or turned out not to be an edge port's.
+fn drop_at_new_port(fabric: &mut Fabric, received: &ReceivedPacket) {
+    fabric.ctx.stats.new_port_drops += 1;
+    fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NewPort);
 }
