@@ -174,7 +174,7 @@ impl LiveWatches {
                 }
             }
         }
-        fabric.ctx.timers.insert((now + PERIOD, Timer::Live(number)));
+        fabric.ctx.wake_at(now + PERIOD, Timer::Live(number));
     }
 
     /// The match of a watch's rule, or the reason why the switch cannot have the rule now.

@@ -2,7 +2,7 @@
 //! batch sends and counts.
 //!
 //! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
-//! [`Context::after`]; what is to happen later, into [`Context::timers`].
+//! [`Context::after`]; what is to happen later gets a timer ([`Context::wake_at`]).
 
 pub(super) mod cause;
 pub(super) mod commit;
@@ -47,7 +47,7 @@ pub(super) struct Context {
     pub stats: Stats,
     /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
     pub install_times: Histogram,
-    pub timers: BTreeSet<(Time, Timer)>,
+    timers: BTreeSet<(Time, Timer)>,
     /// What was reported.
     pub reports: Reports,
     /// The number of mails to other shards so far.

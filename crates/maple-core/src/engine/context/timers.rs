@@ -63,6 +63,16 @@ pub(in crate::engine) enum Timer {
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 impl Context {
+    /// Sets a timer.
+    pub(in crate::engine) fn wake_at(&mut self, time: Time, timer: Timer) {
+        self.timers.insert((time, timer));
+    }
+
+    /// Sets those of another engine's timers that pass `is_kept`, in place of its own.
+    pub(in crate::engine) fn copy_timers(&mut self, from: &Context, is_kept: impl Fn(&Timer) -> bool) {
+        self.timers = from.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+    }
+
     /// The time when the next timer is due.
     pub(in crate::engine) fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)

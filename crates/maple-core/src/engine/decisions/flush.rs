@@ -66,7 +66,7 @@ impl Decisions {
         let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
-        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        fabric.ctx.wake_at(until, Timer::Refused(dpid));
         true
     }
 

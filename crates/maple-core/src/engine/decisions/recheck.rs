@@ -54,7 +54,7 @@ impl Decisions {
             return;
         }
         let Some(due) = self.rechecks.take_due(fabric.ctx.now, fabric.ctx.options.check_rate) else { return };
-        fabric.ctx.timers.insert((due, Timer::Recheck));
+        fabric.ctx.wake_at(due, Timer::Recheck);
         let Some((id, leaf)) = self.rechecks.take_next(&self.leaves).expected() else { return };
         let first = observation_of(fabric, leaf);
         if let Some(again) = self.run_again(fabric, id) {

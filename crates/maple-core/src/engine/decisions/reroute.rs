@@ -29,7 +29,7 @@ impl Decisions {
             Some((true, _)) => self.end_reroute(fabric, id),
             Some((false, false)) => {
                 fabric.routes.wait(route_id, id);
-                fabric.ctx.timers.insert((until, Timer::Leaf(id)));
+                fabric.ctx.wake_at(until, Timer::Leaf(id));
             }
             Some((_, true)) | None => self.withdraw(fabric, id),
         }

@@ -41,7 +41,7 @@ impl Decisions {
             && changed == PlanChange::Asking
         {
             self.begin_path_change(fabric, PathChange { ingress, reader, until });
-            fabric.ctx.timers.insert((until, Timer::NextPath(id)));
+            fabric.ctx.wake_at(until, Timer::NextPath(id));
         }
         if changed != PlanChange::Nothing {
             self.leaves.forget_answers();

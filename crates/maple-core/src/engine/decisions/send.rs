@@ -35,7 +35,7 @@ impl Decisions {
                     None => {
                         let until = fabric.ctx.now + fabric.ctx.options.hold;
                         leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
-                        fabric.ctx.timers.insert((until, Timer::Leaf(id)));
+                        fabric.ctx.wake_at(until, Timer::Leaf(id));
                     }
                 }
             }

@@ -42,7 +42,7 @@ impl EngineCopy {
             use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
             matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
         };
-        copy.fabric.ctx.timers = engine.fabric.ctx.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+        copy.fabric.ctx.copy_timers(&engine.fabric.ctx, is_kept);
         EngineCopy(copy)
     }
 }

@@ -17,7 +17,7 @@ impl Fabric {
     /// run are known.
     pub(in crate::engine) fn acquire_label(&mut self, asked: Acquire) {
         if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
-            self.ctx.timers.insert((self.ctx.now + LOOK, Timer::EarlyRequests));
+            self.ctx.wake_at(self.ctx.now + LOOK, Timer::EarlyRequests);
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
@@ -148,7 +148,7 @@ impl Fabric {
                 LabelEffect::Release { at, holder, confirmed } => {
                     self.ctx.send_to_shard_of(at, EngineMessage::Release { at, holder, confirmed });
                 }
-                LabelEffect::Wake(time) => drop(self.ctx.timers.insert((time, timer))),
+                LabelEffect::Wake(time) => self.ctx.wake_at(time, timer),
             }
         }
         self.sync_route_rules();

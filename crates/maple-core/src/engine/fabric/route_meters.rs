@@ -30,7 +30,7 @@ impl Fabric {
         if number.is_none() && !was_refused {
             self.report_no_meter(ingress, &format!("it has {MAX_LIMITS} already"));
         } else if was_empty && number.is_some() {
-            self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(ingress)));
+            self.ctx.wake_at(self.ctx.now + SWEEP, Timer::Meters(ingress));
         }
         number.map(Some).ok_or(())
     }
@@ -48,7 +48,7 @@ impl Fabric {
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
         let requests = switch.paths.meters.sweep(&needed);
         if !switch.paths.meters.is_empty() {
-            self.ctx.timers.insert((self.ctx.now + SWEEP, Timer::Meters(dpid)));
+            self.ctx.wake_at(self.ctx.now + SWEEP, Timer::Meters(dpid));
         }
         let requests = switch.ask_for_meters(requests);
         switch.request_in_turn(&mut self.ctx, requests);

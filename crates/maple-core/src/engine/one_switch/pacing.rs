@@ -76,7 +76,7 @@ impl Switch {
         ctx.stats.flow_mods += ctx.out[from..].iter().filter(is_flow_mod).count() as u64;
         if let Some(due) = due.filter(|_| !self.pacing.is_armed) {
             self.pacing.is_armed = true;
-            ctx.timers.insert((due, Timer::Pace(self.dpid)));
+            ctx.wake_at(due, Timer::Pace(self.dpid));
         }
     }
 }

@@ -115,7 +115,7 @@ impl Reload {
             let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
             fabric.ctx.out.push(Effect::Tried { candidate, trial });
         } else {
-            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::Trial));
+            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::Trial);
         }
         self.trying = Some(trying);
     }

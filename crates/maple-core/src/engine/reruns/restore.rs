@@ -250,7 +250,7 @@ impl Restore {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
         } else {
-            fabric.ctx.timers.insert((fabric.ctx.now + PAUSE, Timer::Restore(dpid)));
+            fabric.ctx.wake_at(fabric.ctx.now + PAUSE, Timer::Restore(dpid));
         }
     }
 
@@ -300,7 +300,7 @@ impl Restore {
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
         if has_waited && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
-            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
             return;
         }
         if has_waited {
@@ -313,12 +313,12 @@ impl Restore {
                 all.asking.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
-            fabric.ctx.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
         } else if have_all_waited {
             self.last_built = Some(now);
             end_restore(decisions, fabric, dpid);
         } else if is_confirmed || !has_waited {
-            fabric.ctx.timers.insert((next_look, Timer::Restore(dpid)));
+            fabric.ctx.wake_at(next_look, Timer::Restore(dpid));
         }
     }
 }

@@ -89,7 +89,7 @@ impl Samples {
         match switch.ingress.sample_pass.begin() {
             None => {}
             Some(from) if from <= now => self.due(decisions, fabric, dpid),
-            Some(from) => _ = fabric.ctx.timers.insert((from, Timer::Samples(dpid))),
+            Some(from) => fabric.ctx.wake_at(from, Timer::Samples(dpid)),
         }
     }
 
@@ -128,7 +128,7 @@ impl Samples {
         }
         self.tell_progress(fabric);
         if !self.turns.is_empty() {
-            fabric.ctx.timers.insert((fabric.ctx.now + STEP, Timer::SampleTurn));
+            fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::SampleTurn);
         }
     }
 
@@ -228,7 +228,9 @@ fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
     let next = switch.ingress.sample_pass.end(fabric.ctx.now);
-    fabric.ctx.timers.extend(next.map(|from| (from, Timer::Samples(dpid))));
+    if let Some(from) = next {
+        fabric.ctx.wake_at(from, Timer::Samples(dpid));
+    }
 }
 
 /// The ports of a switch where packets enter.

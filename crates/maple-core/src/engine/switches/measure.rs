@@ -46,7 +46,7 @@ impl Switches {
             let soon = ctx.now + LOOK_DELAY;
             self.demand.is_armed = true;
             let at = self.demand.looked.map_or(soon, |looked| soon.max(looked + MIN_LOOK_DISTANCE));
-            ctx.timers.insert((at, Timer::Demand));
+            ctx.wake_at(at, Timer::Demand);
         }
     }
 
@@ -93,7 +93,7 @@ impl Switches {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
                 switch.counters.polls.timer = Some(due);
-                ctx.timers.insert((due, Timer::Poll(dpid)));
+                ctx.wake_at(due, Timer::Poll(dpid));
             }
             Some(_) | None => {}
         }
@@ -113,7 +113,7 @@ impl Switches {
             switch.counters.polls.is_postponed = true;
             if switch.counters.polls.timer.is_none_or(|timer| timer <= now) {
                 switch.counters.polls.timer = Some(now + BUSY_RETRY);
-                ctx.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
+                ctx.wake_at(now + BUSY_RETRY, Timer::Poll(dpid));
             }
             return;
         }

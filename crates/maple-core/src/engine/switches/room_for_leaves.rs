@@ -55,7 +55,7 @@ impl Switches {
         match switch.room.capacity.next_query(ctx.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
-                ctx.timers.insert((time, Timer::Capacity(dpid)));
+                ctx.wake_at(time, Timer::Capacity(dpid));
                 return;
             }
             UsageQuery::Now => {}

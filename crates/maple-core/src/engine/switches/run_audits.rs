@@ -53,7 +53,7 @@ impl Switches {
         let due = ctx.now + wait;
         if let Some(switch) = self.get_mut(&dpid).filter(|_| !ctx.options.audit.is_zero()) {
             switch.counters.audits.due = due;
-            ctx.timers.insert((due, Timer::Audit(dpid)));
+            ctx.wake_at(due, Timer::Audit(dpid));
         }
     }
 

@@ -99,7 +99,7 @@ impl Topology {
                     fabric.ctx.dirty.insert(at.switch);
                 }
             }
-            HostAction::Wake(time, timer) => drop(fabric.ctx.timers.insert((time, timer))),
+            HostAction::Wake(time, timer) => fabric.ctx.wake_at(time, timer),
             HostAction::Report(report) => fabric.ctx.report(report),
         }
     }

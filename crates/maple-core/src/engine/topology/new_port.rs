@@ -37,7 +37,7 @@ impl Topology {
             return drop_at_new_port(fabric, &received);
         }
         waiting.push(until, received);
-        fabric.ctx.timers.insert((until, Timer::NewPorts(dpid)));
+        fabric.ctx.wake_at(until, Timer::NewPorts(dpid));
     }
 
     /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that

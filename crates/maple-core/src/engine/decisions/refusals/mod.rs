@@ -114,7 +114,7 @@ impl Decisions {
             if (table, rule.priority) == (ROUTES, 0) {
                 let again = switch.room.postpone(fabric.ctx.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
-                fabric.ctx.timers.insert((again, Timer::Refused(dpid)));
+                fabric.ctx.wake_at(again, Timer::Refused(dpid));
             }
         }
         for route in fabric.routes.with_rules_at(dpid) {
@@ -150,7 +150,7 @@ fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
     let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
-    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+    fabric.ctx.wake_at(until, Timer::Refused(dpid));
     report_refusal(fabric, dpid, what);
     fabric.switches.reread(&mut fabric.ctx, dpid);
 }
@@ -159,7 +159,7 @@ fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
 /// else stays.
 fn host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
     let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
-    fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+    fabric.ctx.wake_at(until, Timer::Refused(dpid));
     report_refusal(fabric, dpid, what);
     if let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| full) {
         switch.room.capacity.on_table_full(table);
@@ -200,7 +200,7 @@ fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: 
         switch.room.capacity.on_table_full(table);
     }
     for until in [pauses.rule_until, pauses.switch_until] {
-        fabric.ctx.timers.insert((until, Timer::Refused(dpid)));
+        fabric.ctx.wake_at(until, Timer::Refused(dpid));
     }
     pauses.is_closed
 }
