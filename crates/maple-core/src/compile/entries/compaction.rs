@@ -38,6 +38,9 @@ const MAX_RESENT_TO_MAKE_WAY: u64 = 1;
 
 /// The maximum number of entries that a plan may move.
 const MAX_MOVED: usize = 100;
+/// The maximum number of overlapping entries that one shift may look at: in a list of 50,000 rules some entries overlap
+/// thousands.
+const MAX_LOOKED_AT: usize = 20_000;
 
 /// The number of levels that are considered for giving up.
 const LEVELS_LOOKED_AT: usize = 64;
@@ -185,13 +188,17 @@ impl Compaction<'_> {
 
     /// Completes a plan that moves an entry: what is in its way moves on. Returns whether that is possible.
     fn shift(&self, plan: &mut PriorityPlan, id: EntryId, direction: Direction, terms: Terms) -> bool {
-        let (mut open, mut next) = (BTreeSet::new(), Some((0, id)));
+        let (mut open, mut next, mut looked_at) = (BTreeSet::new(), Some((0, id)), 0);
         while let Some((_, id)) = next {
             let level = plan.level(id);
             let others = match direction {
                 Direction::Up => self.overlaps.earlier(id),
                 Direction::Down => self.overlaps.later(id),
             };
+            looked_at += others.len();
+            if looked_at > MAX_LOOKED_AT {
+                return false;
+            }
             self.effort.add(others.len());
             for other in others {
                 let there = plan.level(*other);

@@ -47,6 +47,7 @@ mod store;
 
 mod overlap_index;
 mod overlap_lists;
+mod row;
 
 mod shadowing;
 

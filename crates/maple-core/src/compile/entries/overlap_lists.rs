@@ -19,6 +19,7 @@ use maple_prefetch::prefetch;
 
 use super::Effort;
 use super::overlap_index::OverlapIndex;
+use super::row::Row;
 use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
@@ -48,9 +49,9 @@ pub(super) struct OverlapLists {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     /// The entries that take precedence.
-    pub(super) earlier: Vec<EntryId>,
+    pub(super) earlier: Row,
     /// The entries that yield.
-    pub(super) later: Vec<EntryId>,
+    pub(super) later: Row,
 }
 
 impl OverlapLists {
@@ -65,15 +66,15 @@ impl OverlapLists {
         effort.add(earlier.len() + later.len() + 1);
         let ids = |mut ranked: Vec<(u64, EntryId)>| {
             ranked.sort_unstable();
-            ranked.into_iter().map(|(_, other)| other).collect::<Vec<_>>()
+            ranked.into_iter().map(|(_, other)| other).collect::<Row>()
         };
         let lists = Lists { earlier: ids(earlier), later: ids(later) };
         let place = |list: &[EntryId]| place_in(list, store, |other| store.rank(tree, other) < rank);
-        for other in &lists.earlier {
+        for other in lists.earlier.iter() {
             let list = &mut self.lists[*other as usize].later;
             list.insert(place(list), id);
         }
-        for other in &lists.later {
+        for other in lists.later.iter() {
             let list = &mut self.lists[*other as usize].earlier;
             list.insert(place(list), id);
         }
@@ -162,14 +163,14 @@ impl OverlapLists {
 /// The place of an entry in a list: after all entries for which `is_first` holds. Removed entries are skipped.
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
-    // Most entries belong at the end.
-    let mut middle = high.saturating_sub(1);
+    // Most entries belong at the end, and most others at the beginning.
+    let (mut middle, mut is_beginning_next) = (high.saturating_sub(1), true);
     while low < high {
         match (middle..high).find(|at| store.state(list[*at]) != EntryState::Gone) {
             Some(at) if is_first(list[at]) => low = at + 1,
             Some(_) | None => high = middle,
         }
-        middle = low + (high - low) / 2;
+        middle = if std::mem::take(&mut is_beginning_next) { low } else { low + (high - low) / 2 };
     }
     low
 }
