@@ -59,9 +59,10 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Runs the policy on a packet, as if the writes of `assumed` were made.
-    pub fn of(tried: &Tried<'_>, packet: &Entering, assumed: &[Write]) -> Decision {
-        let run = tried.run(packet, assumed);
+    /// Runs the policy on a packet, as if these writes were made: those that the controller learns from the packet, and
+    /// assumptions.
+    pub fn of(tried: &Tried<'_>, packet: &Entering, given: &[Write]) -> Decision {
+        let run = tried.run(packet, given);
         let answer = tried.policy.decide_batch(std::slice::from_ref(&run)).pop();
         let answer = answer.unwrap_or_else(|| Err(PolicyError::Exception("the policy gave no answer".into())));
         let resolved = answer.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
@@ -83,7 +84,6 @@ impl Decision {
             (Ok(_), Some(copies)) if copies.is_empty() => Verdict::Dropped,
             (Ok(_), _) => Verdict::Forwarded,
         };
-        let own = tried.learned.len() + assumed.len();
         Decision {
             verdict,
             account,
@@ -93,7 +93,7 @@ impl Decision {
             violations,
             trace,
             reads: txn.reads().map(|(cell, _)| cell.clone()).collect(),
-            writes: txn.writes().iter().skip(own).cloned().collect(),
+            writes: txn.writes().iter().skip(given.len()).cloned().collect(),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::words::cell_text;
-use super::{Decision, Entering, Tried, Verdict};
+use super::{Decision, Entering, Network, Tried, Verdict, learned};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::Asked;
@@ -67,8 +67,14 @@ struct Candidate {
     writes: Vec<Write>,
 }
 
-/// Returns changes with which f gives another verdict about a packet than it did.
-pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec<Alternative> {
+/// Returns changes with which f gives another verdict about a packet than it did. From another packet the controller
+/// learns other things: an ARP packet with another sender announces another address.
+pub fn instead(
+    tried: &Tried<'_>,
+    network: &mut dyn Network,
+    packet: &Entering,
+    decision: &Decision,
+) -> Vec<Alternative> {
     let state = tried.store.snapshot();
     let sample = Sample { at: packet.at, frame: Arc::clone(&packet.frame) };
     let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
@@ -82,7 +88,11 @@ pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec
                 continue;
             }
             left -= 1;
-            let other = Decision::of(tried, candidate.packet.as_ref().unwrap_or(packet), &candidate.writes);
+            let entering = candidate.packet.as_ref().unwrap_or(packet);
+            // f never sees a packet that is refused.
+            let Ok(learned) = learned(network, tried.store, entering) else { continue };
+            let given = [&learned[..], &candidate.writes].concat();
+            let other = Decision::of(tried, entering, &given);
             if differs(decision, &other) {
                 seen.insert(candidate.change.clone());
                 let Candidate { change, source, packet, example, .. } = candidate;

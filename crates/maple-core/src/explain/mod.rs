@@ -113,19 +113,33 @@ pub struct Explanation {
 pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
     let (journey, leaf) = (Journey::of(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
-    let (decision, instead) = match (network.admit(&packet), policy) {
-        (Admission::Refused(why), _) => (Err(why), Vec::new()),
+    let (decision, instead) = match (learned(network, store, &packet), policy) {
+        (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
-        (Admission::Decided(learned), Some(policy)) => {
-            // The controller learns nothing from packets that a switch forwards by itself.
-            let learned = if journey.begins_at_controller() { learned } else { Vec::new() };
-            let tried = Tried { policy: &*policy, store, conditions, learned: &learned };
-            let decision = Decision::of(&tried, &packet, &[]);
-            let alternatives = instead(&tried, &packet, &decision);
+        (Ok(learned), Some(policy)) => {
+            let tried = Tried { policy: &*policy, store, conditions };
+            let decision = Decision::of(&tried, &packet, &learned);
+            let alternatives = instead(&tried, network, &packet, &decision);
             (Ok(decision), alternatives)
         }
     };
     Explanation { packet, decision, instead, leaf, journey }
+}
+
+/// Returns what the controller learns from a packet before f decides about it.
+///
+/// # Errors
+/// The reason why f never sees the packet.
+fn learned(network: &mut dyn Network, store: &Store, packet: &Entering) -> Result<Vec<Write>, String> {
+    match network.admit(packet) {
+        Admission::Refused(why) => Err(why),
+        Admission::Decided(learned) if learned.is_empty() => Ok(learned),
+        Admission::Decided(learned) => {
+            // The controller learns nothing from packets that a switch forwards by itself.
+            let comes_in = Journey::of(network, &store.snapshot(), packet).begins_at_controller();
+            Ok(if comes_in { learned } else { Vec::new() })
+        }
+    }
 }
 
 impl Explanation {
@@ -151,15 +165,13 @@ pub struct Tried<'a> {
     pub store: &'a Store,
     /// The conditions of its runs.
     pub conditions: &'a Conditions,
-    /// The writes that the controller learns from the packet before f runs.
-    pub learned: &'a [Write],
 }
 
 impl Tried<'_> {
-    /// Starts a run on a packet in the newest state with the learned and the assumed writes. It keeps an account.
-    fn run(&self, packet: &Entering, assumed: &[Write]) -> Run {
+    /// Starts a run on a packet in the newest state with these writes. It keeps an account.
+    fn run(&self, packet: &Entering, writes: &[Write]) -> Run {
         let mut txn = self.store.begin();
-        self.learned.iter().chain(assumed).for_each(|write| txn.write(write.clone()));
+        writes.iter().for_each(|write| txn.write(write.clone()));
         let (frame, length) = (Arc::clone(&packet.frame), packet.frame.len());
         let run = Run::new(frame, length, packet.at, txn, self.conditions.track_hosts).with_account();
         if !self.conditions.listener_filters.is_empty() {

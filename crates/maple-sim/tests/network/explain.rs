@@ -11,6 +11,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
 use maple_sim::Sim;
+use maple_wire::packet::Frame;
 use maple_wire::{Dpid, Field, Instruction, Match, Version};
 
 use crate::scripts::{A, B, at, ring, ring_with, send, udp};
@@ -70,6 +71,23 @@ fn a_drop_says_which_answers_would_have_to_be_different() {
     let told = explained(&sim, at(3, 3), udp(B, A, 80));
     assert_eq!(verdict(&told), Verdict::Forwarded);
     assert!(instead(&told).contains(&"udp_dst=23".to_owned()), "{:?}", instead(&told));
+}
+
+#[test]
+fn another_packet_announces_its_own_address() {
+    let [mine, other] = [[10, 0, 0, 11], [10, 0, 0, 99]];
+    let policy = move |pkt: &PacketHandle, net: &Net| {
+        pkt.is(Field::ArpSpa, u32::from_be_bytes(other).into());
+        let is_mine = net.locate_ip(std::net::IpAddr::from(mine)).is_some_and(|(mac, _)| mac == B);
+        if is_mine { Route::flood() } else { Route::drop() }
+    };
+    let mut sim = ring(Arc::new(policy), 4, 2, Version::Of13);
+    let arp = |from: Mac, sender: [u8; 4]| Frame::ethernet([0xff; 6], from.0).arp_request(sender, mine);
+    send(&mut sim, at(3, 3), arp(B, mine));
+    // B's address is announced by A. With another address in the packet, B would keep it.
+    let told = explained(&sim, at(1, 3), arp(A, mine));
+    assert_eq!(verdict(&told), Verdict::Dropped);
+    assert_eq!(instead(&told), ["arp_spa=10.0.0.99"]);
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl Play<'_> {
         for other in &told.instead {
             self.tally.alternatives += 1;
             let Alternative { packet: Some(changed), verdict, .. } = other else { continue };
+            // Nor does it have the address that another packet announces.
+            if may_announce(&changed.frame) {
+                continue;
+            }
             let comes_out = !self.wanted_now(&changed.frame, changed.at, packet).is_empty();
             if comes_out != (*verdict == Verdict::Forwarded) && is_known {
                 return error(&format!("not so: {other:?}"));
