@@ -24,8 +24,6 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 MAPLE = [sys.executable, "-m", "maple"]
 BRIDGE = "acl-install"
-OWN = 50
-"""A switch has fewer rules than this before it has any of the list."""
 STILL = 3.0
 """The rules are all there when their number has not changed for so many seconds more than it ever did before."""
 
@@ -105,8 +103,9 @@ def installed() -> int:
     return int(found[1]) if found else 0
 
 
-def watch(limit: float) -> tuple[int, float, float]:
-    """How many rules there are in the end, after how long, and the longest time without a new one before that."""
+def watch(least: int, limit: float) -> tuple[int, float, float]:
+    """How many rules there are in the end, at least this many, after how long, and the longest time without a new one
+    before that."""
     began = time.monotonic()
     count, changed, silent = installed(), began, 0.0
     while time.monotonic() - began < limit:
@@ -115,7 +114,7 @@ def watch(limit: float) -> tuple[int, float, float]:
         if new != count:
             silent = max(silent, now - changed)
             count, changed = new, now
-        elif count > OWN and now - changed > STILL + silent:
+        elif count >= least and now - changed > STILL + silent:
             break
     return count, changed - began, silent
 
@@ -132,7 +131,7 @@ def measure(rules: int, seed: int, limit: float, folder: Path) -> Row:
     load = timed(*MAPLE, "acl", "test", str(file))
     lint = timed(*MAPLE, "acl", "lint", str(file))
     with controller(file) as (process, port, listens), bridge(port):
-        count, last, silent = watch(limit)
+        count, last, silent = watch(rules // 2, limit)
         return Row(rules, load, lint, listens, count, last, silent, memory(process))
 
 
