@@ -45,9 +45,9 @@ use crate::update::Change;
 
 mod store;
 
+mod neighbours;
 mod overlap_index;
 mod overlap_lists;
-mod row;
 
 mod shadowing;
 
@@ -220,7 +220,7 @@ impl EntryTable {
         let lists = self.overlaps.remove(id);
         if state.is_reachable() && self.store.shadowed() > 0 {
             let is_shadowed = |other: &EntryId| self.store.is_shadowed(*other);
-            self.work.add_unshadow_candidates(lists.later.iter().copied().filter(is_shadowed));
+            self.work.add_unshadow_candidates(lists.later().iter().copied().filter(is_shadowed));
         }
         self.redundancy().removed(id, state, &lists);
         self.changes.remove(id, self.store.matching(id));

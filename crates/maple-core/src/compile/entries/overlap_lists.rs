@@ -18,8 +18,8 @@
 use maple_prefetch::prefetch;
 
 use super::Effort;
+use super::neighbours::Neighbours;
 use super::overlap_index::OverlapIndex;
-use super::row::Row;
 use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
@@ -31,27 +31,21 @@ const NUMBERS_AT_A_TIME: usize = 4;
 /// The minimum of entries in the lists of these numbers.
 const ENTRIES_AT_A_TIME: usize = 128;
 
+/// The minimum length of a list whose beginning is tried before its middle.
+const LONG: usize = 64;
+
 /// The overlaps of entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverlapLists {
     index: OverlapIndex,
     /// The lists of each entry.
-    lists: Vec<Lists>,
+    lists: Vec<Neighbours>,
     /// Entries removed before the current sweep. Empty if there is no sweep.
     gone_before: Vec<EntryId>,
     /// Entries removed since the sweep began.
     gone_since: Vec<EntryId>,
     /// The number whose lists are swept next.
     next: EntryId,
-}
-
-/// The entries that overlap one, in order of precedence. Some may have been removed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Lists {
-    /// The entries that take precedence.
-    pub(super) earlier: Row,
-    /// The entries that yield.
-    pub(super) later: Row,
 }
 
 impl OverlapLists {
@@ -64,29 +58,27 @@ impl OverlapLists {
             if there < rank { earlier.push((there, other)) } else { later.push((there, other)) }
         });
         effort.add(earlier.len() + later.len() + 1);
-        let ids = |mut ranked: Vec<(u64, EntryId)>| {
-            ranked.sort_unstable();
-            ranked.into_iter().map(|(_, other)| other).collect::<Row>()
-        };
-        let lists = Lists { earlier: ids(earlier), later: ids(later) };
+        earlier.sort_unstable();
+        later.sort_unstable();
+        let lists = Neighbours::new(&earlier, &later);
         let place = |list: &[EntryId]| place_in(list, store, |other| store.rank(tree, other) < rank);
-        for other in lists.earlier.iter() {
-            let list = &mut self.lists[*other as usize].later;
-            list.insert(place(list), id);
+        for other in lists.earlier() {
+            let theirs = &mut self.lists[*other as usize];
+            theirs.insert_later(place(theirs.later()), id);
         }
-        for other in lists.later.iter() {
-            let list = &mut self.lists[*other as usize].earlier;
-            list.insert(place(list), id);
+        for other in lists.later() {
+            let theirs = &mut self.lists[*other as usize];
+            theirs.insert_earlier(place(theirs.earlier()), id);
         }
         if self.lists.len() <= id as usize {
-            self.lists.resize_with(id as usize + 1, Lists::default);
+            self.lists.resize_with(id as usize + 1, Neighbours::default);
         }
         self.lists[id as usize] = lists;
         self.index.insert(store.matches(), id);
     }
 
     /// Removes an entry. Returns its lists.
-    pub(super) fn remove(&mut self, id: EntryId) -> Lists {
+    pub(super) fn remove(&mut self, id: EntryId) -> Neighbours {
         self.index.remove(id);
         self.gone_since.push(id);
         std::mem::take(&mut self.lists[id as usize])
@@ -94,17 +86,17 @@ impl OverlapLists {
 
     /// The entries that overlap one and take precedence.
     pub(super) fn earlier(&self, id: EntryId) -> &[EntryId] {
-        &self.lists[id as usize].earlier
+        self.lists[id as usize].earlier()
     }
 
     /// The entries that overlap one and yield.
     pub(super) fn later(&self, id: EntryId) -> &[EntryId] {
-        &self.lists[id as usize].later
+        self.lists[id as usize].later()
     }
 
     /// The number of entries that overlap one, including removed entries that are still in the lists.
     pub(super) fn degree(&self, id: EntryId) -> usize {
-        self.earlier(id).len() + self.later(id).len()
+        self.lists[id as usize].len()
     }
 
     /// The number of entries that overlap a packed match.
@@ -138,9 +130,8 @@ impl OverlapLists {
             };
             (numbers, entries) = (numbers + 1, entries + 1);
             if !is_gone(self.next) {
-                entries += lists.earlier.len() + lists.later.len();
-                lists.earlier.retain(|other| !is_gone(*other));
-                lists.later.retain(|other| !is_gone(*other));
+                entries += lists.len();
+                lists.retain(|other| !is_gone(other));
                 swept(self.next);
             }
             self.next += 1;
@@ -163,8 +154,8 @@ impl OverlapLists {
 /// The place of an entry in a list: after all entries for which `is_first` holds. Removed entries are skipped.
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
-    // Most entries belong at the end, and most others at the beginning.
-    let (mut middle, mut is_beginning_next) = (high.saturating_sub(1), true);
+    // Most entries belong at the end. Those of an access list belong at the beginning of long lists.
+    let (mut middle, mut is_beginning_next) = (high.saturating_sub(1), high >= LONG);
     while low < high {
         match (middle..high).find(|at| store.state(list[*at]) != EntryState::Gone) {
             Some(at) if is_first(list[at]) => low = at + 1,

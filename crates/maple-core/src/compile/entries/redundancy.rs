@@ -38,7 +38,8 @@
 
 use super::Effort;
 use super::marks::MarkSet;
-use super::overlap_lists::{Lists, OverlapLists};
+use super::neighbours::Neighbours;
+use super::overlap_lists::OverlapLists;
 use super::packed::{PackedMatches, PackedRow, covers, meet, overlap, uncovered};
 use super::store::{EntryId, EntryState, EntryStore};
 use super::work_queue::WorkQueue;
@@ -365,7 +366,8 @@ impl Redundancy<'_> {
     /// A shadowed entry mattered to no other: what covers it covers all that it might cover. Nor did a redundant
     /// barrier entry. Suppose that an earlier one became required for a packet, as the last entry before a forwarding
     /// entry. Then the removed one was the last before that forwarding entry, and required.
-    pub(super) fn removed(&mut self, id: EntryId, state: EntryState, Lists { earlier, later }: &Lists) {
+    pub(super) fn removed(&mut self, id: EntryId, state: EntryState, neighbours: &Neighbours) {
+        let (earlier, later) = (neighbours.earlier(), neighbours.later());
         if state == EntryState::Shadowed {
             return;
         }

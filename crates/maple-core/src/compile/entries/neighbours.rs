@@ -1,0 +1,127 @@
+//! The entries that overlap one, in one list that grows at both ends.
+
+use super::store::EntryId;
+
+/// The minimum length of a list with free places before the first entry.
+const LONG: usize = 16;
+
+/// The entries that overlap one, in order of precedence. Some may have been removed.
+///
+/// An insertion moves the entries after its place or those before it, whichever are fewer: an access list comes from its
+/// last rule to its first, traces mostly from the first to the last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbours {
+    /// Free places, the entries that take precedence, and those that yield.
+    places: Vec<EntryId>,
+    /// The number of free places.
+    free: u32,
+    /// The place of the first entry that yields.
+    split: u32,
+}
+
+impl Neighbours {
+    /// Creates the lists of an entry, both in order of precedence.
+    pub(super) fn new(earlier: &[(u64, EntryId)], later: &[(u64, EntryId)]) -> Neighbours {
+        let mut places = Vec::with_capacity(earlier.len() + later.len());
+        places.extend(earlier.iter().chain(later).map(|(_, id)| *id));
+        Neighbours { places, free: 0, split: earlier.len() as u32 }
+    }
+
+    /// The entries that take precedence.
+    pub(super) fn earlier(&self) -> &[EntryId] {
+        &self.places[self.free as usize..self.split as usize]
+    }
+
+    /// The entries that yield.
+    pub(super) fn later(&self) -> &[EntryId] {
+        &self.places[self.split as usize..]
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free as usize
+    }
+
+    /// Inserts an entry before the earlier one with this index, or after all of them.
+    pub(super) fn insert_earlier(&mut self, at: usize, id: EntryId) {
+        // The entries that yield move, or those before the new one.
+        self.split += u32::from(self.insert(at, id));
+    }
+
+    /// Inserts an entry before the later one with this index, or after all of them.
+    pub(super) fn insert_later(&mut self, at: usize, id: EntryId) {
+        let at = self.earlier().len() + at;
+        self.split -= u32::from(!self.insert(at, id));
+    }
+
+    /// Inserts an entry before the one with this index. Returns whether those after it have moved, and not those before.
+    fn insert(&mut self, at: usize, id: EntryId) -> bool {
+        if at >= self.len() - at || self.len() < LONG {
+            self.places.insert(self.free as usize + at, id);
+            return true;
+        }
+        if self.free == 0 {
+            // In proportion to the entries, so that each is moved only a few times however long the list becomes.
+            let room = self.places.len() / 2;
+            self.places.reserve_exact(room);
+            self.places.splice(0..0, std::iter::repeat_n(0, room));
+            (self.free, self.split) = (room as u32, self.split + room as u32);
+        }
+        let first = self.free as usize;
+        self.places.copy_within(first..first + at, first - 1);
+        self.places[first + at - 1] = id;
+        self.free -= 1;
+        false
+    }
+
+    /// Removes all entries for which this is false.
+    pub(super) fn retain(&mut self, keeps: impl Fn(EntryId) -> bool) {
+        let earlier = self.earlier().iter().filter(|id| keeps(**id)).count();
+        self.places.drain(..self.free as usize);
+        self.places.retain(|id| keeps(*id));
+        (self.free, self.split) = (0, earlier as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn both_lists_hold_what_vectors_hold(
+            steps in vec((prop_oneof![Just(0), Just(usize::MAX), any::<usize>()], any::<bool>(), any::<u8>()), 0..300),
+        ) {
+            let mut lists = Neighbours::default();
+            let mut plain = [Vec::new(), Vec::new()];
+            for (number, (at, is_later, kind)) in steps.into_iter().enumerate() {
+                let list = &mut plain[usize::from(is_later)];
+                let (at, id) = (if at == usize::MAX { list.len() } else { at % (list.len() + 1) }, number as EntryId);
+                list.insert(at, id);
+                if is_later { lists.insert_later(at, id) } else { lists.insert_earlier(at, id) }
+                if kind == 0 {
+                    lists.retain(|id| id % 3 != 0);
+                    plain.iter_mut().for_each(|list| list.retain(|id| id % 3 != 0));
+                }
+                prop_assert_eq!([lists.earlier(), lists.later()], [&plain[0][..], &plain[1][..]]);
+                prop_assert_eq!(lists.len(), plain[0].len() + plain[1].len());
+            }
+        }
+
+        #[test]
+        fn an_insertion_at_either_end_moves_few_entries(at_the_front in any::<bool>(), is_later in any::<bool>()) {
+            let mut lists = Neighbours::default();
+            let (mut grown, mut capacity) = (0, 0);
+            for id in 0..10_000 {
+                let at = if at_the_front { 0 } else { lists.len() };
+                if is_later { lists.insert_later(at, id) } else { lists.insert_earlier(at, id) }
+                grown += usize::from(lists.places.capacity() != capacity);
+                capacity = lists.places.capacity();
+            }
+            prop_assert!(grown < 40, "{} times", grown);
+        }
+    }
+}
