@@ -38,8 +38,11 @@ impl Play<'_> {
             return Ok(());
         };
         // The state in which f runs here lacks what is learned from the packet: of a new host, or of a new address.
-        let mac = Mac::from_bits(source(&packet.frame));
-        let is_known = !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == packet.at);
+        let is_host_known = |frame: &[u8], at: Location| {
+            let mac = Mac::from_bits(source(frame));
+            !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == at)
+        };
+        let is_known = is_host_known(&packet.frame, packet.at);
         let is_known = is_known && (!may_announce(&packet.frame) || !decision.reads.iter().any(is_address));
         let wanted = self.wanted_now(&packet.frame, packet.at, packet);
         let copies: Vec<Delivery> = decision.copies.iter().flatten().map(|(at, frame)| delivery(*at, frame)).collect();
@@ -55,8 +58,8 @@ impl Play<'_> {
         for other in &told.instead {
             self.tally.alternatives += 1;
             let Alternative { packet: Some(changed), verdict, .. } = other else { continue };
-            // Nor does it have the address that another packet announces.
-            if may_announce(&changed.frame) {
+            // Nor does it have what is learned from another packet.
+            if may_announce(&changed.frame) || !is_host_known(&changed.frame, changed.at) {
                 continue;
             }
             let comes_out = !self.wanted_now(&changed.frame, changed.at, packet).is_empty();
