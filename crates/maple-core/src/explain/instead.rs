@@ -67,8 +67,8 @@ struct Candidate {
     writes: Vec<Write>,
 }
 
-/// Returns changes with which f gives another verdict about a packet than it did. From another packet the controller
-/// learns other things: an ARP packet with another sender announces another address.
+/// Returns changes with which f gives another verdict about a packet than it did. A change of the packet also changes
+/// what the controller learns before f runs: an ARP packet with another sender announces another address.
 pub fn instead(
     tried: &Tried<'_>,
     network: &mut dyn Network,
