@@ -52,6 +52,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 pub use app::run;
+pub use logging::print_plain;
 pub use policy::{Loaded, PolicyLoader, Suspicion};
 
 use command_line::{Command, CommandLine, ParseError};

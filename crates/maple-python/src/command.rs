@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple_cli::{Loaded, PolicyLoader, Suspicion};
+use maple_cli::{Loaded, PolicyLoader, Suspicion, print_plain};
 use maple_controller::listen::{Listener, Subscription, listen};
+use maple_controller::log::Level;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::state::Store;
 use maple_core::trace::Cond;
@@ -170,7 +171,7 @@ fn loaded(
 fn told(what: &str) {
     let tell = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
     if let Err(error) = Python::attach(tell) {
-        eprintln!("maple: can't end the reload: {error}");
+        print_plain(Level::Error, &format!("can't end the reload: {error}"));
     }
 }
 
@@ -196,6 +197,6 @@ fn start_listening() {
     let Some(listener) = LISTENER.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let start = |py: Python<'_>| py.import("maple._on")?.call_method1("start", (PyListener::new(listener),)).map(drop);
     if let Err(error) = Python::attach(start) {
-        eprintln!("maple: can't start the functions that listen: {error}");
+        print_plain(Level::Error, &format!("can't start the functions that listen: {error}"));
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use maple_cli::print_plain;
 use maple_controller::LateShard;
 use maple_controller::listen::{ListenError, Listener, NetworkEvent};
+use maple_controller::log::Level;
 use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
@@ -141,7 +143,7 @@ fn seconds(time: Time) -> f64 {
 pub fn listener_failed(error: String) {
     match host::controller() {
         Some(controller) => controller.listener_failed(Arc::from(error)),
-        None => eprintln!("maple: a listener failed: {error}"),
+        None => print_plain(Level::Error, &format!("a listener failed: {error}")),
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use maple_cli::print_plain;
+use maple_controller::log::Level;
 use pyo3::prelude::*;
 
 /// The time after which a waiting thread warns: a policy that waits for its own thread while it is loaded never ends.
@@ -54,9 +56,10 @@ impl Gate {
         let wait = self.opened.wait_timeout_while(self.lock(), PATIENCE, is_held);
         let (passes, result) = wait.unwrap_or_else(PoisonError::into_inner);
         if result.timed_out() {
-            eprintln!(
-                "maple: warning: a thread that the policy has started uses state and waits for the controller, which starts \
-                 when the policy's file has been loaded; don't wait for the thread there"
+            print_plain(
+                Level::Warning,
+                "a thread that the policy has started uses state and waits for the controller, which starts \
+                 when the policy's file has been loaded; don't wait for the thread there",
             );
             drop(self.opened.wait_while(passes, is_held).unwrap_or_else(PoisonError::into_inner));
         }
