@@ -1,6 +1,6 @@
 //! The compiler of a trace tree to prioritised rules (paper §4.1 and §4.3).
 //!
-//! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental.rs` turns an edit of
+//! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental/` turns an edit of
 //! the tree into an edit of a few entries, `entries/` keeps the entries and says which of them are rules.
 //! `docs/algorithm.md` explains what they do and why.
 

@@ -3,7 +3,7 @@
 //! # What
 //!
 //! A run that ends decides for all packets that pass its trace. It may be better to apply its decision only to those
-//! that agree with its packet in some more bits (`compile/incremental/specialise.rs`). So a read is inserted before the
+//! that agree with its packet in some more bits (`compile/incremental/specialise/`). So a read is inserted before the
 //! leaf, as if f had made it, with a memo that f did not. Runs that end there read it too ([`super::Replay::finish`]).
 //!
 //! # Why it is correct

@@ -1,4 +1,4 @@
-//! Specialised leaves (`compile/incremental/specialise.rs`) whose packets go through several switches.
+//! Specialised leaves (`compile/incremental/specialise/`) whose packets go through several switches.
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ pub(super) enum EntryState {
     Gone,
     /// The entry is covered by earlier ones, so no packet gets to it. It counts for nothing.
     Shadowed,
-    /// The entry sends packets to the controller. It is a rule if it is required (`redundancy.rs`).
+    /// The entry sends packets to the controller. It is a rule if it is required (`redundancy/`).
     Barrier,
     /// The entry applies instructions. It is a rule.
     Forward,
