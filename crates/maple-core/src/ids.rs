@@ -21,36 +21,36 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// A shard, numbered from 0. Its number is the upper 8 bits of the ids of its readers.
+/// A shard, numbered from 0. Its number is the upper 8 bits of the ids of its dependents.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct ShardId(pub u8);
 
 impl ShardId {
-    /// Returns the shard that owns a reader.
-    pub const fn of(reader: ReaderId) -> ShardId {
-        ShardId((reader.0 >> 32) as u8)
+    /// Returns the shard that owns a dependent.
+    pub const fn of(dependent: DependentId) -> ShardId {
+        ShardId((dependent.0 >> 32) as u8)
     }
 }
 
 /// The permanent id of something that depends on the cells it read: a leaf, a parked packet, or the plan of a route.
-/// 40 bits, of which the upper 8 name a shard and the lower 32 count its readers.
+/// 40 bits, of which the upper 8 name a shard and the lower 32 count its dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ReaderId(pub u64);
+pub struct DependentId(pub u64);
 
-impl ReaderId {
-    /// The id of the leaf, if the reader is one. Otherwise no leaf has this id.
+impl DependentId {
+    /// The id of the leaf, if the dependent is one. Otherwise no leaf has this id.
     pub const fn as_leaf(self) -> LeafId {
         LeafId(self.0)
     }
 }
 
-/// The id of a leaf among all readers.
+/// The id of a leaf among all dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LeafId(pub u64);
 
-impl From<LeafId> for ReaderId {
-    fn from(leaf: LeafId) -> ReaderId {
-        ReaderId(leaf.0)
+impl From<LeafId> for DependentId {
+    fn from(leaf: LeafId) -> DependentId {
+        DependentId(leaf.0)
     }
 }
 

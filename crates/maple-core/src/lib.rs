@@ -52,7 +52,7 @@ pub use capabilities::Capabilities;
 pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};
 pub use compose::{Composed, Composition};
 pub use engine::{Effect, Engine, Event, Mail, Options};
-pub use ids::{LeafId, ReaderId, ShardId, Time};
+pub use ids::{DependentId, LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};
 pub use policy::Policy;
 pub use policy_error::PolicyError;

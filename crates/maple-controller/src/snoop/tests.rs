@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use maple_core::Net;
 use maple_core::engine::ShardId;
-use maple_core::ids::{LeafId, ReaderId};
+use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::PortInfo;
 use maple_core::run::Run;
 use maple_core::snooped::Group;
@@ -142,7 +142,7 @@ fn only_who_asked_for_a_group_or_a_lease_is_asked_again_when_that_changes() {
     world.ask(Some(leaf(4)), |net| net.lease([10, 0, 0, 5].into()));
     world.ask(Some(leaf(5)), |net| net.lease([10, 0, 0, 6].into()));
     world.ask(Some(leaf(6)), |net| net.hosts());
-    let withdrawn = |commit: Commit| commit.withdraw.into_iter().map(ReaderId::as_leaf).collect::<Vec<_>>();
+    let withdrawn = |commit: Commit| commit.withdraw.into_iter().map(DependentId::as_leaf).collect::<Vec<_>>();
     assert_eq!(withdrawn(world.hear(2, report(ONE, true))), [leaf(1), leaf(3)]);
     for n in [1, 3] {
         world.ask(Some(leaf(n)), |net| net.members(IpAddr::from(ONE)));

@@ -36,7 +36,7 @@ use crate::engine::dispatch::Engine;
 use crate::engine::dispatch::copy::EngineCopy;
 use crate::engine::dispatch::copy::quiet;
 use crate::engine::one_switch::Switch;
-use crate::ids::{ReaderId, ShardId, Time};
+use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
 use crate::remembered::{Model, Surroundings, Witness};
@@ -360,8 +360,9 @@ impl fmt::Debug for Rehearsal {
 
 /// Marks as stale all leaves and routes that the store does not know as current, so that they are decided again.
 fn catch_up(engine: &mut Engine) {
-    let leaves = engine.decisions.leaves.keys().map(|leaf| ReaderId::from(*leaf));
-    let readers = leaves.chain(engine.fabric.routes.subscriptions());
-    let stale: Vec<ReaderId> = readers.filter(|reader| !engine.fabric.ctx.store.is_current(*reader)).collect();
+    let leaves = engine.decisions.leaves.keys().map(|leaf| DependentId::from(*leaf));
+    let dependents = leaves.chain(engine.fabric.routes.subscriptions());
+    let stale: Vec<DependentId> =
+        dependents.filter(|dependent| !engine.fabric.ctx.store.is_current(*dependent)).collect();
     engine.fabric.ctx.stale.extend(stale);
 }

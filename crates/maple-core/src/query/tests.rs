@@ -9,7 +9,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
 
 use super::{Query, QueryError};
-use crate::ids::{LeafId, ReaderId, ShardId};
+use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::{Location, Mac, PortInfo, PortKind, Scope};
 use crate::run::{Net, Run};
 use crate::state::{
@@ -35,7 +35,7 @@ fn score() -> Table<i64, i64> {
     Table::new("score")
 }
 
-fn set(store: &Store, key: i64, value: i64) -> BTreeSet<ReaderId> {
+fn set(store: &Store, key: i64, value: i64) -> BTreeSet<DependentId> {
     let write = Write::Table { table: "score".into(), key: Value::from(key), value: Some(Value::from(value)) };
     store.update(|_| vec![write]).withdraw
 }
@@ -58,14 +58,14 @@ fn a_write_that_leaves_the_answer_as_it_is_withdraws_nobody() {
     assert_eq!(set(&store, 8, 99), BTreeSet::new(), "another's score");
     assert_eq!(runs.load(Ordering::SeqCst), 2, "not asked at all");
     assert!(store.is_current(LeafId(1)));
-    assert_eq!(set(&store, 7, 11), BTreeSet::from([ReaderId(1)]));
+    assert_eq!(set(&store, 7, 11), BTreeSet::from([DependentId(1)]));
     assert_eq!((runs.load(Ordering::SeqCst), store.subscriptions()), (3, (0, 0)));
     assert!(risky.get(&store.view(), &7));
     assert_eq!(runs.load(Ordering::SeqCst), 3, "the answer is remembered");
 }
 
 #[test]
-fn an_answer_is_found_once_for_all_its_readers() {
+fn an_answer_is_found_once_for_all_its_dependents() {
     let store = Store::new();
     let (total, runs) = counted("total", |net: &Net, (): ()| score().entries(net).iter().map(|(_, s)| s).sum::<i64>());
     (0..100).for_each(|leaf| subscribe(&store, leaf, |tx| assert_eq!(total.get(tx, &()), 0)));
@@ -95,7 +95,7 @@ fn a_query_of_queries_hears_only_of_answers_that_differ() {
     };
     assert_eq!(both(4, -4), BTreeSet::new(), "the sum is equal");
     assert_eq!(counts(), (5, 2));
-    assert_eq!(both(4, -2), BTreeSet::from([ReaderId(1)]));
+    assert_eq!(both(4, -2), BTreeSet::from([DependentId(1)]));
     assert_eq!(counts(), (6, 3));
 }
 
@@ -123,7 +123,7 @@ fn what_an_answer_is_made_of_may_change_with_it() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     assert_eq!(set(&store, 1, 5), BTreeSet::new());
     assert_eq!(runs.load(Ordering::SeqCst), 2, "it is no longer made of this score");
-    assert_eq!(set(&store, 2, 5), BTreeSet::from([ReaderId(1)]));
+    assert_eq!(set(&store, 2, 5), BTreeSet::from([DependentId(1)]));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn queries_ask_for_the_network_and_a_flap_that_changes_no_answer_withdraws_nobod
     subscribe(&store, 1, |tx| assert_eq!(degree.get(tx, &Dpid(1)), 2));
     assert_eq!(store.update(|_| link(at(2, 2), at(3, 1), false)).withdraw, BTreeSet::new());
     assert_eq!(runs.load(Ordering::SeqCst), 2);
-    assert_eq!(store.update(|_| link(at(1, 1), at(2, 1), false)).withdraw, BTreeSet::from([ReaderId(1)]));
+    assert_eq!(store.update(|_| link(at(1, 1), at(2, 1), false)).withdraw, BTreeSet::from([DependentId(1)]));
 }
 
 #[test]
@@ -409,13 +409,13 @@ impl Game {
     }
 
     /// Checks that exactly the leaves that read an answer that differs are withdrawn, and that all answers are right.
-    fn check(&mut self, before: &Snapshot, withdrawn: BTreeSet<ReaderId>) {
+    fn check(&mut self, before: &Snapshot, withdrawn: BTreeSet<DependentId>) {
         let now = self.store.snapshot();
         let differs = |(query, arg): &(usize, i64)| {
             ask(&self.terms, *query, *arg, before) != ask(&self.terms, *query, *arg, &now)
         };
         let (gone, left): (Leaves, Leaves) = self.leaves.drain(..).partition(|(_, reads)| reads.iter().any(differs));
-        assert_eq!(withdrawn, gone.iter().map(|(leaf, _)| ReaderId::from(*leaf)).collect());
+        assert_eq!(withdrawn, gone.iter().map(|(leaf, _)| DependentId::from(*leaf)).collect());
         self.leaves = left;
         for state in [Some(&now), self.old.first(), self.old.last()].into_iter().flatten() {
             for (query, argument) in (0..self.queries.len()).flat_map(|query| [(query, 0), (query, 1)]) {

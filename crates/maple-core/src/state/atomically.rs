@@ -26,7 +26,7 @@ use arc_swap::Guard;
 
 use super::sync::{Held, Rank};
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, Written, sync};
-use crate::ids::ReaderId;
+use crate::ids::DependentId;
 use crate::trace::Source;
 
 /// Something that can read tracked state.
@@ -116,8 +116,8 @@ impl ExclusiveCommit<'_> {
     ///
     /// # Errors
     /// [`Conflict`] if the transaction began before the turn, and something that it read has changed.
-    pub fn commit(&self, txn: Txn, reader: Option<ReaderId>) -> Result<Commit, Conflict> {
-        self.store.commit_past_turnstile(txn, reader, true).0
+    pub fn commit(&self, txn: Txn, dependent: Option<DependentId>) -> Result<Commit, Conflict> {
+        self.store.commit_past_turnstile(txn, dependent, true).0
     }
 }
 

@@ -1,10 +1,10 @@
-//! The dependents of cells: readers, which are told when a cell changes, and waiters, which are woken.
+//! What depends on cells: dependents, which are told when a cell changes, and waiters, which are woken.
 //!
 //! # Cost
 //!
-//! Cells are found by hash. Each has a number by which readers know it: 4 bytes for each reader and cell. So a write costs
-//! the look-ups of the few cells that it can change, however many subscriptions there are. For a table that no one
-//! reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may concern
+//! Cells are found by hash. Each has a number by which dependents know it: 4 bytes for each dependent and cell. So a
+//! write costs the look-ups of the few cells that it can change, however many subscriptions there are. For a table that
+//! no one reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may concern
 //! all paths: each *distinct* one is evaluated once.
 //!
 //! A query with subscribers is itself subscribed to the cells that its answer was made of. When one of these changes,
@@ -18,11 +18,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
-use crate::ids::ReaderId;
+use crate::ids::DependentId;
 use crate::network::{Gauge, HostInfo, Location, Mac};
 
-/// The subscriptions of readers and waiters to cells. Readers are added when their run commits, and removed when a cell
-/// that they read changes or they are forgotten.
+/// The subscriptions of dependents and waiters to cells. Dependents are added when their run commits, and removed when
+/// a cell that they read changes or they are forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
@@ -41,7 +41,7 @@ pub(crate) struct Dependents {
     measurings: u64,
     /// The number of subscribed cells about each table.
     tables: FxHashMap<Name, About>,
-    readers: FxHashMap<ReaderId, Box<[CellId]>>,
+    dependents: FxHashMap<DependentId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
     next_waiter: WaiterId,
     address_kinds: AddressKinds,
@@ -94,7 +94,7 @@ struct Subscription {
     cell: Cell,
     /// The cell's value in the newest snapshot.
     value: CellValue,
-    readers: BTreeSet<ReaderId>,
+    dependents: BTreeSet<DependentId>,
     waiters: BTreeSet<WaiterId>,
     /// The queries and routes whose values rest on the cell.
     made_of_it: BTreeSet<CellId>,
@@ -104,14 +104,14 @@ struct Subscription {
 
 impl Subscription {
     fn is_wanted(&self) -> bool {
-        !self.readers.is_empty() || !self.waiters.is_empty() || !self.made_of_it.is_empty()
+        !self.dependents.is_empty() || !self.waiters.is_empty() || !self.made_of_it.is_empty()
     }
 }
 
 /// The dependents of cells that changed. Their subscriptions have ended.
 #[derive(Default)]
 pub(crate) struct Invalidated {
-    pub withdraw: BTreeSet<ReaderId>,
+    pub withdraw: BTreeSet<DependentId>,
     pub wake: Vec<Waker>,
 }
 
@@ -129,19 +129,19 @@ impl Dependents {
         copy
     }
 
-    /// Subscribes a reader to cells with their present values, in place of its earlier subscriptions.
-    pub fn subscribe(&mut self, reader: ReaderId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
-        let before = self.readers.remove(&reader);
+    /// Subscribes a dependent to cells with their present values, in place of its earlier subscriptions.
+    pub fn subscribe(&mut self, dependent: DependentId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
+        let before = self.dependents.remove(&dependent);
         let mut cells = Vec::with_capacity(reads.len());
         for (cell, value) in reads {
             let id = self.id(cell, value, now);
-            self.at(id).readers.insert(reader);
+            self.at(id).dependents.insert(dependent);
             cells.push(id);
         }
         for id in before.iter().flatten().filter(|id| !cells.contains(id)) {
-            self.release(*id, |subscription| subscription.readers.remove(&reader));
+            self.release(*id, |subscription| subscription.dependents.remove(&dependent));
         }
-        self.readers.insert(reader, cells.into());
+        self.dependents.insert(dependent, cells.into());
     }
 
     /// Subscribes a waiter, whose waker is used when one of these cells changes.
@@ -158,10 +158,10 @@ impl Dependents {
         waiter
     }
 
-    /// Ends a reader's subscriptions.
-    pub fn forget(&mut self, reader: ReaderId) {
-        for id in self.readers.remove(&reader).unwrap_or_default() {
-            self.release(id, |subscription| subscription.readers.remove(&reader));
+    /// Ends a dependent's subscriptions.
+    pub fn forget(&mut self, dependent: DependentId) {
+        for id in self.dependents.remove(&dependent).unwrap_or_default() {
+            self.release(id, |subscription| subscription.dependents.remove(&dependent));
         }
     }
 
@@ -174,25 +174,25 @@ impl Dependents {
         Some(waker)
     }
 
-    /// Reports whether a reader is subscribed.
-    pub fn has(&self, reader: ReaderId) -> bool {
-        self.readers.contains_key(&reader)
+    /// Reports whether a dependent is subscribed.
+    pub fn has(&self, dependent: DependentId) -> bool {
+        self.dependents.contains_key(&dependent)
     }
 
-    /// The readers that depend on a cell, directly or through queries and routes.
-    pub fn of(&self, cell: &Cell) -> BTreeSet<ReaderId> {
-        let (mut readers, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    /// The dependents of a cell, directly or through queries and routes.
+    pub fn of(&self, cell: &Cell) -> BTreeSet<DependentId> {
+        let (mut dependents, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
         while let Some(id) = next.pop() {
             let Some(subscription) = self.get(id).filter(|_| seen.insert(id)) else { continue };
-            readers.extend(subscription.readers.iter().copied());
+            dependents.extend(subscription.dependents.iter().copied());
             next.extend(&subscription.made_of_it);
         }
-        readers
+        dependents
     }
 
-    /// The readers that depend on a flood.
-    pub fn of_floods(&self) -> BTreeSet<ReaderId> {
+    /// The dependents of a flood.
+    pub fn of_floods(&self) -> BTreeSet<DependentId> {
         let floods = self.topology.range(Cell::Flood(Dpid(0), None)..);
         floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of(flood)).collect()
     }
@@ -202,12 +202,12 @@ impl Dependents {
         self.ids.keys()
     }
 
-    /// The number of subscribed readers, and the number of distinct cells with subscribers.
+    /// The number of subscribed dependents, and the number of distinct cells with subscribers.
     pub fn count(&self) -> (usize, usize) {
-        (self.readers.len(), self.ids.len())
+        (self.dependents.len(), self.ids.len())
     }
 
-    /// The kinds of addresses that a reader or a waiter has ever subscribed to.
+    /// The kinds of addresses that a dependent or a waiter has ever subscribed to.
     pub fn address_kinds(&self) -> AddressKinds {
         self.address_kinds
     }
@@ -260,14 +260,14 @@ impl Dependents {
             };
             if differs {
                 let subscription = self.at(id);
-                touched.withdraw.extend(subscription.readers.iter().copied());
+                touched.withdraw.extend(subscription.dependents.iter().copied());
                 waiters.extend(subscription.waiters.iter().copied());
                 suspects.extend(subscription.made_of_it.iter().filter(|made| seen.insert(**made)));
                 subscription.value = value;
             }
             self.resubscribe(id, next);
         }
-        touched.withdraw.iter().for_each(|reader| self.forget(*reader));
+        touched.withdraw.iter().for_each(|dependent| self.forget(*dependent));
         touched.wake = waiters.into_iter().filter_map(|waiter| self.unwatch(waiter)).collect();
         touched
     }
@@ -384,8 +384,8 @@ impl Dependents {
             CellId(self.cells.len() as u32 - 1)
         });
         self.ids.insert(cell.clone(), id);
-        let (readers, waiters, made_of_it, inputs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
-        self.cells[id.0 as usize] = Some(Subscription { cell, value, readers, waiters, made_of_it, inputs });
+        let (dependents, waiters, made_of_it, inputs) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
+        self.cells[id.0 as usize] = Some(Subscription { cell, value, dependents, waiters, made_of_it, inputs });
         self.resubscribe(id, now);
         id
     }

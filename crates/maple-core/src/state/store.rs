@@ -20,7 +20,7 @@ use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::capabilities::Model;
-use crate::ids::{LeafId, ReaderId, ShardId};
+use crate::ids::{DependentId, LeafId, ShardId};
 use crate::labels::{AllLabelIds, LabelIds};
 use crate::network::{Location, Mac};
 use crate::state::Selection;
@@ -112,9 +112,9 @@ impl fmt::Debug for Observer {
 /// It must be given to an engine of the store as [`crate::Event::Committed`]; otherwise rules stay that should go.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The readers of all shards to be withdrawn or run again, because a cell that they read has another value now.
+    /// The dependents of all shards to be withdrawn or run again, because a cell that they read has another value now.
     /// Their subscriptions have ended.
-    pub withdraw: BTreeSet<ReaderId>,
+    pub withdraw: BTreeSet<DependentId>,
     /// The ports that changed.
     pub ports: BTreeSet<Location>,
     /// The hosts that came to a port or left it.
@@ -149,8 +149,8 @@ impl Commit {
     /// Splits the commit by shard. A caller that sends the shards more than the commit uses this and keeps the order.
     pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
         let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
-        for reader in self.withdraw {
-            shards.entry(ShardId::of(reader)).or_default().withdraw.insert(reader);
+        for dependent in self.withdraw {
+            shards.entry(ShardId::of(dependent)).or_default().withdraw.insert(dependent);
         }
         for at in self.ports {
             if let Some(shard) = state.shard_of(at.switch) {
@@ -233,7 +233,7 @@ impl Store {
     /// [`Conflict`] if something that it read has another value by now; nothing happened then.
     pub fn commit(&self, txn: Txn, leaf: Option<LeafId>) -> Result<Commit, Conflict> {
         let _pass = self.pass();
-        self.commit_past_turnstile(txn, leaf.map(ReaderId::from), true).0
+        self.commit_past_turnstile(txn, leaf.map(DependentId::from), true).0
     }
 
     /// Applies the writes that `decide` derives from the newest snapshot; no other commit can come between.
@@ -306,7 +306,7 @@ impl Store {
     pub(crate) fn commit_past_turnstile(
         &self,
         mut txn: Txn,
-        reader: Option<ReaderId>,
+        dependent: Option<DependentId>,
         is_told: bool,
     ) -> (Result<Commit, Conflict>, Seen) {
         let (done, seen) = self.seen(|inner| {
@@ -318,8 +318,8 @@ impl Store {
             }
             inner.counts.commits += 1;
             let author = txn.take_author();
-            if let Some(reader) = reader.filter(|_| txn.writes.is_empty()) {
-                inner.dependents.subscribe(reader, txn.reads, &newest);
+            if let Some(dependent) = dependent.filter(|_| txn.writes.is_empty()) {
+                inner.dependents.subscribe(dependent, txn.reads, &newest);
                 self.note_dependents(inner);
             }
             self.tell(inner, is_told, &txn.writes);
@@ -365,13 +365,13 @@ impl Store {
         self.lock().counts
     }
 
-    /// Reports whether the reader is subscribed: its run is what f would do now.
-    pub fn is_current(&self, reader: impl Into<ReaderId>) -> bool {
-        self.lock().dependents.has(reader.into())
+    /// Reports whether the dependent is subscribed: its run is what f would do now.
+    pub fn is_current(&self, dependent: impl Into<DependentId>) -> bool {
+        self.lock().dependents.has(dependent.into())
     }
 
-    /// The readers that depend on a cell.
-    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<ReaderId> {
+    /// The dependents of a cell.
+    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
         self.lock().dependents.of(cell)
     }
 
@@ -403,7 +403,7 @@ impl Store {
         all.undecided.is_empty() && all.asking.is_empty()
     }
 
-    /// The kinds of addresses that a reader or a waiter has ever subscribed to.
+    /// The kinds of addresses that a dependent or a waiter has ever subscribed to.
     pub(crate) fn address_kinds(&self) -> AddressKinds {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
     }
@@ -427,12 +427,12 @@ impl Store {
         self.measurings.store(measurings, Ordering::Release);
     }
 
-    /// Ends a reader's subscriptions.
-    pub fn forget(&self, reader: impl Into<ReaderId>) {
-        self.lock().dependents.forget(reader.into());
+    /// Ends a dependent's subscriptions.
+    pub fn forget(&self, dependent: impl Into<DependentId>) {
+        self.lock().dependents.forget(dependent.into());
     }
 
-    /// The number of subscribed readers, and the number of distinct cells with subscribers.
+    /// The number of subscribed dependents, and the number of distinct cells with subscribers.
     pub fn subscriptions(&self) -> (usize, usize) {
         self.lock().dependents.count()
     }

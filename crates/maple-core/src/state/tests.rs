@@ -7,7 +7,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use super::seen::MAX_DEPARTED;
 use super::{Cell, CellValue, Store, SwitchInfo, Value, Write};
 use crate::capabilities::Model;
-use crate::ids::{LeafId, ReaderId, ShardId, Time};
+use crate::ids::{DependentId, LeafId, ShardId, Time};
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 
 const H: Mac = Mac([0, 0, 0, 0, 0, 1]);
@@ -128,7 +128,7 @@ fn a_commit_withdraws_the_leaves_that_read_what_it_wrote() {
     let mut txn = store.begin();
     txn.write(var("x", 1));
     let commit = store.commit(txn, None).expect("nothing was read");
-    assert_eq!(commit.withdraw, BTreeSet::from([ReaderId(1)]));
+    assert_eq!(commit.withdraw, BTreeSet::from([DependentId(1)]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use maple_core::engine::{Counted, Event, Options, Stats};
-use maple_core::ids::{LeafId, ReaderId};
+use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::{Gauge, Hop, Location, Mac, Scale, UTILISATION};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
@@ -413,7 +413,7 @@ proptest! {
             let expected: BTreeSet<LeafId> =
                 leaves.iter().filter(|(_, reads)| reads.iter().any(differs)).map(|(leaf, _)| *leaf).collect();
             let commit = store.update(|_| vec![Write::Rate { gauge: gauges()[gauge], rate }]);
-            let withdrawn: BTreeSet<LeafId> = commit.withdraw.into_iter().map(ReaderId::as_leaf).collect();
+            let withdrawn: BTreeSet<LeafId> = commit.withdraw.into_iter().map(DependentId::as_leaf).collect();
             prop_assert_eq!(&withdrawn, &expected);
             leaves.retain(|(leaf, _)| !expected.contains(leaf));
             samples = then;

@@ -7,7 +7,7 @@ use super::Context;
 use super::event::{Effect, ListenerPacket};
 use super::received_packet::ReceivedPacket;
 use super::uses::EngineStore;
-use crate::ids::ReaderId;
+use crate::ids::DependentId;
 use crate::network::{Location, Mac, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Absence, LeftOut, Plan, Resolved};
@@ -56,22 +56,22 @@ impl Context {
     pub(in crate::engine) fn commit_txn(
         &self,
         mut txn: Txn,
-        reader: Option<ReaderId>,
+        dependent: Option<DependentId>,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> Result<Commit, Conflict> {
         if txn.wrote() {
             txn.sign(self.written_by(Writer::Policy(None)));
         }
         match exclusive {
-            Some(exclusive) => self.store.commit_alone(&exclusive, txn, reader),
-            None => self.store.commit(txn, reader),
+            Some(exclusive) => self.store.commit_alone(&exclusive, txn, dependent),
+            None => self.store.commit(txn, dependent),
         }
     }
 
     /// Forgets parked packets that will never be decided.
-    pub(in crate::engine) fn drop_parked(&mut self, readers: impl IntoIterator<Item = ReaderId>) {
-        for reader in readers {
-            self.store.forget(reader);
+    pub(in crate::engine) fn drop_parked(&mut self, dependents: impl IntoIterator<Item = DependentId>) {
+        for dependent in dependents {
+            self.store.forget(dependent);
             self.stats.wait_drops += 1;
         }
     }
@@ -100,21 +100,21 @@ impl Context {
         }
     }
 
-    /// Resolves a plan, and subscribes `reader` to the result: the store will name it when that changes.
+    /// Resolves a plan, and subscribes `dependent` to the result: the store will name it when that changes.
     /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
     /// itself.
-    pub(in crate::engine) fn subscribe(&self, reader: ReaderId, plan: &Plan) -> Option<Arc<Resolved>> {
+    pub(in crate::engine) fn subscribe(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
         let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         for lost in 0.. {
             let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let mut txn = self.store.begin_txn();
             let value = txn.read(Cell::Route(plan.clone()));
-            if self.commit_txn(txn, Some(reader), exclusive).is_err() {
+            if self.commit_txn(txn, Some(dependent), exclusive).is_err() {
                 continue;
             }
             let CellValue::Route(Ok(resolved)) = value else {
-                self.store.forget(reader);
+                self.store.forget(dependent);
                 return None;
             };
             return Some(resolved);

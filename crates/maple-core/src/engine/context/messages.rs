@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::Context;
 use super::event::Effect;
-use crate::ids::{ReaderId, ShardId};
+use crate::ids::{DependentId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
@@ -36,8 +36,8 @@ impl Mail {
 pub(in crate::engine) enum EngineMessage {
     /// Withdraw those of your leaves that this selects.
     Withdraw(Selection),
-    /// State that these readers of yours depend on has changed. Decide again whether leaves stay.
-    Reconsider(BTreeSet<ReaderId>),
+    /// State that these dependents of yours read has changed. Decide again whether leaves stay.
+    Reconsider(BTreeSet<DependentId>),
     /// Ports or hosts of your switches have changed.
     Refresh(Refreshed),
     /// A route or label asks for a label of your switch.
@@ -83,15 +83,15 @@ pub(in crate::engine) struct Refreshed {
 impl Context {
     /// Carries out what a commit requires, here and at other shards.
     pub(in crate::engine) fn apply_commit(&mut self, commit: Commit) {
-        let mut by_shard: BTreeMap<ShardId, BTreeSet<ReaderId>> = BTreeMap::new();
-        for reader in commit.withdraw {
-            by_shard.entry(ShardId::of(reader)).or_default().insert(reader);
+        let mut by_shard: BTreeMap<ShardId, BTreeSet<DependentId>> = BTreeMap::new();
+        for dependent in commit.withdraw {
+            by_shard.entry(ShardId::of(dependent)).or_default().insert(dependent);
         }
-        for (shard, readers) in by_shard {
+        for (shard, dependents) in by_shard {
             if shard == self.shard {
-                self.stale.extend(readers);
+                self.stale.extend(dependents);
             } else {
-                self.send_to_shard(shard, EngineMessage::Reconsider(readers));
+                self.send_to_shard(shard, EngineMessage::Reconsider(dependents));
             }
         }
         let mut refreshed: BTreeMap<ShardId, Refreshed> = BTreeMap::new();

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use crate::ids::{ReaderId, ShardId, Time};
+use crate::ids::{DependentId, ShardId, Time};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Store;
 use event::Effect;
@@ -54,8 +54,8 @@ pub(super) struct Context {
     pub mails: u64,
     /// Messages of this shard to itself.
     pub inbox: VecDeque<EngineMessage>,
-    /// Readers of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
-    pub stale: BTreeSet<ReaderId>,
+    /// Dependents of something that has changed: a leaf may no longer be what f would answer. Ids of none are allowed.
+    pub stale: BTreeSet<DependentId>,
     /// Switches whose tables have to be updated at the end of the batch.
     pub dirty: BTreeSet<Dpid>,
     /// The effects of the batch, in order.
@@ -117,9 +117,9 @@ impl Context {
         }
     }
 
-    /// Reports whether this shard owns the reader.
-    pub(in crate::engine) fn owns(&self, reader: ReaderId) -> bool {
-        ShardId::of(reader) == self.shard
+    /// Reports whether this shard owns the dependent.
+    pub(in crate::engine) fn owns(&self, dependent: DependentId) -> bool {
+        ShardId::of(dependent) == self.shard
     }
 
     /// Forgets a switch that is gone.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::capabilities::Model;
-use crate::ids::{ReaderId, ShardId, Time};
+use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
@@ -297,10 +297,10 @@ impl EngineStore {
     ///
     /// # Errors
     /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
-    pub fn commit(&self, txn: Txn, reader: Option<ReaderId>) -> Result<Commit, Conflict> {
+    pub fn commit(&self, txn: Txn, dependent: Option<DependentId>) -> Result<Commit, Conflict> {
         self.used(|store| {
             let _pass = store.pass();
-            store.commit_past_turnstile(txn, reader, false)
+            store.commit_past_turnstile(txn, dependent, false)
         })
     }
 
@@ -321,9 +321,9 @@ impl EngineStore {
         &self,
         _turn: &ExclusiveCommit<'_>,
         txn: Txn,
-        reader: Option<ReaderId>,
+        dependent: Option<DependentId>,
     ) -> Result<Commit, Conflict> {
-        self.used(|store| store.commit_past_turnstile(txn, reader, false))
+        self.used(|store| store.commit_past_turnstile(txn, dependent, false))
     }
 
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
@@ -339,23 +339,23 @@ impl EngineStore {
         self.read(|store| store.is_valid(txn))
     }
 
-    pub fn is_current(&self, reader: impl Into<ReaderId>) -> bool {
-        let reader = reader.into();
-        self.used(|store| store.seen(|state| state.dependents.has(reader)))
+    pub fn is_current(&self, dependent: impl Into<DependentId>) -> bool {
+        let dependent = dependent.into();
+        self.used(|store| store.seen(|state| state.dependents.has(dependent)))
     }
 
-    pub fn forget(&self, reader: impl Into<ReaderId>) {
-        let reader = reader.into();
-        self.used(|store| store.seen(|state| state.dependents.forget(reader)));
+    pub fn forget(&self, dependent: impl Into<DependentId>) {
+        let dependent = dependent.into();
+        self.used(|store| store.seen(|state| state.dependents.forget(dependent)));
     }
 
-    /// The readers that depend on a cell. In a replay only those of this engine are as recorded.
-    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<ReaderId> {
+    /// The dependents of a cell. In a replay only those of this engine are as recorded.
+    pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
         self.used(|store| store.seen(|state| state.dependents.of(cell)))
     }
 
-    /// The readers that depend on a flood. In a replay only those of this engine are as recorded.
-    pub fn dependents_of_floods(&self) -> BTreeSet<ReaderId> {
+    /// The dependents of a flood. In a replay only those of this engine are as recorded.
+    pub fn dependents_of_floods(&self) -> BTreeSet<DependentId> {
         self.used(|store| store.seen(|state| state.dependents.of_floods()))
     }
 

@@ -18,7 +18,7 @@ use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::tables::Waiter;
 use crate::engine::one_switch::{Stale, Switch};
 use crate::engine::switches::run_audits::line;
-use crate::ids::{LeafId, ReaderId, Time};
+use crate::ids::{DependentId, LeafId, Time};
 use crate::update::Change;
 
 /// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
@@ -33,8 +33,8 @@ pub(in crate::engine) struct PathChange {
     /// The switch where the packets enter.
     pub ingress: Dpid,
     /// The leaf, or the plan of the route.
-    pub reader: ReaderId,
-    /// When the change has to be over. It distinguishes the changes of one reader.
+    pub dependent: DependentId,
+    /// When the change has to be over. It distinguishes the changes of one dependent.
     pub until: Time,
 }
 
@@ -85,7 +85,7 @@ impl BarrierWaits {
 
     /// Reports whether packets that enter at a switch are changing to another path.
     pub fn has_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
-        let first = PathChange { ingress: dpid, reader: ReaderId(0), until: Time(0) };
+        let first = PathChange { ingress: dpid, dependent: DependentId(0), until: Time(0) };
         let at_switch = |change: &&PathChange| change.ingress == dpid;
         let over: Vec<PathChange> =
             self.change.range(first..).take_while(at_switch).take_while(|change| !goes_on(change)).copied().collect();
@@ -236,8 +236,8 @@ impl Decisions {
     }
 
     fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
-        let leaf = fabric.routes.of_subscription(change.reader).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(change.reader.as_leaf())) {
+        let leaf = fabric.routes.of_subscription(change.dependent).and_then(|id| fabric.routes.get(id)?.leaves().min());
+        match self.leaves.get(&leaf.unwrap_or(change.dependent.as_leaf())) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
                 format!("packets like {packet} wait for the rules of their new path")
@@ -295,8 +295,8 @@ fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
 
 /// Reports whether a change of path is not over yet.
 fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
-    let of_leaf = leaves.get(&change.reader.as_leaf()).and_then(|leaf| leaf.reroute_until());
-    let of_route = || routes.of_subscription(change.reader).and_then(|id| routes.get(id)?.next_until());
+    let of_leaf = leaves.get(&change.dependent.as_leaf()).and_then(|leaf| leaf.reroute_until());
+    let of_route = || routes.of_subscription(change.dependent).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)
 }
 
@@ -317,7 +317,7 @@ mod tests {
     const ONE: Dpid = Dpid(1);
     const TWO: Dpid = Dpid(2);
 
-    const FIVE: PathChange = PathChange { ingress: ONE, reader: ReaderId(5), until: Time(7) };
+    const FIVE: PathChange = PathChange { ingress: ONE, dependent: DependentId(5), until: Time(7) };
 
     /// Begins a wait for these switches, and for all changes of paths.
     fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {

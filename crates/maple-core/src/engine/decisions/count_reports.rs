@@ -122,7 +122,7 @@ impl Decisions {
             from_earlier: current != counted.reported,
         };
         match subject_of(epoch, current) {
-            Some(Subject::Reader(id)) if table == ingress_table(switch) => {
+            Some(Subject::Dependent(id)) if table == ingress_table(switch) => {
                 let id = id.as_leaf();
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };

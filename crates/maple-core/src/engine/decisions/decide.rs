@@ -14,7 +14,7 @@ use crate::engine::context::cause::{DropCause, Origin};
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
-use crate::ids::{LeafId, ReaderId};
+use crate::ids::{DependentId, LeafId};
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -80,8 +80,9 @@ impl Decisions {
     /// immediately, and so is the plan of its route.
     pub(in crate::engine) fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = fabric.switches.lookup(received)?;
-        let readers = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();
-        let stale: BTreeSet<ReaderId> = readers.filter(|reader| !fabric.ctx.store.is_current(*reader)).collect();
+        let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();
+        let stale: BTreeSet<DependentId> =
+            dependents.filter(|dependent| !fabric.ctx.store.is_current(*dependent)).collect();
         if stale.is_empty() {
             return Some(leaf);
         }
@@ -89,10 +90,10 @@ impl Decisions {
         fabric.switches.lookup(received)
     }
 
-    /// The plan that a leaf's route follows, as a reader, if it follows one.
-    pub(in crate::engine) fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<ReaderId> {
+    /// The plan that a leaf's route follows, as a dependent, if it follows one.
+    pub(in crate::engine) fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<DependentId> {
         let route = fabric.routes.get(self.leaves.get(&leaf)?.route_id?)?;
-        route.plan().map(|(reader, _)| reader)
+        route.plan().map(|(dependent, _)| dependent)
     }
 
     fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
@@ -204,7 +205,7 @@ impl Decisions {
         let id = self.is_cacheable(fabric, &trace, &txn, received.at.switch).then(|| self.new_leaf_id(fabric));
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
-        let Ok(commit) = fabric.ctx.commit_txn(txn, id.map(ReaderId::from), exclusive) else { return false };
+        let Ok(commit) = fabric.ctx.commit_txn(txn, id.map(DependentId::from), exclusive) else { return false };
         fabric.ctx.apply_commit(commit);
         fabric.ctx.notify_listeners(heard, received);
         if let Some(place) = goes_back {
@@ -257,7 +258,7 @@ impl Decisions {
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let id = self.new_reader_id(fabric);
+        let id = self.new_dependent_id(fabric);
         let origin = self.leaves.intern_origin(Origin::of(&finished));
         if fabric.ctx.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
             return false;

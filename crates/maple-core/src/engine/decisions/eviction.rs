@@ -99,8 +99,8 @@ impl Decisions {
                 fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
             // The eviction of a label has withdrawn it.
-            Subject::Reader(id) if !self.leaves.contains_key(&id.as_leaf()) => {}
-            Subject::Reader(id) => {
+            Subject::Dependent(id) if !self.leaves.contains_key(&id.as_leaf()) => {}
+            Subject::Dependent(id) => {
                 let leaf = id.as_leaf();
                 fabric.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.

@@ -19,7 +19,7 @@ use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::Waiter;
-use crate::ids::{LeafId, ReaderId, RouteId, Time};
+use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::labels::Carriage;
 use crate::route::Goal;
 
@@ -62,8 +62,8 @@ impl Decisions {
         let meter = fabric.meter_number(key.ingress, key.goal.meter()).ok()?;
         let (subscription, resolved) = match &key.goal {
             Goal::Plan(plan) => {
-                let reader = self.new_reader_id(fabric);
-                (Some(reader), fabric.ctx.subscribe(reader, plan)?)
+                let dependent = self.new_dependent_id(fabric);
+                (Some(dependent), fabric.ctx.subscribe(dependent, plan)?)
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
@@ -240,11 +240,11 @@ impl Decisions {
 
     /// Creates an id for a leaf.
     pub(in crate::engine) fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
-        self.new_reader_id(fabric).as_leaf()
+        self.new_dependent_id(fabric).as_leaf()
     }
 
     /// Creates an id for a leaf, a parked packet or the plan of a route.
-    pub(in crate::engine) fn new_reader_id(&mut self, fabric: &Fabric) -> ReaderId {
+    pub(in crate::engine) fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
         self.leaves.new_id(fabric.ctx.shard, |id| self.waiting.has(id) || fabric.routes.of_subscription(id).is_some())
     }
 }

@@ -16,7 +16,7 @@ use super::disjoint::are_disjoint;
 use super::leaf::Leaf;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
-use crate::ids::{LeafId, ReaderId, RouteId};
+use crate::ids::{DependentId, LeafId, RouteId};
 use crate::network::{Location, Mac};
 use crate::state::{Cell, Selection};
 use crate::trace::Item;
@@ -82,28 +82,28 @@ fn leaves_with(fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
 }
 
 fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
-    let mut readers = owned(fabric, fabric.ctx.store.dependents_of_floods());
-    readers.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
-    let mut found = leaves_among(fabric, &readers);
+    let mut dependents = owned(fabric, fabric.ctx.store.dependents_of_floods());
+    dependents.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
+    let mut found = leaves_among(fabric, &dependents);
     if let Some(switch) = fabric.switches.get(&at.switch) {
         found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
     }
     found
 }
 
-/// Those of the readers that this shard owns.
-fn owned(fabric: &Fabric, readers: BTreeSet<ReaderId>) -> BTreeSet<ReaderId> {
-    readers.into_iter().filter(|reader| fabric.ctx.owns(*reader)).collect()
+/// Those of the dependents that this shard owns.
+fn owned(fabric: &Fabric, dependents: BTreeSet<DependentId>) -> BTreeSet<DependentId> {
+    dependents.into_iter().filter(|dependent| fabric.ctx.owns(*dependent)).collect()
 }
 
-/// The leaves among these readers, with the leaves of the routes whose plans are among them. Ids of parked packets stay,
-/// as those of leaves that have gone.
-fn leaves_among(fabric: &Fabric, readers: &BTreeSet<ReaderId>) -> BTreeSet<LeafId> {
+/// The leaves among these dependents, with the leaves of the routes whose plans are among them. Ids of parked packets
+/// stay, as those of leaves that have gone.
+fn leaves_among(fabric: &Fabric, dependents: &BTreeSet<DependentId>) -> BTreeSet<LeafId> {
     let (mut leaves, mut routes) = (BTreeSet::new(), BTreeSet::<RouteId>::new());
-    for reader in readers {
-        match fabric.routes.of_subscription(*reader) {
+    for dependent in dependents {
+        match fabric.routes.of_subscription(*dependent) {
             Some(route) => drop(routes.insert(route)),
-            None => drop(leaves.insert(reader.as_leaf())),
+            None => drop(leaves.insert(dependent.as_leaf())),
         }
     }
     leaves.extend(fabric.leaves_of_routes(&routes));

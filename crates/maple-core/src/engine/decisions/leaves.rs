@@ -14,7 +14,7 @@ use super::leaf::Leaf;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::one_switch::cache::VersionedCache;
-use crate::ids::{LeafId, ReaderId, ShardId};
+use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
 
 /// The maximum number of remembered answers. Leaves with equal answers share one.
@@ -112,10 +112,10 @@ impl Leaves {
     }
 
     /// Creates an id that no leaf has. `is_taken` reports which other ids are in use.
-    pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(ReaderId) -> bool) -> ReaderId {
+    pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
         loop {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
-            let id = ReaderId(u64::from(shard.0) << 32 | u64::from(self.newest));
+            let id = DependentId(u64::from(shard.0) << 32 | u64::from(self.newest));
             // The numbers wrap around after four billion.
             if !self.all.contains_key(&id.as_leaf()) && !is_taken(id) {
                 return id;
@@ -239,8 +239,8 @@ mod tests {
     fn ids_wrap_around_and_skip_those_in_use() {
         let mut leaves = Leaves { newest: u32::MAX - 1, ..Leaves::default() };
         let shard = ShardId(3);
-        let id = |number: u32| ReaderId(3 << 32 | u64::from(number));
-        let is_taken = |taken: ReaderId| [id(1), id(2)].contains(&taken);
+        let id = |number: u32| DependentId(3 << 32 | u64::from(number));
+        let is_taken = |taken: DependentId| [id(1), id(2)].contains(&taken);
         assert_eq!(leaves.new_id(shard, is_taken), id(u32::MAX));
         assert_eq!(leaves.new_id(shard, is_taken), id(3));
         assert_eq!(ShardId::of(id(3)), shard);

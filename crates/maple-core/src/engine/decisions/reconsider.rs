@@ -26,7 +26,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
-use crate::ids::{LeafId, ReaderId};
+use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
 use crate::run::{Finished, Run};
 
@@ -39,22 +39,22 @@ impl Decisions {
         }
     }
 
-    /// Decides these readers again, except those that are current: leaves, parked packets, and routes that follow a
+    /// Decides these dependents again, except those that are current: leaves, parked packets, and routes that follow a
     /// plan. Some may have gone.
-    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<ReaderId>) {
+    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
-        for reader in stale {
-            if fabric.ctx.store.is_current(*reader) {
+        for dependent in stale {
+            if fabric.ctx.store.is_current(*dependent) {
                 continue;
             }
-            if let Some(route) = fabric.routes.of_subscription(*reader) {
+            if let Some(route) = fabric.routes.of_subscription(*dependent) {
                 routes.push(route);
                 continue;
             }
-            let id = reader.as_leaf();
+            let id = dependent.as_leaf();
             let Some(leaf) = self.leaves.get(&id) else {
-                fabric.ctx.store.forget(*reader);
-                self.waiting.release(*reader);
+                fabric.ctx.store.forget(*dependent);
+                self.waiting.release(*dependent);
                 continue;
             };
             fabric.ctx.stats.leaves_invalidated += 1;
@@ -70,7 +70,7 @@ impl Decisions {
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
-        for id in stale.iter().map(|reader| reader.as_leaf()) {
+        for id in stale.iter().map(|dependent| dependent.as_leaf()) {
             // A label may have been lost while the leaf was stale.
             let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
             let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));

@@ -23,7 +23,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
         leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: fabric.ctx.now, until }));
-        let change = PathChange { ingress: leaf.ingress(), reader: id.into(), until };
+        let change = PathChange { ingress: leaf.ingress(), dependent: id.into(), until };
         self.begin_path_change(fabric, change);
         match fabric.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(fabric, id),

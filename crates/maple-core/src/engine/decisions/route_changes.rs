@@ -22,13 +22,13 @@ use crate::route::Resolved;
 impl Decisions {
     /// Lets a route follow its plan, which may have come to resolve to something else.
     pub(in crate::engine) fn follow_plan(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let Some((reader, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
-        if fabric.ctx.store.is_current(reader) {
+        let Some((dependent, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
+        if fabric.ctx.store.is_current(dependent) {
             return;
         }
         let plan = plan.clone();
         let mut effects = Vec::new();
-        let Some(resolved) = fabric.ctx.subscribe(reader, &plan) else {
+        let Some(resolved) = fabric.ctx.subscribe(dependent, &plan) else {
             return self.close_route(fabric, id);
         };
         let leaf = fabric.routes.get(id).and_then(|route| route.leaves().next());
@@ -40,7 +40,7 @@ impl Decisions {
         if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
-            self.begin_path_change(fabric, PathChange { ingress, reader, until });
+            self.begin_path_change(fabric, PathChange { ingress, dependent, until });
             fabric.ctx.wake_at(until, Timer::NextPath(id));
         }
         if changed != PlanChange::Nothing {

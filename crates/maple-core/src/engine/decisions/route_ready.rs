@@ -7,7 +7,7 @@ use super::leaf::LeafState;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::tables::Waiter;
-use crate::ids::{LeafId, ReaderId, RouteId};
+use crate::ids::{DependentId, LeafId, RouteId};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 
@@ -33,10 +33,11 @@ impl Decisions {
             fabric.ctx.report_once(ReportKind::NotLabelled, ReportSubject::Switch(ingress), &why.to_string(), report);
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
-        let is_reconsidered =
-            |fabric: &Fabric, reader: ReaderId| matches!(why, Refusal::Gone(_)) && !fabric.ctx.store.is_current(reader);
+        let is_reconsidered = |fabric: &Fabric, dependent: DependentId| {
+            matches!(why, Refusal::Gone(_)) && !fabric.ctx.store.is_current(dependent)
+        };
         let plan = fabric.routes.get(id).and_then(|route| route.plan());
-        if plan.is_some_and(|(reader, _)| is_reconsidered(fabric, reader)) {
+        if plan.is_some_and(|(dependent, _)| is_reconsidered(fabric, dependent)) {
             return;
         }
         for leaf in fabric.leaves_of_routes(&BTreeSet::from([id])) {

@@ -54,7 +54,7 @@ impl Decisions {
     ) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
-            Some(Subject::Reader(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.as_leaf()),
+            Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.as_leaf()),
             _ => None,
         };
         let (newest, _) = switch.counters.polls.readings(Counted::Rules);
@@ -69,10 +69,12 @@ impl Decisions {
         match subject {
             None => reason(rule).to_owned(),
             Some(Subject::Label(serial)) => switch.paths.labels.describe(serial).unwrap_or_default(),
-            Some(Subject::Reader(id)) if let Some(route) = fabric.routes.of_subscription(id) => {
+            Some(Subject::Dependent(id)) if let Some(route) = fabric.routes.of_subscription(id) => {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
-            Some(Subject::Reader(id)) => self.leaves.get(&id.as_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default(),
+            Some(Subject::Dependent(id)) => {
+                self.leaves.get(&id.as_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
+            }
         }
     }
 }

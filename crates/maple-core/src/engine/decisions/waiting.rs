@@ -1,7 +1,7 @@
 //! Packets that f has yet to decide: the misses, to be decided before the batch ends, and the packets parked until
 //! something that f read has changed (`retry`).
 //!
-//! A parked packet has an id, since it is a reader as leaves are. The store lists it as a dependent of what its run read. When the store
+//! A parked packet has an id, as leaves have. The store lists it as a dependent of what its run read. When the store
 //! invalidates that id, the packet is decided again. Ids increase, so the smallest one has waited longest.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::ids::ReaderId;
+use crate::ids::DependentId;
 
 /// The number of rounds in one batch after which f's decisions are not cached. If f observes what is not tracked, each
 /// new leaf may replace another one, whose packets are then decided again, without end.
@@ -24,7 +24,7 @@ pub(in crate::engine) struct Waiting {
     /// The number of rounds in this batch.
     rounds: u32,
     /// The parked packets by id, each with the line that makes it wait.
-    parked: BTreeMap<ReaderId, (ReceivedPacket, Arc<Origin>)>,
+    parked: BTreeMap<DependentId, (ReceivedPacket, Arc<Origin>)>,
 }
 
 impl Waiting {
@@ -58,10 +58,10 @@ impl Waiting {
     /// it with its id and its line.
     pub fn park(
         &mut self,
-        id: ReaderId,
+        id: DependentId,
         packet: (ReceivedPacket, Arc<Origin>),
         most: usize,
-    ) -> Option<(ReaderId, ReceivedPacket, Arc<Origin>)> {
+    ) -> Option<(DependentId, ReceivedPacket, Arc<Origin>)> {
         let oldest = if self.parked.len() >= most { self.parked.pop_first() } else { None };
         self.parked.insert(id, packet);
         oldest.map(|(id, (packet, origin))| (id, packet, origin))
@@ -73,18 +73,18 @@ impl Waiting {
     }
 
     /// Reports whether a packet is parked under this id.
-    pub fn has(&self, id: ReaderId) -> bool {
+    pub fn has(&self, id: DependentId) -> bool {
         self.parked.contains_key(&id)
     }
 
     /// Lets f decide the packet under this id again, if there is one, because something that f read has changed.
-    pub fn release(&mut self, id: ReaderId) {
+    pub fn release(&mut self, id: DependentId) {
         self.misses.extend(self.parked.remove(&id).map(|(packet, _)| packet));
     }
 
     /// Lets f decide all parked packets again. Returns their ids.
-    pub fn release_all(&mut self) -> Vec<ReaderId> {
-        let (ids, packets): (Vec<ReaderId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
+    pub fn release_all(&mut self) -> Vec<DependentId> {
+        let (ids, packets): (Vec<DependentId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
         self.misses.extend(packets.into_iter().map(|(packet, _)| packet));
         ids
     }
@@ -96,10 +96,10 @@ impl Waiting {
     }
 
     /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
-    pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<ReaderId> {
+    pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<DependentId> {
         self.misses.retain(|packet| packet.at.switch != dpid);
         let gone = self.parked.iter().filter(|(_, (packet, _))| packet.at.switch == dpid).map(|(id, _)| *id);
-        let gone: Vec<ReaderId> = gone.collect();
+        let gone: Vec<DependentId> = gone.collect();
         self.parked.retain(|_, (packet, _)| packet.at.switch != dpid);
         gone
     }
@@ -126,15 +126,15 @@ mod tests {
     fn when_too_many_packets_are_parked_the_oldest_is_dropped() {
         let mut waiting = Waiting::default();
         let mut park = |id, dpid| {
-            waiting.park(ReaderId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
+            waiting.park(DependentId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
         };
         assert_eq!([park(3, 1), park(5, 2)], [None, None]);
-        assert_eq!(park(8, 3), Some((ReaderId(3), packet(1).at)));
-        waiting.release(ReaderId(3));
-        assert!(waiting.has_no_misses() && !waiting.has(ReaderId(3)), "it is gone");
-        waiting.release(ReaderId(8));
+        assert_eq!(park(8, 3), Some((DependentId(3), packet(1).at)));
+        waiting.release(DependentId(3));
+        assert!(waiting.has_no_misses() && !waiting.has(DependentId(3)), "it is gone");
+        waiting.release(DependentId(8));
         assert_eq!(switches(&waiting.take_round()), [3]);
-        assert!(waiting.has_no_misses() && waiting.has(ReaderId(5)));
+        assert!(waiting.has_no_misses() && waiting.has(DependentId(5)));
     }
 
     #[test]
@@ -142,10 +142,10 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.add_misses([packet(1), packet(2)]);
         for (id, dpid) in [(1, 2), (2, 1), (3, 1)] {
-            waiting.park(ReaderId(id), (packet(dpid), Arc::default()), 10);
+            waiting.park(DependentId(id), (packet(dpid), Arc::default()), 10);
         }
-        assert_eq!(waiting.forget_switch(Dpid(1)), [ReaderId(2), ReaderId(3)]);
-        assert!(waiting.has(ReaderId(1)));
+        assert_eq!(waiting.forget_switch(Dpid(1)), [DependentId(2), DependentId(3)]);
+        assert!(waiting.has(DependentId(1)));
         assert_eq!(switches(&waiting.take_round()), [2]);
     }
 

@@ -250,7 +250,7 @@ impl Engine {
             let Engine { fabric, topology, decisions, .. } = self;
             match message {
                 EngineMessage::Withdraw(selection) => decisions.withdraw_selected(fabric, &selection),
-                EngineMessage::Reconsider(readers) => fabric.ctx.stale.extend(readers),
+                EngineMessage::Reconsider(dependents) => fabric.ctx.stale.extend(dependents),
                 EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
                 EngineMessage::Acquire(asked) => fabric.acquire_label(asked),
                 EngineMessage::LabelNews(from, holder, news) => decisions.label_news(fabric, from, holder, &news),

@@ -6,7 +6,7 @@ use super::Fabric;
 use super::routes::SharedRoute;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::Stale;
-use crate::engine::one_switch::cookies::reader_cookie;
+use crate::engine::one_switch::cookies::dependent_cookie;
 use crate::ids::{LeafId, RouteId};
 
 impl Fabric {
@@ -50,12 +50,12 @@ impl Fabric {
             // A route ends after its switch.
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
             let epoch = self.ctx.options.epoch;
-            let rule = self.routes.get(id).and_then(|route| route.rule(|reader| reader_cookie(epoch, reader)));
+            let rule = self.routes.get(id).and_then(|route| route.rule(|dependent| dependent_cookie(epoch, dependent)));
             switch.paths.route_rules.set(id, rule);
             self.switches.mark_dirty(&mut self.ctx, ingress, Stale::default());
         }
-        for reader in self.routes.take_ended() {
-            self.ctx.store.forget(reader);
+        for dependent in self.routes.take_ended() {
+            self.ctx.store.forget(dependent);
         }
     }
 

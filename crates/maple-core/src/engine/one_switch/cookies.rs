@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::ids::{LeafId, ReaderId};
+use crate::ids::{DependentId, LeafId};
 use crate::labels::LabelTable;
 
 /// The bits that the cookies of all of Maple's rules have in common: their value, and their mask.
@@ -24,14 +24,14 @@ const LIVE: u64 = 0xff_ffff_ffc0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::engine) enum Subject {
     /// A leaf, or the plan of a route.
-    Reader(ReaderId),
+    Dependent(DependentId),
     /// A label, by its serial number.
     Label(u64),
 }
 
 impl From<LeafId> for Subject {
     fn from(leaf: LeafId) -> Subject {
-        Subject::Reader(leaf.into())
+        Subject::Dependent(leaf.into())
     }
 }
 
@@ -46,8 +46,8 @@ pub(in crate::engine) fn own_cookie(epoch: u16) -> u64 {
 }
 
 /// The cookie of the rules of a leaf or plan.
-pub(in crate::engine) fn reader_cookie(epoch: u16, reader: impl Into<ReaderId>) -> u64 {
-    cookie(epoch, reader.into().0)
+pub(in crate::engine) fn dependent_cookie(epoch: u16, dependent: impl Into<DependentId>) -> u64 {
+    cookie(epoch, dependent.into().0)
 }
 
 /// The cookie of the rules of a label. `number` is what the label's table has for it
@@ -112,7 +112,7 @@ pub(in crate::engine) fn is_ours(cookie: u64) -> bool {
 pub(in crate::engine) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
     let number = cookie & NO_SUBJECT;
     let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && number < LIVE;
-    let subject = || LabelTable::of_cookie(number).map_or(Subject::Reader(ReaderId(number)), Subject::Label);
+    let subject = || LabelTable::of_cookie(number).map_or(Subject::Dependent(DependentId(number)), Subject::Label);
     is_ours.then(subject)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maple_wire::Constraint;
 
 use super::cache::VersionedCache;
-use super::cookies::{own_cookie, reader_cookie};
+use super::cookies::{dependent_cookie, own_cookie};
 use super::sample_pass::SamplePass;
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
@@ -60,8 +60,9 @@ impl Ingress {
 /// Creates an empty tree with its rules.
 pub(in crate::engine) fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
-    let cookie =
-        Arc::new(move |leaf: Option<LeafId>| leaf.map_or_else(|| own_cookie(epoch), |leaf| reader_cookie(epoch, leaf)));
+    let cookie = Arc::new(move |leaf: Option<LeafId>| {
+        leaf.map_or_else(|| own_cookie(epoch), |leaf| dependent_cookie(epoch, leaf))
+    });
     let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
     (options.new_table)(target)
 }

@@ -143,7 +143,7 @@ pub(in crate::engine) fn traffic(
 ) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
     let is_counted = |of: u8, rule: &CountedRule| {
-        of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Reader(_)))
+        of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Dependent(_)))
     };
     for (key @ (of, entry), rule) in &now.rules {
         if !is_counted(*of, rule) {

@@ -97,10 +97,10 @@ impl Decisions {
                     }
                 }
                 // It was withdrawn while the switch refused its rule.
-                Subject::Reader(id) if self.leaves.get(&id.as_leaf()).is_none() => {}
-                Subject::Reader(id) if is_hopeless => self.withdraw(fabric, id.as_leaf()),
-                Subject::Reader(id) if full => self.evict_leaf(fabric, id.as_leaf()),
-                Subject::Reader(id) => self.forward_by_controller(fabric, id.as_leaf()),
+                Subject::Dependent(id) if self.leaves.get(&id.as_leaf()).is_none() => {}
+                Subject::Dependent(id) if is_hopeless => self.withdraw(fabric, id.as_leaf()),
+                Subject::Dependent(id) if full => self.evict_leaf(fabric, id.as_leaf()),
+                Subject::Dependent(id) => self.forward_by_controller(fabric, id.as_leaf()),
             }
         }
     }

@@ -44,7 +44,7 @@ use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::engine::context::expected::Expected;
-use crate::ids::{LeafId, ReaderId, RouteId, ShardId, Time};
+use crate::ids::{DependentId, LeafId, RouteId, ShardId, Time};
 use crate::labels::{LabelEffect, Refusal};
 use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
@@ -56,14 +56,14 @@ pub(in crate::engine) use shared_route::{RouteKey, SharedRoute};
 pub(in crate::engine) struct Routes {
     shard: ShardId,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
-    by_subscription: FxHashMap<ReaderId, RouteId>,
+    by_subscription: FxHashMap<DependentId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
     /// The requests for labels, by their serial number.
     requests: FxHashMap<u64, RouteId>,
     /// Routes whose rule in the table of routes may have changed.
     dirty: BTreeSet<(Dpid, RouteId)>,
     /// The subscriptions of routes that have ended.
-    ended_subscriptions: Vec<ReaderId>,
+    ended_subscriptions: Vec<DependentId>,
     next_id: NonZeroU64,
     next_serial: u64,
     /// The metadata numbers in use.
@@ -146,7 +146,7 @@ impl Routes {
         leaf: LeafId,
         key: RouteKey,
         resolved: &Arc<Resolved>,
-        subscription: Option<ReaderId>,
+        subscription: Option<DependentId>,
         at_ingress: AtIngress,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
@@ -155,7 +155,7 @@ impl Routes {
         let path = LabelledPath::new(&key, resolved);
         let uses_route_table = at_ingress.has_route_table && subscription.is_some() && crosses_links(&key, resolved);
         self.by_key.insert(Arc::clone(&key), id);
-        self.by_subscription.extend(subscription.map(|reader| (reader, id)));
+        self.by_subscription.extend(subscription.map(|dependent| (dependent, id)));
         self.all.insert(
             id,
             SharedRoute {
@@ -205,12 +205,12 @@ impl Routes {
     }
 
     /// The route with this subscription in the store.
-    pub fn of_subscription(&self, reader: ReaderId) -> Option<RouteId> {
-        self.by_subscription.get(&reader).copied()
+    pub fn of_subscription(&self, dependent: DependentId) -> Option<RouteId> {
+        self.by_subscription.get(&dependent).copied()
     }
 
     /// The subscriptions of routes in the store.
-    pub fn subscriptions(&self) -> impl Iterator<Item = ReaderId> {
+    pub fn subscriptions(&self) -> impl Iterator<Item = DependentId> {
         self.by_subscription.keys().copied()
     }
 
@@ -220,9 +220,9 @@ impl Routes {
         if self.by_key.get(&route.key) == Some(&id) {
             self.by_key.remove(&route.key);
         }
-        if let Some(reader) = route.subscription.take() {
-            self.by_subscription.remove(&reader);
-            self.ended_subscriptions.push(reader);
+        if let Some(dependent) = route.subscription.take() {
+            self.by_subscription.remove(&dependent);
+            self.ended_subscriptions.push(dependent);
         }
         if let Some((mut next, _)) = route.next.take() {
             self.release_path(&mut next, true, out);
@@ -428,7 +428,7 @@ impl Routes {
     }
 
     /// Removes and returns the subscriptions of routes that have ended.
-    pub fn take_ended(&mut self) -> Vec<ReaderId> {
+    pub fn take_ended(&mut self) -> Vec<DependentId> {
         std::mem::take(&mut self.ended_subscriptions)
     }
 }

@@ -13,7 +13,7 @@ use crate::compile::LeafAction;
 use crate::engine::one_switch::ROUTES;
 use crate::forwarding;
 use crate::forwarding::Forwarding;
-use crate::ids::{LeafId, ReaderId, Time};
+use crate::ids::{DependentId, LeafId, Time};
 use crate::labels::Carriage;
 use crate::network::Location;
 use crate::route::{Goal, Plan, Resolved, SwitchHops};
@@ -46,7 +46,7 @@ impl RouteKey {
 pub(in crate::engine) struct SharedRoute {
     pub(super) key: Arc<RouteKey>,
     /// The route's id as a subscriber in the store, if it follows a plan.
-    pub(super) subscription: Option<ReaderId>,
+    pub(super) subscription: Option<DependentId>,
     /// The resolution of f's decision, as far as this shard knows.
     pub(super) resolved: Arc<Resolved>,
     pub(super) path: LabelledPath,
@@ -107,8 +107,8 @@ impl SharedRoute {
         self.key.ingress
     }
 
-    /// The plan that it follows, with its id as a reader of the store.
-    pub fn plan(&self) -> Option<(ReaderId, &Plan)> {
+    /// The plan that it follows, with its id as a dependent of the store.
+    pub fn plan(&self) -> Option<(DependentId, &Plan)> {
         match &self.key.goal {
             Goal::Plan(plan) => Some((self.subscription?, plan)),
             Goal::Fixed(_) => None,
@@ -182,7 +182,7 @@ impl SharedRoute {
     }
 
     /// Its rule in the table of routes, if it has one.
-    pub fn rule(&self, cookie: impl Fn(ReaderId) -> u64) -> Option<Rule> {
+    pub fn rule(&self, cookie: impl Fn(DependentId) -> u64) -> Option<Rule> {
         let matching = Match::any().exact(Field::Metadata, u128::from(self.metadata?));
         let instructions = self.instructions().into();
         Some(Rule { priority: PRIORITY, matching, instructions, cookie: cookie(self.subscription?) })

@@ -87,7 +87,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
 /// A route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(ReaderId(9)), WITH_TABLE, out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, out);
     let first = asked(out);
     make_ready(&mut routes, first, out);
     routes.begin_use(id);
@@ -156,7 +156,7 @@ fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
 fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(ReaderId(9)), WITH_TABLE, &mut out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id);
@@ -172,7 +172,7 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
 fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for_again() {
     let mut out = Vec::new();
     let mut routes = Routes::new(ShardId(0));
-    let id = routes.create(LeafId(1), key(&route()), &route(), Some(ReaderId(9)), WITH_TABLE, &mut out);
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(DependentId(9)), WITH_TABLE, &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);
     routes.begin_use(id);
