@@ -12,7 +12,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::words::cell_text;
-use super::{Decision, Entering, Network, Tried, Verdict, learned};
+use super::{Decision, Entering, Network, Tried, Verdict};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::Asked;
@@ -68,11 +68,13 @@ struct Candidate {
 }
 
 /// Returns changes with which f gives another verdict about a packet than it did. A change of the packet also changes
-/// what the controller learns before f runs: an ARP packet with another sender announces another address.
+/// what the controller learns before f runs: an ARP packet with another sender announces another address. From `packet`
+/// it has `learned` these writes.
 pub fn instead(
     tried: &Tried<'_>,
     network: &mut dyn Network,
     packet: &Entering,
+    learned: &[Write],
     decision: &Decision,
 ) -> Vec<Alternative> {
     let state = tried.store.snapshot();
@@ -88,11 +90,14 @@ pub fn instead(
                 continue;
             }
             left -= 1;
-            let entering = candidate.packet.as_ref().unwrap_or(packet);
-            // f never sees a packet that is refused.
-            let Ok(learned) = learned(network, tried.store, entering) else { continue };
-            let given = [&learned[..], &candidate.writes].concat();
-            let other = Decision::of(tried, entering, &given);
+            let other = match &candidate.packet {
+                Some(changed) => match super::learned(network, tried.store, changed) {
+                    Ok(learned) => Decision::of(tried, changed, &learned),
+                    // f never sees a packet that is refused.
+                    Err(_) => continue,
+                },
+                None => Decision::of(tried, packet, &[learned, &candidate.writes].concat()),
+            };
             if differs(decision, &other) {
                 seen.insert(candidate.change.clone());
                 let Candidate { change, source, packet, example, .. } = candidate;

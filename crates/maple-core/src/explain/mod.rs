@@ -119,7 +119,7 @@ pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions
         (Ok(learned), Some(policy)) => {
             let tried = Tried { policy: &*policy, store, conditions };
             let decision = Decision::of(&tried, &packet, &learned);
-            let alternatives = instead(&tried, network, &packet, &decision);
+            let alternatives = instead(&tried, network, &packet, &learned, &decision);
             (Ok(decision), alternatives)
         }
     };
