@@ -70,7 +70,7 @@ impl<'a> Groups<'a> {
     ///
     /// # Errors
     /// [`Fault`] if a group's name is an address, `any` or starts with `!`, or if a group does not resolve.
-    pub fn of(section: &'a [(Key, Node)]) -> Result<Groups<'a>, Fault> {
+    pub fn from_section(section: &'a [(Key, Node)]) -> Result<Groups<'a>, Fault> {
         for (key, _) in section {
             if parse_address(&key.name).is_some() || key.name == "any" || key.name.starts_with('!') {
                 return Err(Fault::new(key.place, format!("a group can't be called `{}`", key.name)));

@@ -274,7 +274,7 @@ impl List {
         let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;
         let note = |test: &Expectation| {
             let other = |part: Cube| self.decided(&part, |action| action != test.action).one();
-            let (_, rule) = test.cubes.iter().flat_map(fragments::of).find_map(other)?;
+            let (_, rule) = test.cubes.iter().flat_map(fragments::fragments_of).find_map(other)?;
             let got = (self.action(rule), self.describe(rule));
             Some(FragmentNote { text: test.text.clone(), line: test.place.line, got })
         };
@@ -287,7 +287,7 @@ impl List {
             return None;
         }
         let allowed = |part: Cube| self.decided(&part, |action| action == AccessAction::Allow).one();
-        let mut parts = entries.iter().flat_map(|at| fragments::of(&self.entries()[*at].cube));
+        let mut parts = entries.iter().flat_map(|at| fragments::fragments_of(&self.entries()[*at].cube));
         parts.find_map(allowed).map(|(_, rule)| rule)
     }
 }

@@ -49,13 +49,13 @@ impl Fault {
     }
 
     pub fn in_file(self, file: &str) -> AclError {
-        AclError::of(file, vec![self])
+        AclError::from_faults(file, vec![self])
     }
 }
 
 impl AclError {
     /// Creates the error for a file's faults.
-    pub(crate) fn of(file: &str, mut faults: Vec<Fault>) -> AclError {
+    pub(crate) fn from_faults(file: &str, mut faults: Vec<Fault>) -> AclError {
         faults.sort_by_key(|fault| fault.place);
         let more = faults.len().saturating_sub(MAX_FAULTS);
         faults.truncate(MAX_FAULTS);

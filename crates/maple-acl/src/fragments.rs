@@ -81,7 +81,7 @@ pub fn recognised() -> impl Iterator<Item = Cube> {
 
 /// Returns the fragments of a cube's packets, as switches see them. Returns none if the cube constrains no field that
 /// fragments lack, because then it contains the fragments too.
-pub fn of(cube: &Cube) -> Vec<Cube> {
+pub fn fragments_of(cube: &Cube) -> Vec<Cube> {
     let says = |field: &Field| cube.get(*field).is_some();
     if !ZERO.iter().any(says) {
         return Vec::new();

@@ -45,7 +45,7 @@ use maple_core::Composition;
 ///
 /// let list = List::read("version: 1\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?;
 /// let flood: Arc<dyn Policy> = Arc::new(|_: &_, net: &maple_core::Net| net.flood());
-/// let policy = maple_acl::composition(&[list], Composition::of(flood));
+/// let policy = maple_acl::composition(&[list], Composition::single(flood));
 /// assert!(policy.samples().len() > 1, "they are decided before such packets come");
 /// # Ok::<(), maple_acl::AclError>(())
 /// ```

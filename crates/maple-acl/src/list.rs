@@ -136,7 +136,7 @@ impl List {
     /// Reads a list, and parses a question about it into packets.
     fn read_and_ask(text: &str, file: &str, question: Option<&str>) -> Result<(List, Vec<Cube>), AclError> {
         let root = yaml::parse(text).map_err(|fault| fault.in_file(file))?;
-        let document = Document::read(&root, question).map_err(|faults| AclError::of(file, faults))?;
+        let document = Document::read(&root, question).map_err(|faults| AclError::from_faults(file, faults))?;
         let Document { name, forward, default, arp, fragments, lines, rules, entries, tests, asked } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
         let index = Arc::new(CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond()))));

@@ -62,7 +62,7 @@ impl Service {
     }
 
     /// Restricts a cube of IP packets to this service, and to source ports within `from` if that is given.
-    pub fn of(self, cube: Cube, from: Option<(u16, u16)>) -> Option<Cube> {
+    pub fn restrict(self, cube: Cube, from: Option<(u16, u16)>) -> Option<Cube> {
         let part = |cube: Cube, field, value: Option<u8>| match value {
             Some(value) => cube.is(field, value.into()),
             None => Some(cube),
@@ -70,12 +70,12 @@ impl Service {
         match self {
             Service::Ports(transport, lo, hi) => {
                 let (number, source, destination) = transport.fields();
-                let ports = |cube: Cube, field, lo: u16, hi: u16| match (lo, hi) {
+                let with_ports = |cube: Cube, field, lo: u16, hi: u16| match (lo, hi) {
                     (0, u16::MAX) => Some(cube),
                     _ => cube.with(field, lo.into(), hi.into()),
                 };
-                let cube = ports(cube.is(Field::IpProto, number)?, destination, lo, hi)?;
-                from.map_or(Some(cube.clone()), |(lo, hi)| ports(cube, source, lo, hi))
+                let cube = with_ports(cube.is(Field::IpProto, number)?, destination, lo, hi)?;
+                from.map_or(Some(cube.clone()), |(lo, hi)| with_ports(cube, source, lo, hi))
             }
             Service::Icmp(kind, code) => {
                 let cube = part(cube.is(Field::IpProto, 1)?, Field::Icmpv4Type, kind)?;
@@ -106,7 +106,7 @@ impl<'a> Services<'a> {
     ///
     /// # Errors
     /// [`Fault`] if a service is named like one that is written out, or does not resolve.
-    pub fn of(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
+    pub fn from_section(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
         let mut services = Services { section, known: FxHashMap::default() };
         for (key, node) in section {
             if parse(&key.name).is_some() {

@@ -45,7 +45,7 @@ pub const LENGTHS: [(u8, u8); 5] = [(0, 0), (1, 15), (16, 23), (24, 30), (31, 32
 
 impl Statistics {
     /// Computes the statistics of a set, and of a trace made for it. The time is quadratic in the number of filters.
-    pub fn of(set: &FilterSet, trace: Option<&[TracedHeader]>) -> Statistics {
+    pub fn from_filters(set: &FilterSet, trace: Option<&[TracedHeader]>) -> Statistics {
         let filters = &set.filters;
         let share = |is: &dyn Fn(&Filter) -> bool| percent(filters.iter().filter(|f| is(f)).count(), filters.len());
         let lengths = |side: fn(&Filter) -> Prefix| {
@@ -201,7 +201,7 @@ mod tests {
         ]);
         let header = FiveTuple { src: 0x0a00_0001, dst: 0, src_port: 0, dst_port: 80, proto: 6 };
         let trace = [TracedHeader { header, made_from: 1 }];
-        let found = Statistics::of(&set, Some(&trace));
+        let found = Statistics::from_filters(&set, Some(&trace));
         // The first three overlap each other, and the last overlaps all.
         assert_eq!((found.overlap_pairs, found.longest_chain), (7, 4));
         assert_eq!((found.twins, found.src_prefixes, found.dst_prefixes), (1, 4, 1));

@@ -49,8 +49,8 @@ impl RuleList {
         let same = self.rules[first..].iter().take_while(|entry| entry.rule.priority == rule.priority);
         let at = same.into_iter().position(|entry| entry.rule.matching == rule.matching).map(|at| first + at);
         match (change, at) {
-            (Change::Add(rule), None) => self.rules.insert(first, Entry::of(rule)?),
-            (Change::Modify(rule), Some(at)) => self.rules[at] = Entry::of(rule)?,
+            (Change::Add(rule), None) => self.rules.insert(first, Entry::from_rule(rule)?),
+            (Change::Modify(rule), Some(at)) => self.rules[at] = Entry::from_rule(rule)?,
             (Change::Delete(_), Some(at)) => drop(self.rules.remove(at)),
             (Change::Add(_), Some(_)) => return Err(format!("an existing rule is added: {rule:?}")),
             (_, None) => return Err(format!("a missing rule is changed: {rule:?}")),
@@ -95,7 +95,7 @@ impl RuleList {
 }
 
 impl Entry {
-    fn of(rule: &Rule) -> Result<Entry, String> {
+    fn from_rule(rule: &Rule) -> Result<Entry, String> {
         let (mut mask, mut value) = (0, 0);
         for constraint in rule.matching.constraints() {
             let place = PLACES.iter().find(|(field, _)| *field == constraint.field);

@@ -73,7 +73,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
     let Some((place, run)) = run else { return Ok(CommandLine::from_arg_matches(&given)?) };
     let merged = config::merge(arguments, place, run).map_err(ParseError::Config)?;
     let Some(Merged { arguments, config, configured }) = merged else {
-        let origins = Origins::of(run, run, Config::default());
+        let origins = Origins::from_arguments(run, run, Config::default());
         return Ok(CommandLine { origins, ..CommandLine::from_arg_matches(&given)? });
     };
     let all = definition().try_get_matches_from(arguments)?;
@@ -83,7 +83,7 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
         args.options.configured = Some(configured);
     }
     let matches = all.subcommand_matches("config").and_then(|config| config.subcommand_matches("show"));
-    parsed.origins = Origins::of(run, matches.unwrap_or(run), config);
+    parsed.origins = Origins::from_arguments(run, matches.unwrap_or(run), config);
     Ok(parsed)
 }
 

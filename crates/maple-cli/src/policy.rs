@@ -178,13 +178,13 @@ fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
         Forward::ShortestPath => "shortest-path",
         Forward::Flood => "flood",
     };
-    let allowed = Composition::of(builtin::named(name)?);
+    let allowed = Composition::single(builtin::named(name)?);
     // A packet that the list passes goes to the next policy; here there is none.
     let listed = maple_acl::composition(&[list], allowed);
     let policy = match forward {
         Forward::ShortestPath => listed,
         // This test comes first, so that a switch has two rules for it, not two for each entry.
-        Forward::Flood => Composition::of(builtin::ask_for_reserved()).then(listed),
+        Forward::Flood => Composition::single(builtin::ask_for_reserved()).then(listed),
     };
     let mut options = ControllerOptions::new(Arc::new(policy));
     // Floods need no locations of hosts, so no packet has to come to the controller for them.
@@ -310,7 +310,7 @@ pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
         let content = std::fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
         parts.extend([file.into_os_string().into_encoded_bytes(), content]);
     }
-    Ok(Fingerprint::of(parts))
+    Ok(Fingerprint::from_parts(parts))
 }
 
 /// Returns the source of a policy with all its files, for a recording.

@@ -20,10 +20,10 @@ impl Fingerprint {
     ///
     /// ```
     /// use maple_controller::control::plan::Fingerprint;
-    /// assert_eq!(Fingerprint::of(["a", "b"]), Fingerprint::of(["a", "b"]));
-    /// assert_ne!(Fingerprint::of(["a", "b"]), Fingerprint::of(["ab"]));
+    /// assert_eq!(Fingerprint::from_parts(["a", "b"]), Fingerprint::from_parts(["a", "b"]));
+    /// assert_ne!(Fingerprint::from_parts(["a", "b"]), Fingerprint::from_parts(["ab"]));
     /// ```
-    pub fn of<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Fingerprint {
+    pub fn from_parts<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Fingerprint {
         let mut hasher = SipHasher24::new();
         for part in parts {
             let part = part.as_ref();

@@ -210,21 +210,21 @@ impl KeptFiles {
 
     /// Returns the files that fail, each with the time since when.
     pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
-        let of = |(file, kept): (&KeptFile, &Kept)| {
+        let failing = |(file, kept): (&KeptFile, &Kept)| {
             let trouble = kept.trouble.as_ref()?;
             let condition = trouble.condition.clone();
             Some((trouble.at, FileNews { file: *file, path: kept.path.clone(), condition }))
         };
-        self.lock().iter().filter_map(of).collect()
+        self.lock().iter().filter_map(failing).collect()
     }
 
     /// Returns the status of all files.
     pub(crate) fn all(&self) -> Vec<FileStatus> {
-        let of = |(file, kept): (&KeptFile, &Kept)| {
+        let status = |(file, kept): (&KeptFile, &Kept)| {
             let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));
             FileStatus { file: *file, path: kept.path.clone(), trouble }
         };
-        self.lock().iter().map(of).collect()
+        self.lock().iter().map(status).collect()
     }
 
     fn tell(&self, news: FileNews) {

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn a_record_says_whether_a_start_would_have_run_another_policy() {
         let identity =
-            |name: &str, content: &str| PolicyIdentity { name: name.into(), hash: Fingerprint::of([content]) };
+            |name: &str, content: &str| PolicyIdentity { name: name.into(), hash: Fingerprint::from_parts([content]) };
         let (old, new) = (identity("/a.yaml", "a"), identity("/b.yaml", "b"));
         assert!(!PolicyRecord::new(old.clone(), BroughtBy::Start, old.clone()).was_chosen_later());
         let applied = PolicyRecord::new(new, BroughtBy::Apply, old.clone());

@@ -44,7 +44,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub(crate) fn of(capabilities: &Capabilities) -> Model {
+    pub(crate) fn from_capabilities(capabilities: &Capabilities) -> Model {
         let Capabilities { version, tables, narrow, bundles, .. } = *capabilities;
         Model { version, tables, is_open_vswitch: narrow, has_bundles: bundles }
     }
@@ -54,13 +54,13 @@ impl Model {
         let (n_buffers, auxiliary_id, capabilities, actions) = (0, 0, 0, 0);
         let ports = Vec::new();
         let features = Features { dpid, n_buffers, n_tables: tables, auxiliary_id, capabilities, actions, ports };
-        let all = Capabilities::of(version, &features).bundles(has_bundles);
+        let all = Capabilities::from_features(version, &features).bundles(has_bundles);
         if is_open_vswitch { all.of_open_vswitch() } else { all }
     }
 }
 
-/// Fields of 1.3 that Open vSwitch doesn't have. [`Capabilities::of`] leaves them out.
-const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
+/// Fields of 1.3 that Open vSwitch doesn't have. [`Capabilities::from_features`] leaves them out.
+const OF13_RARE: FieldSet = FieldSet::from_fields(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
 
 /// The manufacturer in Open vSwitch's description of itself.
 const OVS_MANUFACTURER: &str = "Nicira, Inc.";
@@ -72,7 +72,7 @@ const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::U
 
 impl Capabilities {
     /// Returns the capabilities that the version and the switch's features guarantee.
-    pub fn of(version: Version, features: &Features) -> Capabilities {
+    pub fn from_features(version: Version, features: &Features) -> Capabilities {
         let tables = features.n_tables.max(1);
         match version {
             Version::Of10 => {
@@ -97,7 +97,7 @@ impl Capabilities {
     /// Returns the capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
     /// field. No switch can do that. Such rules are only for counting and viewing.
     pub fn of_abstract_headers() -> Capabilities {
-        let all = FieldSet::of(&Field::ALL);
+        let all = FieldSet::from_fields(&Field::ALL);
         Capabilities {
             version: Version::Of13,
             fields: all,
@@ -215,7 +215,7 @@ mod tests {
             actions: 0,
             ports: Vec::new(),
         };
-        Capabilities::of(version, &features)
+        Capabilities::from_features(version, &features)
     }
 
     fn eth_type(value: u128) -> Constraint {

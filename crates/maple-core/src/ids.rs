@@ -27,7 +27,7 @@ pub struct ShardId(pub u8);
 
 impl ShardId {
     /// Returns the shard that owns a dependent.
-    pub const fn of(dependent: DependentId) -> ShardId {
+    pub const fn owning(dependent: DependentId) -> ShardId {
         ShardId((dependent.0 >> 32) as u8)
     }
 }

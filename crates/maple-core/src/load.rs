@@ -105,7 +105,7 @@ impl Load {
     /// Sets the bit/s with which [`Load::utilisation`] and [`Load::is_share_above`] compare the load. Otherwise they
     /// compare it with the speed of the port that the switch reports.
     #[must_use]
-    pub fn of(mut self, capacity: u64) -> Load {
+    pub fn relative_to(mut self, capacity: u64) -> Load {
         self.capacity = Some(capacity);
         self
     }

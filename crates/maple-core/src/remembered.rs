@@ -2,7 +2,7 @@
 //! witness packet of each leaf (docs/restart.md). It saves time, and nothing depends on it.
 //!
 //! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), and the store where
-//! hosts, links and ports are ([`Surroundings::of`]). The next run gets both back
+//! hosts, links and ports are ([`Surroundings::from_store`]). The next run gets both back
 //! ([`Event::Presume`](crate::engine::Event::Presume), [`Event::Restore`](crate::engine::Event::Restore)).
 
 use std::collections::BTreeSet;
@@ -63,10 +63,10 @@ impl Surroundings {
     ///
     /// ```
     /// use maple_core::{Store, remembered::Surroundings};
-    /// assert_eq!(Surroundings::of(&Store::new()), Surroundings::default());
+    /// assert_eq!(Surroundings::from_store(&Store::new()), Surroundings::default());
     /// ```
     #[must_use]
-    pub fn of(store: &Store) -> Surroundings {
+    pub fn from_store(store: &Store) -> Surroundings {
         let state = store.snapshot();
         let mut labels = Vec::new();
         store.with_all_label_ids(|switch, ids| labels.extend(labels_of(switch, ids)));

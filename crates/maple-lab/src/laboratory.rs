@@ -85,7 +85,7 @@ impl Laboratory {
     /// Runs the policy on a frame as if it entered at `at`. The run changes nothing, but counts as a decision.
     pub fn observe(&self, at: Location, frame: &[u8]) -> Observation {
         let run = Run::new(frame.into(), frame.len(), at, self.store.begin(), self.track_hosts);
-        Observation::of(&*self.policy, &run)
+        Observation::from_run(&*self.policy, &run)
     }
 
     /// Returns the hosts by name, with their present locations and the addresses that the network knows of them.

@@ -44,7 +44,7 @@ impl Network {
     /// If `topology` does not name a topology.
     #[track_caller]
     pub fn new(topology: &str, policy: impl Policy + 'static) -> Network {
-        Network::of(topology, App::new(policy))
+        Network::with_app(topology, App::new(policy))
     }
 
     /// Creates a network under an application: a policy with its tables, the costs of links and what it snoops on.
@@ -53,13 +53,13 @@ impl Network {
     /// use maple::prelude::*;
     ///
     /// let app = App::new(|_: &Packet, net: &Net| net.flood()).weight("secure", 1, 2, 10);
-    /// let net = maple_lab::Network::of("ring:4", app);
+    /// let net = maple_lab::Network::with_app("ring:4", app);
     /// ```
     ///
     /// # Panics
     /// If `topology` does not name a topology.
     #[track_caller]
-    pub fn of(topology: &str, app: App) -> Network {
+    pub fn with_app(topology: &str, app: App) -> Network {
         let topology = Topology::parse(topology).unwrap_or_else(|error| panic!("{error}"));
         let (options, _) = app.into_parts();
         let laboratory = LaboratoryOptions {

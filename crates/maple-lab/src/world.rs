@@ -240,7 +240,7 @@ impl World {
 
     /// Reports whether a frame has ended: rules have handled all its copies, and none is in flight.
     fn is_through(&self, id: FrameId) -> bool {
-        let mut fates = self.network.log().of(id).peekable();
+        let mut fates = self.network.log().of_frame(id).peekable();
         fates.peek().is_some()
             && fates.all(|fate| !matches!(fate.outcome, Outcome::Controller(_)))
             && !self.network.is_in_flight(id)
@@ -316,7 +316,7 @@ impl World {
     fn journey(&self, id: FrameId) -> Journey {
         let log = self.network.log();
         let entry = log.entry(id);
-        let copies = log.of(id).filter_map(|delivery| {
+        let copies = log.of_frame(id).filter_map(|delivery| {
             let end = match &delivery.outcome {
                 Outcome::Egress { host: Some(host), .. } => Ok(host.clone()),
                 Outcome::Egress { dpid, port, host: None } => {

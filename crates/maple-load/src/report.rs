@@ -125,7 +125,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn of(options: &LoadOptions, measured: &Measured) -> Report {
+    pub(crate) fn from_measured(options: &LoadOptions, measured: &Measured) -> Report {
         let seconds = measured.elapsed.as_secs_f64();
         let sum = |count: fn(&Tally) -> u64| measured.tallies.iter().map(count).sum::<u64>();
         let a_second = |count: u64| count as f64 / seconds;
@@ -160,8 +160,8 @@ impl Report {
             packet_outs: a_second(sum(|tally| tally.packet_outs)),
             strange: sum(|tally| tally.strange),
             copies: sum(|tally| tally.copies),
-            latency: Latency::of(&measured.latency),
-            latency_before_flood: measured.calm.as_ref().map(Latency::of),
+            latency: Latency::from_histogram(&measured.latency),
+            latency_before_flood: measured.calm.as_ref().map(Latency::from_histogram),
             flooding: options.flooding,
             flood_answers: a_second(flooding.iter().map(|tally| tally.answers).sum()),
             curve: SHARES.map(|share| (share, measured.latency.quantile(share) as f64 / 1e3)).to_vec(),
@@ -224,7 +224,7 @@ fn fairness(shares: impl Iterator<Item = u64> + Clone) -> f64 {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram) -> Latency {
+    fn from_histogram(histogram: &Histogram) -> Latency {
         let at = |share| histogram.quantile(share) as f64 / 1e3;
         Latency { p50: at(0.5), p95: at(0.95), p99: at(0.99), p99_9: at(0.999), max: histogram.max() as f64 / 1e3 }
     }
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn figures_are_by_the_second_and_by_the_switch() {
-        let report = Report::of(&options(Mode::Throughput { window: 4 }), &measured(50, 1));
+        let report = Report::from_measured(&options(Mode::Throughput { window: 4 }), &measured(50, 1));
         assert_eq!((report.packet_ins, report.answers, report.flow_mods), (2000.0, 1500.0, 1500.0));
         assert_eq!((report.slowest_switch, report.fastest_switch, report.silent_switches), (500.0, 1000.0, 0));
         assert!((report.latency.p50 - 500.0).abs() < 8.0, "{:?}", report.latency);
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_generator_without_spare_time_gives_no_result() {
         for (cpu, waited, says) in [(95, 0, "used 95 % of its core"), (50, 30, "waited 30 %")] {
-            let report = Report::of(&options(Mode::Throughput { window: 4 }), &measured(cpu, waited));
+            let report = Report::from_measured(&options(Mode::Throughput { window: 4 }), &measured(cpu, waited));
             assert!(!report.is_result() && report.to_string().contains("NO RESULT"));
             assert!(report.doubts[0].contains(says), "{:?}", report.doubts);
         }
@@ -357,21 +357,21 @@ mod tests {
     #[test]
     fn a_rate_that_was_not_kept_gives_no_result() {
         let offered = |per_second| options(Mode::Rate { per_second, window: 8, burst: 1 });
-        assert!(Report::of(&offered(2000.0), &measured(100, 0)).is_result(), "it polls all the time");
-        let short = Report::of(&offered(3000.0), &measured(100, 0));
+        assert!(Report::from_measured(&offered(2000.0), &measured(100, 0)).is_result(), "it polls all the time");
+        let short = Report::from_measured(&offered(3000.0), &measured(100, 0));
         assert!(short.doubts[0].contains("2000 of 3000 packet-ins a second"), "{:?}", short.doubts);
         let mut late = measured(100, 0);
         (0..100).for_each(|_| late.lateness.add(5_000_000));
-        assert!(Report::of(&offered(2000.0), &late).doubts[0].contains("5.0ms late"));
+        assert!(Report::from_measured(&offered(2000.0), &late).doubts[0].contains("5.0ms late"));
         (0..1000).for_each(|_| late.latency.add(21_000_000));
-        assert!(Report::of(&offered(2000.0), &late).is_result(), "it is a small part of the delay");
+        assert!(Report::from_measured(&offered(2000.0), &late).is_result(), "it is a small part of the delay");
     }
 
     #[test]
     fn silence_is_no_result() {
         let mut silent = measured(10, 0);
         silent.tallies.iter_mut().for_each(|tally| tally.answers = 0);
-        let report = Report::of(&options(Mode::Throughput { window: 4 }), &silent);
+        let report = Report::from_measured(&options(Mode::Throughput { window: 4 }), &silent);
         assert_eq!((report.silent_switches, &report.doubts[..]), (2, &["no packet-in was answered".to_owned()][..]));
     }
 }

@@ -250,7 +250,7 @@ impl<'a> Load<'a> {
             lateness: self.lateness,
             held_back: self.held_back,
         };
-        Ok(Report::of(self.options, &measured))
+        Ok(Report::from_measured(self.options, &measured))
     }
 
     /// Maximum time that the next turn waits for the controller.

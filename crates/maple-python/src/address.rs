@@ -343,7 +343,7 @@ impl Ip {
     /// The first `length` bits.
     fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Prefix> {
         let family = if self.is_v4() { Family::Ipv4 } else { Family::Ipv6 };
-        Prefix::of(py, family, self.number(), length)
+        Prefix::from_value(py, family, self.number(), length)
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
@@ -390,7 +390,7 @@ impl Prefix {
     ///
     /// # Errors
     /// `ValueError` if addresses of this family have fewer bits.
-    pub fn of(py: Python<'_>, family: Family, value: u128, length: u32) -> PyResult<Prefix> {
+    pub fn from_value(py: Python<'_>, family: Family, value: u128, length: u32) -> PyResult<Prefix> {
         let bits = family.bits();
         if length > bits {
             return Err(PyValueError::new_err(format!(
@@ -440,7 +440,7 @@ impl Prefix {
             Ok(IpAddr::V6(ip)) => (Family::Ipv6, u128::from(ip)),
             Err(_) => (Family::Mac, u128::from(parse_mac(address).ok_or_else(bad)?)),
         };
-        let prefix = Prefix::of(py, family, value, length.unwrap_or(family.bits()))?;
+        let prefix = Prefix::from_value(py, family, value, length.unwrap_or(family.bits()))?;
         if prefix.value != value {
             return Err(PyValueError::new_err(format!(
                 "{text:?} has bits set after its prefix; did you mean {prefix}?"

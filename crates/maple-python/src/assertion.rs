@@ -81,7 +81,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     let is_prefix = value.is_instance_of::<Prefix>()
         || value.cast::<PyString>().is_ok_and(is_text)
         || value.hasattr(intern!(value.py(), "prefixlen"))?;
-    let family = match FieldKind::of(field) {
+    let family = match FieldKind::from_field(field) {
         _ if !is_prefix => return Ok(None),
         FieldKind::Mac => Family::Mac,
         FieldKind::Ipv4 => Family::Ipv4,
@@ -101,7 +101,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
 
 /// Returns the condition of `range(first, last + 1)`. Numbers that the field cannot have are cut off.
 fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
-    if FieldKind::of(field) != FieldKind::Number {
+    if FieldKind::from_field(field) != FieldKind::Number {
         return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
     }
     if range.getattr("step")?.ne(1)? {

@@ -28,13 +28,13 @@ impl PyComposition {
     /// A function.
     #[staticmethod]
     fn function(function: Py<PyAny>) -> PyComposition {
-        PyComposition(Composition::of(Part::Function(Arc::new(function))))
+        PyComposition(Composition::single(Part::Function(Arc::new(function))))
     }
 
     /// A route for all packets.
     #[staticmethod]
     fn route(route: &Bound<'_, PyRoute>) -> PyComposition {
-        PyComposition(Composition::of(Part::Route(route.get().0.clone())))
+        PyComposition(Composition::single(Part::Route(route.get().0.clone())))
     }
 
     /// The first that does not pass.
@@ -118,11 +118,11 @@ impl PyComposition {
 
     /// Its functions, in order.
     fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        let function = |part: &Part| match part {
+        let function_of = |part: &Part| match part {
             Part::Function(function) | Part::Constraint(function) => Some(function.clone_ref(py)),
             Part::Route(_) => None,
         };
-        self.0.parts().into_iter().filter_map(function).collect()
+        self.0.parts().into_iter().filter_map(function_of).collect()
     }
 }
 

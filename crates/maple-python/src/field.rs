@@ -76,7 +76,7 @@ impl FieldRef {
     /// Reads the field as a Python object: `int`, `Mac`, `Ip` or `None`.
     fn plain<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
-            Some(value) => FieldKind::of(self.field).to_python(py, value),
+            Some(value) => FieldKind::from_field(self.field).to_python(py, value),
             None => Ok(py.None().into_bound(py)),
         }
     }
@@ -125,7 +125,7 @@ impl FieldRef {
     }
 
     fn family(&self) -> PyResult<Family> {
-        match FieldKind::of(self.field) {
+        match FieldKind::from_field(self.field) {
             FieldKind::Mac => Ok(Family::Mac),
             FieldKind::Ipv4 => Ok(Family::Ipv4),
             FieldKind::Ipv6 => Ok(Family::Ipv6),
@@ -139,7 +139,7 @@ impl FieldRef {
     /// Compares with another field: two reads.
     fn compare_fields(&self, other: &Bound<'_, FieldRef>, op: CompareOp) -> PyResult<bool> {
         let py = other.py();
-        let (kind, theirs) = (FieldKind::of(self.field), FieldKind::of(other.get().field));
+        let (kind, theirs) = (FieldKind::from_field(self.field), FieldKind::from_field(other.get().field));
         if kind != theirs {
             return Err(PyTypeError::new_err(format!(
                 "{} can't be compared with {}: they are of different kinds",
@@ -179,7 +179,7 @@ impl FieldRef {
     /// Returns the plain value for arithmetic, or an error that names the field if it is absent.
     fn number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
-            Some(value) => FieldKind::of(self.field).to_python(py, value),
+            Some(value) => FieldKind::from_field(self.field).to_python(py, value),
             None => Err(PyTypeError::new_err(format!("this packet has no {}", self.field))),
         }
     }
@@ -244,7 +244,7 @@ impl FieldRef {
     /// The first `length` bits of the address, as a `Prefix`. `None` if the packet has no such field. A read.
     fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Option<Prefix>> {
         let family = self.family()?;
-        let mask = Prefix::of(py, family, u128::MAX, length)?.value;
+        let mask = Prefix::from_value(py, family, u128::MAX, length)?.value;
         let value = match self.known.get() {
             Some(known) => *known,
             None if mask == 0 => self.is_present(py)?.then_some(0),
@@ -252,7 +252,7 @@ impl FieldRef {
                 current::with_packet(self.ticket, self.field.name(), |p| p.read(self.field, mask, source::here(py)))?
             }
         };
-        value.map(|value| Prefix::of(py, family, value, length)).transpose()
+        value.map(|value| Prefix::from_value(py, family, value, length)).transpose()
     }
 
     /// Whether the field has `value` in the bits of `mask`. A test.
@@ -288,7 +288,7 @@ impl FieldRef {
     }
 
     fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
-        match FieldKind::of(self.field) {
+        match FieldKind::from_field(self.field) {
             FieldKind::Number => self.in_range(py, 1, largest(self.field)),
             _ => self.is_present(py),
         }
@@ -299,7 +299,7 @@ impl FieldRef {
     }
 
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        match FieldKind::of(self.field) {
+        match FieldKind::from_field(self.field) {
             FieldKind::Number => self.number(py),
             _ => Err(PyTypeError::new_err(format!("{} is an address, not an index", self.field))),
         }

@@ -34,7 +34,7 @@ pub struct Stage {
 
 impl Stage {
     /// Creates a place for this store, without a network.
-    pub fn of(store: Arc<Store>) -> Arc<Stage> {
+    pub fn from_store(store: Arc<Store>) -> Arc<Stage> {
         Arc::new(Stage { store, laboratory: RwLock::default() })
     }
 
@@ -61,12 +61,12 @@ struct Host {
 }
 
 impl Host {
-    fn of(place: Arc<Stage>) -> Host {
+    fn on_stage(place: Arc<Stage>) -> Host {
         Host { place, controller: None, early: Vec::new() }
     }
 }
 
-static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Stage::of(Store::new()))));
+static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::on_stage(Stage::from_store(Store::new()))));
 static GATE: Gate = Gate::new();
 
 /// Reports that a controller is about to start: until it runs, only this thread uses the state.
@@ -108,12 +108,12 @@ pub fn store() -> Arc<Store> {
 
 /// Makes `store` hold the tables and variables.
 pub fn use_store(store: Arc<Store>) {
-    use_place(Stage::of(store));
+    use_place(Stage::from_store(store));
 }
 
 /// Makes this place hold the tables and variables of all threads that have not entered another place.
 pub fn use_place(place: Arc<Stage>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(place);
+    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::on_stage(place);
 }
 
 /// Returns the place of threads that have not entered another place.

@@ -28,7 +28,7 @@ pub enum FieldKind {
 
 impl FieldKind {
     /// Returns the kind of the values of `field`.
-    pub const fn of(field: Field) -> FieldKind {
+    pub const fn from_field(field: Field) -> FieldKind {
         match field {
             Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
                 FieldKind::Mac
@@ -129,7 +129,7 @@ fn with_tag_bit(number: i128) -> String {
 /// `TypeError` if `other` has a wrong type, `ValueError` if it is a value that the field can't have; both name the
 /// field.
 pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
-    match FieldKind::of(field) {
+    match FieldKind::from_field(field) {
         FieldKind::Number => {
             let number = signed_operand(field, other)?;
             u128::try_from(number).ok().filter(|n| *n <= largest(field)).ok_or_else(|| {
@@ -154,7 +154,7 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
 /// # Errors
 /// The errors of [`operand`], and `TypeError` for MAC addresses, which have no order.
 pub fn bound(field: Field, other: &Bound<'_, PyAny>) -> PyResult<Bounded> {
-    match FieldKind::of(field) {
+    match FieldKind::from_field(field) {
         FieldKind::Number => Ok(match signed_operand(field, other)? {
             n if n < 0 => Bounded::Below,
             n if n as u128 > largest(field) => Bounded::Above,
@@ -194,7 +194,7 @@ fn signed_operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<i128> {
 /// Adds the field to the error of a conversion.
 fn refuse(field: Field, other: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = other.py();
-    let noun = FieldKind::of(field).noun();
+    let noun = FieldKind::from_field(field).noun();
     if error.is_instance_of::<PyTypeError>(py) {
         PyTypeError::new_err(format!("{field} is {noun}; it can't be compared with {}", described(other)))
     } else {

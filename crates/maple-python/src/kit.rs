@@ -67,7 +67,7 @@ pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDi
         if !matches!(field, Field::InPort | Field::InPhyPort)
             && let Some(value) = packet.get(field).and_then(|raw| from_raw(field, raw))
         {
-            fields.set_item(field.name(), FieldKind::of(field).to_python(py, value)?)?;
+            fields.set_item(field.name(), FieldKind::from_field(field).to_python(py, value)?)?;
         }
     }
     Ok(fields)
@@ -106,7 +106,7 @@ pub fn received(
             delivery.at >= since
                 && matches!(&delivery.outcome, Outcome::Egress { host: Some(there), .. } if *there == host)
         });
-        let via = |delivery: &Delivery| delivery.path.iter().map(|hop| names.of(hop.dpid)).collect();
+        let via = |delivery: &Delivery| delivery.path.iter().map(|hop| names.switch_name(hop.dpid)).collect();
         let frames = came.map(|delivery| (delivery.frame.clone(), via(delivery))).collect();
         Ok((frames, world.now() + 1))
     })
@@ -221,7 +221,7 @@ pub fn examine(
 
 fn of_examined(examined: Examined, names: &Names) -> PyExamined {
     let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other, .. }| {
-        (sample.frame.to_vec(), names.of(sample.at.switch), sample.at.port.0, why, lines, other)
+        (sample.frame.to_vec(), names.switch_name(sample.at.switch), sample.at.port.0, why, lines, other)
     });
     let open = examined.open.map(|open| open.to_string());
     (counterexample, examined.coverage.packets, examined.coverage.traces, open)

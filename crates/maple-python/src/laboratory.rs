@@ -171,7 +171,7 @@ impl PyLaboratory {
                 let spec = host.spec();
                 let mac = spec.mac.map(|byte| format!("{byte:02x}")).join(":");
                 let (ipv4, ipv6) = (spec.ipv4.to_string(), spec.ipv6.to_string());
-                (spec.name.clone(), mac, ipv4, ipv6, names.of(spec.switch), spec.port.0)
+                (spec.name.clone(), mac, ipv4, ipv6, names.switch_name(spec.switch), spec.port.0)
             };
             Ok(world.network().hosts().map(one).collect())
         })
@@ -182,7 +182,7 @@ impl PyLaboratory {
         let names = self.names();
         self.call(py, move |_, world| {
             let one = |link: &maple_emulator::network::Link| {
-                let end = |(dpid, port): (Dpid, maple_wire::PortNo)| (names.of(dpid), port.0);
+                let end = |(dpid, port): (Dpid, maple_wire::PortNo)| (names.switch_name(dpid), port.0);
                 let spec = &link.spec;
                 (end(spec.a), end(spec.b), link.up, spec.delay as f64 / 1e9, spec.loss, spec.rate)
             };
@@ -213,7 +213,7 @@ fn with_users_state() -> Arc<Stage> {
     users.retain(|write| !snooped::is_learned(write));
     let store = Store::new();
     store.update(|_| users);
-    Stage::of(store)
+    Stage::from_store(store)
 }
 
 /// Where the tables, variables and costs of one network live. A new one is empty.
@@ -224,7 +224,7 @@ pub struct PyPlace(pub Arc<Stage>);
 impl PyPlace {
     #[new]
     fn new() -> PyPlace {
-        PyPlace(Stage::of(Store::new()))
+        PyPlace(Stage::from_store(Store::new()))
     }
 
     /// Where the tables of all threads live that have entered no place.
@@ -239,7 +239,7 @@ impl PyPlace {
         writes.retain(|write| !matches!(write, Write::Table { .. } | Write::Var { .. }));
         let store = Store::new();
         store.update(|_| writes);
-        PyPlace(Stage::of(store))
+        PyPlace(Stage::from_store(store))
     }
 
     /// Lets the tables of all threads that have entered no place live here.
@@ -264,7 +264,7 @@ impl PyPlace {
 pub struct Names(Vec<(Dpid, String)>);
 
 impl Names {
-    pub fn of(&self, dpid: Dpid) -> String {
+    pub fn switch_name(&self, dpid: Dpid) -> String {
         let found = self.0.iter().find(|(known, _)| *known == dpid);
         found.map_or_else(|| dpid.to_string(), |(_, name)| name.clone())
     }
@@ -284,8 +284,9 @@ impl PyLaboratory {
 
 pub(crate) fn of_journey(names: &Names, journey: Journey) -> PyJourney {
     let copies = journey.copies.into_iter().map(|copy| {
-        let hop =
-            |hop: &maple_emulator::network::Hop| (names.of(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0));
+        let hop = |hop: &maple_emulator::network::Hop| {
+            (names.switch_name(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0))
+        };
         let (host, why) = match copy.end {
             Ok(host) => (Some(host), None),
             Err(why) => (None, Some(why)),

@@ -42,7 +42,7 @@ impl PyHeard {
 
     fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.packet().get(field).and_then(|raw| from_raw(field, raw));
-        value.map(|value| FieldKind::of(field).to_python(py, value)).transpose()
+        value.map(|value| FieldKind::from_field(field).to_python(py, value)).transpose()
     }
 }
 

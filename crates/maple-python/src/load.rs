@@ -38,7 +38,7 @@ impl PyLoad {
         current::with_net(self.ticket, |net| {
             let load = net.load(self.gauges.clone());
             question(match self.capacity {
-                Some(capacity) => load.of(capacity),
+                Some(capacity) => load.relative_to(capacity),
                 None => load,
             })
         })

@@ -37,7 +37,7 @@ impl PyParallelPaths {
             return Ok(PyRoute::here(py, route));
         }
         let links = net.all_links()?;
-        let paths: std::sync::Arc<AllPaths> = py.detach(|| self.0.of(links));
+        let paths: std::sync::Arc<AllPaths> = py.detach(|| self.0.for_links(links));
         Ok(PyRoute::here(py, paths.route(src, dst)))
     }
 }

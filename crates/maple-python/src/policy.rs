@@ -50,7 +50,7 @@ impl PythonPolicy {
             return PythonPolicy { policy, limit, told, object, untracked_reads };
         }
         let function = policy.getattr(intern!(py, "function")).unwrap_or_else(|_| policy.clone());
-        let policy = Composition::of(Part::Function(Arc::new(function.unbind())));
+        let policy = Composition::single(Part::Function(Arc::new(function.unbind())));
         PythonPolicy { policy, limit, told, object, untracked_reads }
     }
 

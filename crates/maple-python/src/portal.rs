@@ -142,7 +142,7 @@ pub fn verdict(answer: &Bound<'_, PyAny>) -> Result<Route, PolicyError> {
 }
 
 impl PyConstraint {
-    fn of(place: (&str, &str, u32), rule: Rule<Part>) -> PyConstraint {
+    fn from_rule(place: (&str, &str, u32), rule: Rule<Part>) -> PyConstraint {
         let (text, file, line) = place;
         PyConstraint(Constraint::new(text, Some(Source::new(file, line)), rule))
     }
@@ -161,18 +161,18 @@ impl PyConstraint {
         via: &Bound<'_, PyAny>,
     ) -> PyResult<PyConstraint> {
         let rule = Rule::Waypoint { src: group(src)?, dst: group(dst)?, via: switches(via)? };
-        Ok(PyConstraint::of(place, rule))
+        Ok(PyConstraint::from_rule(place, rule))
     }
 
     #[staticmethod]
     fn isolate(place: Place<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        Ok(PyConstraint::of(place, Rule::Isolate(group(a)?, group(b)?)))
+        Ok(PyConstraint::from_rule(place, Rule::Isolate(group(a)?, group(b)?)))
     }
 
     #[staticmethod]
     fn never(place: Place<'_>, port: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let rule = Rule::Never { port: PyLocation::from_object(port)?, src: group(src)? };
-        Ok(PyConstraint::of(place, rule))
+        Ok(PyConstraint::from_rule(place, rule))
     }
 
     #[staticmethod]
@@ -180,25 +180,25 @@ impl PyConstraint {
         if most == 0 {
             return Err(PyValueError::new_err("max_hops() takes 1 or more: each packet passes a switch"));
         }
-        Ok(PyConstraint::of(place, Rule::MaxHops { most, of: group(of)? }))
+        Ok(PyConstraint::from_rule(place, Rule::MaxHops { most, of: group(of)? }))
     }
 
     #[staticmethod]
     fn avoid(place: Place<'_>, taken: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        Ok(PyConstraint::of(place, Rule::Avoid { link: link(taken)?, of: group(of)? }))
+        Ok(PyConstraint::from_rule(place, Rule::Avoid { link: link(taken)?, of: group(of)? }))
     }
 
     #[staticmethod]
     fn only_within(place: Place<'_>, within: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let rule = Rule::OnlyWithin { switches: switches(within)?, of: group(of)? };
-        Ok(PyConstraint::of(place, rule))
+        Ok(PyConstraint::from_rule(place, rule))
     }
 
     #[staticmethod]
     fn only_within_slice(place: Place<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        let policy = Composition::of(Part::Route(Route::pass()));
+        let policy = Composition::single(Part::Route(Route::pass()));
         let scope = slice.slice(of.py(), policy)?.scope().clone();
-        Ok(PyConstraint::of(place, Rule::OnlyWithinScope { scope, of: group(of)? }))
+        Ok(PyConstraint::from_rule(place, Rule::OnlyWithinScope { scope, of: group(of)? }))
     }
 
     #[staticmethod]
@@ -211,12 +211,12 @@ impl PyConstraint {
     ) -> PyResult<PyConstraint> {
         let link = taken.map(link).transpose()?;
         let rule = Rule::NoOverload { reserved: reserved.get().cell_name(), link, capacity, of: group(of)? };
-        Ok(PyConstraint::of(place, rule))
+        Ok(PyConstraint::from_rule(place, rule))
     }
 
     #[staticmethod]
     fn own(place: Place<'_>, function: Py<PyAny>) -> PyConstraint {
-        PyConstraint::of(place, Rule::Own(Part::Constraint(Arc::new(function))))
+        PyConstraint::from_rule(place, Rule::Own(Part::Constraint(Arc::new(function))))
     }
 
     fn __repr__(&self) -> String {

@@ -317,7 +317,7 @@ impl fmt::Debug for Field {
 /// ```
 /// use maple_wire::{Field, FieldSet};
 ///
-/// let mut fields = FieldSet::of(&[Field::TcpDst]);
+/// let mut fields = FieldSet::from_fields(&[Field::TcpDst]);
 /// fields.insert(Field::EthSrc);
 /// assert!(fields.iter().eq([Field::EthSrc, Field::TcpDst]), "in OXM order");
 /// ```
@@ -350,7 +350,7 @@ impl FieldSet {
     }
 
     /// Creates the set of these fields.
-    pub const fn of(fields: &[Field]) -> FieldSet {
+    pub const fn from_fields(fields: &[Field]) -> FieldSet {
         let (mut bits, mut i) = (0, 0);
         while i < fields.len() {
             bits |= 1 << fields[i] as u8;
@@ -427,7 +427,7 @@ mod tests {
             assert!(FieldSet::OF10.contains(field));
         }
         let prefixes = [Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa];
-        assert_eq!(FieldSet::OF10_PREFIXES, FieldSet::of(&prefixes));
+        assert_eq!(FieldSet::OF10_PREFIXES, FieldSet::from_fields(&prefixes));
         assert_eq!(FieldSet::OF10.iter().count(), 19);
     }
 }

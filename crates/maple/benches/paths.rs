@@ -29,5 +29,5 @@ fn a_link_event_with_1000_switches(bencher: divan::Bencher, threads: usize) {
             missing += 1;
             links(missing)
         })
-        .bench_local_values(|links| paths.of(links));
+        .bench_local_values(|links| paths.for_links(links));
 }

@@ -104,7 +104,7 @@ impl App {
     /// let app = App::new(policy);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
-        App::of(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
+        App::from_options(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
     }
 
     /// Creates a program that runs handlers: `factory` makes one for each switch. [`crate::handlers`] has an example.
@@ -123,10 +123,10 @@ impl App {
     /// let app = App::handlers(|_: &SwitchInfo| Deaf);
     /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
-        App::of(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
+        App::from_options(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
     }
 
-    fn of(options: ControllerOptions) -> App {
+    fn from_options(options: ControllerOptions) -> App {
         App { options, listens: false, started: Vec::new() }
     }
 

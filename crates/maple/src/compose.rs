@@ -48,7 +48,9 @@ impl fmt::Debug for Composed {
 
 impl Policy for Composed {
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
-        let mut call = |policy: &Arc<dyn Policy>, pkt: &_, net: &_| policy.decide(&Packet::of(pkt), &Net::of(net));
+        let mut call = |policy: &Arc<dyn Policy>, pkt: &_, net: &_| {
+            policy.decide(&Packet::from_handle(pkt), &Net::from_handle(net))
+        };
         self.0.decide_by(pkt.handle(), net.handle(), &mut call)
     }
 
@@ -229,6 +231,6 @@ pub(crate) fn composition<P: Policy + 'static>(policy: P) -> Composition<Arc<dyn
     let any: &mut dyn Any = &mut policy;
     match any.downcast_mut::<Option<Composed>>().and_then(Option::take) {
         Some(composed) => composed.0,
-        None => Composition::tiers(policy.map(|policy| Composition::of(Arc::new(policy) as Arc<dyn Policy>))),
+        None => Composition::tiers(policy.map(|policy| Composition::single(Arc::new(policy) as Arc<dyn Policy>))),
     }
 }

@@ -117,7 +117,7 @@ impl Operand<Group> for IpAddr {
 }
 
 impl Net {
-    pub(crate) fn of(net: &CoreNet) -> Net {
+    pub(crate) fn from_handle(net: &CoreNet) -> Net {
         Net(net.clone())
     }
 

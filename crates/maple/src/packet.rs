@@ -33,7 +33,7 @@ use crate::field::PacketField;
 pub struct Packet(PacketHandle);
 
 impl Packet {
-    pub(crate) fn of(handle: &PacketHandle) -> Packet {
+    pub(crate) fn from_handle(handle: &PacketHandle) -> Packet {
         Packet(handle.clone())
     }
 

@@ -112,7 +112,7 @@ impl ParallelPaths {
     #[track_caller]
     pub fn shortest_path(&self, net: &Net, src: Location, dst: Location) -> Route {
         let absent = net.handle().path_to_absent(src, dst);
-        absent.unwrap_or_else(|| self.of(net.links()).route(src, dst))
+        absent.unwrap_or_else(|| self.for_links(net.links()).route(src, dst))
     }
 
     /// Returns all paths over these links. They are computed only if the links have changed; other callers wait for
@@ -123,11 +123,11 @@ impl ParallelPaths {
     /// use maple::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
-    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
     /// assert_eq!(paths.hops(Dpid(1), Dpid(3)).unwrap().len(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn of(&self, links: Vec<Link>) -> Arc<AllPaths> {
+    pub fn for_links(&self, links: Vec<Link>) -> Arc<AllPaths> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, paths)) = &*last
             && *known == links
@@ -171,7 +171,7 @@ impl AllPaths {
     /// use maple::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
-    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
     /// assert_eq!(paths.hops(Dpid(1), Dpid(4)), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -197,7 +197,7 @@ impl AllPaths {
     /// use maple::{Dpid, Location, PortNo};
     ///
     /// let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
-    /// let paths = ParallelPaths::new(2)?.of(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
+    /// let paths = ParallelPaths::new(2)?.for_links(vec![(at(1, 2), at(2, 1)), (at(2, 2), at(3, 1))]);
     /// assert_eq!(paths.route(at(1, 1), at(3, 2)).explicit_hops().count(), 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -269,7 +269,7 @@ mod tests {
             let port = |at, peer| Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) };
             store.update(|_| (1..12).map(|n| Write::Switch { dpid: Dpid(n), info: Some(info) }).collect());
             store.update(|_| links.iter().flat_map(|(a, b)| [port(*a, *b), port(*b, *a)]).collect());
-            let paths = ParallelPaths::new(threads).expect("threads").of(links.clone());
+            let paths = ParallelPaths::new(threads).expect("threads").for_links(links.clone());
             prop_assert_eq!(&*paths, &AllPaths::over(&links));
             for (from, to) in (1..12).flat_map(|a| (1..12).map(move |b| (Dpid(a), Dpid(b)))) {
                 prop_assert_eq!(paths.hops(from, to), graph::path(&*store.snapshot(), from, to, None));
@@ -281,10 +281,10 @@ mod tests {
     fn a_link_that_goes_changes_the_paths_and_the_same_links_are_not_computed_again() {
         let paths = ParallelPaths::new(2).expect("threads");
         let ring = network(&[(1, 2), (2, 3), (3, 4), (4, 1)]);
-        let first = paths.of(ring.clone());
-        assert!(Arc::ptr_eq(&first, &paths.of(ring.clone())));
+        let first = paths.for_links(ring.clone());
+        assert!(Arc::ptr_eq(&first, &paths.for_links(ring.clone())));
         assert_eq!(first.hops(Dpid(1), Dpid(2)).map(|hops| hops.len()), Some(1));
-        let cut = paths.of(ring[1..].to_vec());
+        let cut = paths.for_links(ring[1..].to_vec());
         assert_eq!(cut.hops(Dpid(1), Dpid(2)).map(|hops| hops.len()), Some(3));
         assert_eq!(cut.hops(Dpid(1), Dpid(9)), None);
     }

@@ -157,7 +157,7 @@ pub(crate) struct Engine<P>(pub P);
 
 impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {
     fn decide(&self, pkt: &PacketHandle, net: &CoreNet) -> Result<Route, PolicyError> {
-        self.0.decide(&Packet::of(pkt), &Net::of(net))
+        self.0.decide(&Packet::from_handle(pkt), &Net::from_handle(net))
     }
 
     fn samples(&self) -> Vec<SamplePacket> {

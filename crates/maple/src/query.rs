@@ -36,7 +36,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// let hosts = Query::new("hosts", |net: &Net, (): ()| net.hosts().len() as u64);
     /// ```
     pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
-        Query(CoreQuery::new(name, move |net, argument| f(&Net::of(net), argument)))
+        Query(CoreQuery::new(name, move |net, argument| f(&Net::from_handle(net), argument)))
     }
 
     /// Returns the answer in this state: the [`Net`] of a run, or the [`Tx`](crate::Tx) of a transaction.

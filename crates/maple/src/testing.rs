@@ -236,7 +236,7 @@ impl Bench {
 
     fn observe(&self, frame: &[u8], f: impl FnOnce(&Packet, &Net)) -> Vec<String> {
         let run = Run::new(frame.into(), frame.len(), self.port(1, 1), self.store.begin(), self.track_hosts);
-        f(&Packet::of(&run.packet()), &Net::of(&run.net()));
+        f(&Packet::from_handle(&run.packet()), &Net::from_handle(&run.net()));
         let finished = run.finish().expect("nothing else ends this run");
         if let Some(error) = finished.error {
             panic!("{error}");

@@ -16,7 +16,7 @@ const MAX_TEST: usize = 10_000;
 /// Returns the text of a test: `- office -> web denied`, or `- expect: office -> web denied`.
 pub(super) fn test_text(node: &Node) -> Result<&str, Fault> {
     let node = match &node.value {
-        Value::Map(_) => Fields::of(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
+        Value::Map(_) => Fields::from_map(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
         _ => node,
     };
     scalar(node, "tests")

@@ -11,7 +11,7 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// Reads a map that may have the `known` keys. `what`: its name in errors.
-    pub fn of(node: &'a Node, what: &str, known: &[&str]) -> Result<Fields<'a>, Fault> {
+    pub fn from_map(node: &'a Node, what: &str, known: &[&str]) -> Result<Fields<'a>, Fault> {
         let Value::Map(all) = &node.value else {
             return Err(Fault::new(node.place, format!("{what} is a map of `key: value`")));
         };

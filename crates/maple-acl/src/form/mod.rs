@@ -89,7 +89,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn of(cube: Cube, rule: u32) -> Entry {
+    fn from_cube(cube: Cube, rule: u32) -> Entry {
         Entry { cube, rule, is_reply: false }
     }
 }
@@ -149,10 +149,10 @@ impl Document {
     /// # Errors
     /// All that is wrong in the rules and tests, or the one thing that is wrong before them.
     pub fn read(root: &Node, question: Option<&str>) -> Result<Document, Vec<Fault>> {
-        let fields = Fields::of(root, "an access list", &DOCUMENT_KEYS)?;
+        let fields = Fields::from_map(root, "an access list", &DOCUMENT_KEYS)?;
         check_version(&fields)?;
-        let groups = Groups::of(fields.section("groups")?)?;
-        let mut names = Names { groups, services: Services::of(fields.section("services")?)? };
+        let groups = Groups::from_section(fields.section("groups")?)?;
+        let mut names = Names { groups, services: Services::from_section(fields.section("services")?)? };
         let mut document = Document::of_settings(&fields)?;
         let mut faults = document.add_rules(&mut names, fields.list("rules")?);
         document.add_settled();
@@ -209,10 +209,10 @@ impl Document {
         number: u32,
         node: &'a Node,
     ) -> Result<(), Fault> {
-        let rule = Fields::of(node, "a rule", &RULE_KEYS)?;
+        let rule = Fields::from_map(node, "a rule", &RULE_KEYS)?;
         let Cubes { once, replies } = names.cubes(&rule)?;
-        self.entries.extend(once.into_iter().map(|cube| Entry::of(cube, number)));
-        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::of(cube, number) });
+        self.entries.extend(once.into_iter().map(|cube| Entry::from_cube(cube, number)));
+        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::from_cube(cube, number) });
         self.entries.extend(replies);
         if self.entries.len() > MAX_ENTRIES {
             return Err(Fault::new(node.place, format!("with this rule the list has more than {MAX_ENTRIES} entries")));
@@ -231,9 +231,9 @@ impl Document {
     /// Adds the entries of `arp`, and those of `fragments` before all others.
     fn add_settled(&mut self) {
         let after_rules = self.rules.len() as u32;
-        self.entries.extend(resolution().map(|cube| Entry::of(cube, after_rules)));
+        self.entries.extend(resolution().map(|cube| Entry::from_cube(cube, after_rules)));
         if self.fragments.is_some_and(|all| all.action().is_some()) {
-            let before = fragments::recognised().map(|cube| Entry::of(cube, after_rules + 1));
+            let before = fragments::recognised().map(|cube| Entry::from_cube(cube, after_rules + 1));
             self.entries.splice(..0, before);
         }
     }

@@ -102,11 +102,9 @@ impl Constraints {
                     let addressed = kinds.filter_map(|kind| addressed(&base, kind, source, destination));
                     match service {
                         None => cubes.extend(addressed),
-                        Some(service) => {
-                            cubes.extend(addressed.flat_map(|cube| {
-                                sources.iter().filter_map(move |ports| service.of(cube.clone(), *ports))
-                            }))
-                        }
+                        Some(service) => cubes.extend(addressed.flat_map(|cube| {
+                            sources.iter().filter_map(move |ports| service.restrict(cube.clone(), *ports))
+                        })),
                     }
                 }
             }

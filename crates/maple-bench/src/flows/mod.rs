@@ -183,7 +183,7 @@ fn measured(args: &FlowsArgs) -> anyhow::Result<Vec<Row>> {
         .iter()
         .flat_map(|of| args.lines.iter().map(move |line| (of, line)))
         .flat_map(|(of, line)| args.ports(PORTS).into_iter().map(move |ports| (*of, *line, ports)))
-        .map(|(of, line, ports)| Setting::of(args, of, line, ports))
+        .map(|(of, line, ports)| Setting::from_args(args, of, line, ports))
         .collect();
     let each = args.rounds as usize + usize::from(args.heap);
     let progress = Progress::new((settings.len() * contenders.len() * each) as u64);

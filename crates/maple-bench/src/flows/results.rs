@@ -38,12 +38,12 @@ pub fn rows(name: &str, setting: &Setting, rounds: Vec<Vec<Point>>, heap: &[(usi
         let sure: Vec<&Point> = here.iter().copied().filter(|point| point.doubts.is_empty()).collect();
         let counted = if sure.is_empty() { here } else { sure };
         let heap = heap.iter().find(|(at, _)| *at == leaves).map(|(_, bytes)| *bytes);
-        of(name, setting, counted, heap)
+        row_from_points(name, setting, counted, heap)
     };
     setting.marks.iter().filter_map(|(leaves, _)| row(*leaves)).collect()
 }
 
-fn of(name: &str, setting: &Setting, mut points: Vec<&Point>, heap_bytes: Option<f64>) -> Option<Row> {
+fn row_from_points(name: &str, setting: &Setting, mut points: Vec<&Point>, heap_bytes: Option<f64>) -> Option<Row> {
     points.sort_by(|a, b| a.flows.total_cmp(&b.flows));
     let middle = *points.get(points.len().checked_sub(1)? / 2)?;
     Some(Row {
@@ -67,7 +67,7 @@ pub struct Results {
 
 impl Results {
     pub fn new(rows: Vec<Row>) -> Results {
-        Results { targets: targets::of(&rows), rows }
+        Results { targets: targets::judge_rows(&rows), rows }
     }
 
     /// Reports whether all rows are valid results, which the network did not limit.

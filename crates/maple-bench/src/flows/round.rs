@@ -69,7 +69,7 @@ pub struct Point {
 }
 
 impl Setting {
-    pub fn of(args: &FlowsArgs, version: Version, line: u32, ports: u32) -> Setting {
+    pub fn from_args(args: &FlowsArgs, version: Version, line: u32, ports: u32) -> Setting {
         let mut leaves = args.leaves.clone();
         leaves.sort_unstable();
         let flows = |leaves: usize| args.flows.map_or((leaves / 5).max(FLOWS), |flows| flows as usize);

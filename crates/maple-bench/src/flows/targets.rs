@@ -65,7 +65,7 @@ pub fn table(verdicts: &[TargetResult]) -> TextTable {
 }
 
 /// Returns the targets of Maple's rows. Targets of a single row apply to the row with the most leaves.
-pub fn of(rows: &[Row]) -> Vec<TargetResult> {
+pub fn judge_rows(rows: &[Row]) -> Vec<TargetResult> {
     let ours: Vec<&Row> = rows.iter().filter(|row| is_ours(&row.controller)).collect();
     let most =
         |row: &&&Row| !ours.iter().any(|other| named(other) == named(row) && other.middle.leaves > row.middle.leaves);
@@ -153,7 +153,7 @@ mod tests {
         let mut made = rows("builtin:shortest-path", &setting(1, 16), rounds(1.0), &[]);
         made.extend(rows("builtin:shortest-path", &setting(1, 1000), rounds(0.9), &[]));
         made.extend(rows("other", &setting(1, 16), rounds(0.001), &[]));
-        let verdicts = of(&made);
+        let verdicts = judge_rows(&made);
         let told = |start: &str| -> Vec<(&str, bool)> {
             let fits = verdicts.iter().filter(|verdict| verdict.what.starts_with(start));
             fits.map(|verdict| (verdict.measured.as_str(), verdict.is_met)).collect()
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_policy_in_python_has_targets_of_its_own() {
         let made = rows("examples/p.py:f", &setting(16, 16), vec![vec![point(1000, 60_000.0)]], &[]);
-        let verdict = &of(&made)[0];
+        let verdict = &judge_rows(&made)[0];
         assert_eq!((verdict.target.as_str(), verdict.is_met), ("≥ 50000", true));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Result<(), BenchError> {
     progress.set_message("traces");
     let short = trace(&set, set.filters.len(), 0.0, args.seed);
     let long = trace(&set, 10 * set.filters.len(), 0.1, args.seed.wrapping_add(100));
-    let files = Files::of(&args.out, &set.name);
+    let files = Files::in_folder(&args.out, &set.name);
     files.write(&set, &short, &long)?;
     drop(progress);
     for (path, lines) in [(files.rules, set.filters.len()), (files.trace, short.len()), (files.long, long.len())] {
@@ -73,7 +73,7 @@ pub(crate) fn statistics(args: &StatisticsArgs) -> Result<(), BenchError> {
         let set = FilterSet::read(&path)?;
         let trace = path.with_extension("trace");
         let trace = if trace.exists() { Some(TracedHeader::read(&trace)?) } else { None };
-        figures.push(Statistics::of(&set, trace.as_deref()));
+        figures.push(Statistics::from_filters(&set, trace.as_deref()));
         sets.push(set);
         progress.step();
     }

@@ -24,7 +24,7 @@ pub struct Files {
 
 impl Files {
     /// Returns the paths of the set called `name` in a folder.
-    pub fn of(folder: &Path, name: &str) -> Files {
+    pub fn in_folder(folder: &Path, name: &str) -> Files {
         Files {
             rules: folder.join(format!("{name}.rules")),
             trace: folder.join(format!("{name}.trace")),

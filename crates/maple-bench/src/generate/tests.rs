@@ -15,7 +15,7 @@ const MODELS: [(Style, &str); 3] = [(Style::Acl, "acl1a"), (Style::Fw, "fw1a"), 
 fn figures(style: Style, seed: u64) -> Statistics {
     let set = filter_set(style, 1000, seed);
     let trace = trace(&set, set.filters.len(), 0.0, seed);
-    Statistics::of(&set, Some(&trace))
+    Statistics::from_filters(&set, Some(&trace))
 }
 
 #[test]
@@ -24,14 +24,14 @@ fn files_say_what_was_generated() {
     for style in Style::ALL {
         let set = filter_set(style, 300, 5);
         let (short, long) = (trace(&set, 300, 0.0, 5), trace(&set, 3000, 0.1, 6));
-        let files = Files::of(&folder, &set.name);
+        let files = Files::in_folder(&folder, &set.name);
         files.write(&set, &short, &long).unwrap();
         assert_eq!(FilterSet::read(&files.rules).unwrap(), set);
         assert_eq!(TracedHeader::read(&files.trace).unwrap(), short);
         assert_eq!(TracedHeader::read(&files.long).unwrap(), long);
     }
     std::fs::remove_dir_all(&folder).unwrap();
-    let nowhere = Files::of(Path::new("/dev/null"), "x");
+    let nowhere = Files::in_folder(Path::new("/dev/null"), "x");
     let error = nowhere.write(&filter_set(Style::Acl, 1, 1), &[], &[]).unwrap_err().to_string();
     assert!(error.starts_with("/dev/null/x.rules: "), "{error}");
 }
@@ -115,7 +115,7 @@ fn figures_are_near_those_of_classbench() {
     for (style, name) in MODELS {
         let set = FilterSet::read(&archive.join(format!("{name}.rules"))).unwrap();
         let trace = TracedHeader::read(&archive.join(format!("{name}.trace"))).unwrap();
-        let (model, found) = (Statistics::of(&set, Some(&trace)), figures(style, 1));
+        let (model, found) = (Statistics::from_filters(&set, Some(&trace)), figures(style, 1));
         for (class, (lo, hi)) in LENGTHS.iter().enumerate() {
             for (side, model, found) in [
                 ("source", &model.src_lengths, &found.src_lengths),

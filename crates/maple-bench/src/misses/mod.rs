@@ -92,14 +92,14 @@ pub(crate) fn main(args: &MissesArgs) -> Result<(), BenchError> {
 }
 
 fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Result<Measured, BenchError> {
-    let play = |name: &str, policy: Arc<dyn Policy>| {
+    let play_policy = |name: &str, policy: Arc<dyn Policy>| {
         progress.set_message(format!("{packets_per_flow} packets a flow, {name}"));
         let played = play(args, packets_per_flow, policy);
         progress.step();
         played
     };
-    let (packets, maple, maple_rules) = play("mt-route", Arc::new(mt_route))?;
-    let (_, exact, exact_rules) = play("exact match", Arc::new(exact_match))?;
+    let (packets, maple, maple_rules) = play_policy("mt-route", Arc::new(mt_route))?;
+    let (_, exact, exact_rules) = play_policy("exact match", Arc::new(exact_match))?;
     let percent = |misses: u64| 100.0 * misses as f64 / packets as f64;
     Ok(Measured {
         packets_per_flow,

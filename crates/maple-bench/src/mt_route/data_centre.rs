@@ -127,11 +127,11 @@ impl DataCentre {
 /// from an aggregation switch to its core switches: `pods * half * half` each.
 fn weights(half: usize, tenants: usize, seed: u64) -> (Vec<Vec<Weight>>, Vec<Vec<Weight>>) {
     let mut random = Random::new(seed);
-    let mut weights = || -> Vec<Vec<Weight>> {
+    let mut draw = || -> Vec<Vec<Weight>> {
         let mut one = || (0..2 * half * half * half).map(|_| 1 + random.below(HEAVIEST) as Weight).collect();
         (0..tenants).map(|_| one()).collect()
     };
-    (weights(), weights())
+    (draw(), draw())
 }
 
 /// Returns the lightest path over a core switch between two pods, for each aggregation switch, given the weights of a

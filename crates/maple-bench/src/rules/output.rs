@@ -75,14 +75,14 @@ fn compared(findings: &[Finding], title: &str, unit: &str, log_y: bool, value: V
 }
 
 fn grown(findings: &[Finding]) -> Chart {
-    let of = |finding: &Finding, what: &str, value: fn(&(usize, usize)) -> usize| {
+    let series_of = |finding: &Finding, what: &str, value: fn(&(usize, usize)) -> usize| {
         let growth = finding.growth.iter().enumerate();
         let points = growth.map(|(header, sizes)| (header as f64 + 1.0, value(sizes) as f64)).collect();
         Series { name: format!("{what}, --compiler {}", finding.compiler.name()), points }
     };
-    let series = findings
-        .iter()
-        .flat_map(|finding| [of(finding, "rules", |sizes| sizes.0), of(finding, "flow-mods so far", |sizes| sizes.1)]);
+    let series = findings.iter().flat_map(|finding| {
+        [series_of(finding, "rules", |sizes| sizes.0), series_of(finding, "flow-mods so far", |sizes| sizes.1)]
+    });
     Chart {
         title: format!("{}: rules and changes during the trace", findings[0].set),
         x: "headers of the trace".into(),

@@ -75,8 +75,8 @@ impl Reservations {
             Ok(())
         };
         store.atomically(&Yield, fill).map_err(|error| BenchError::WrongResult(error.to_string()))?;
-        let reserve = |random: &mut Random| reserve(&store, &free, &counted, random);
-        let per_second = median((0..rounds).map(|_| rate(threads, reserve)).collect());
+        let reserve_one = |random: &mut Random| reserve(&store, &free, &counted, random);
+        let per_second = median((0..rounds).map(|_| rate(threads, reserve_one)).collect());
         let left: Vec<i64> = free.entries(&store.view()).into_iter().map(|(_, left)| left).collect();
         let gone = LINKS as i64 * CAPACITY - left.iter().sum::<i64>();
         let count = |counter: AtomicU64| counter.into_inner() as f64;

@@ -19,7 +19,7 @@ enum Axis {
 const AXES: [Axis; 3] = [Axis::Switches, Axis::Window, Axis::Workers];
 
 impl Axis {
-    fn of(self, point: &Point) -> u32 {
+    fn of_point(self, point: &Point) -> u32 {
         match self {
             Axis::Switches => point.switches,
             Axis::Window => point.window,
@@ -45,7 +45,7 @@ impl Axis {
 
     /// Returns the point's value of this quantity for a line's name.
     fn said(self, point: &Point) -> String {
-        match (self, self.of(point)) {
+        match (self, self.of_point(point)) {
             (Axis::Window, n) => format!("window {n}"),
             (Axis::Switches | Axis::Workers, 1) => format!("1 {}", self.title().trim_end_matches(['e', 's'])),
             (Axis::Switches | Axis::Workers, n) => format!("{n} {}", self.title()),
@@ -64,7 +64,7 @@ pub fn charts(results: &Results) -> Vec<Chart> {
     for &axis in &varying {
         let others: Vec<Axis> = varying.iter().copied().filter(|other| *other != axis).collect();
         let against =
-            |y: fn(&Point) -> f64| lines(&closed, &others, |point| vec![(f64::from(axis.of(point)), y(point))]);
+            |y: fn(&Point) -> f64| lines(&closed, &others, |point| vec![(f64::from(axis.of_point(point)), y(point))]);
         let throughput = against(|point| point.answers);
         let latency = against(|point| point.p95);
         charts.push(chart("Throughput", axis, "answers a second", throughput));
@@ -101,8 +101,8 @@ fn delay(offered: &Points) -> Option<Chart> {
     let axes: Vec<Axis> = [Axis::Switches, Axis::Workers].into_iter().filter(|axis| varies(offered, *axis)).collect();
     let line = |what: &str, y: fn(&Point) -> f64| {
         let place = |point: &Point| point.offered.map(|offered| (offered, y(point))).into_iter().collect();
-        let named = |series: Series| Series { name: format!("{}, {what}", series.name), ..series };
-        lines(offered, &axes, place).into_iter().map(named).collect::<Vec<_>>()
+        let with_quantity = |series: Series| Series { name: format!("{}, {what}", series.name), ..series };
+        lines(offered, &axes, place).into_iter().map(with_quantity).collect::<Vec<_>>()
     };
     Some(Chart {
         title: "Delay against offered rate".into(),
@@ -117,7 +117,7 @@ fn delay(offered: &Points) -> Option<Chart> {
 }
 
 fn varies(points: &Points, axis: Axis) -> bool {
-    points.iter().map(|(_, point)| axis.of(point)).collect::<BTreeSet<_>>().len() > 1
+    points.iter().map(|(_, point)| axis.of_point(point)).collect::<BTreeSet<_>>().len() > 1
 }
 
 /// Groups points with the same controller and the same values of `axes` into lines, in their order.

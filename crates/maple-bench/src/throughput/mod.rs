@@ -118,7 +118,7 @@ fn share(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If the options don't fit this machine, or if a controller can't be started, or fails.
 pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
-    let sweep = Sweep::of(args)?;
+    let sweep = Sweep::from_args(args)?;
     maple_load::descriptors::suffice(file_limit::raise(), sweep.switches.iter().copied().max().unwrap_or(0).into())?;
     if args.cores.contains(&args.load_core) {
         bail!("core {} can't be the controller's and the generator's: choose --cores or --load-core", args.load_core);
@@ -143,7 +143,7 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn of(args: &'a ThroughputArgs) -> anyhow::Result<Sweep<'a>> {
+    fn from_args(args: &'a ThroughputArgs) -> anyhow::Result<Sweep<'a>> {
         let (switches, workload, policy) = match &args.topology {
             None => (args.switches.clone(), Workload::Addresses, "builtin:learning-switch"),
             Some(topology) => {

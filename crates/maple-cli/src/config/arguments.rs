@@ -160,13 +160,13 @@ fn what_is_wrong(error: &clap::Error) -> Option<String> {
     if let Some(source) = error.source() {
         return Some(source.to_string());
     }
-    let of = |kind| match error.get(kind) {
+    let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(all)) => Some(all.join(", ")),
         _ => None,
     };
-    let known = of(ContextKind::ValidValue).map(|all| format!("; it is one of {all}"));
-    match of(ContextKind::InvalidValue) {
+    let known = context(ContextKind::ValidValue).map(|all| format!("; it is one of {all}"));
+    match context(ContextKind::InvalidValue) {
         Some(value) => Some(format!("{value:?} is not known{}", known.unwrap_or_default())),
         None => error.to_string().lines().next().map(|line| line.trim_start_matches("error: ").to_owned()),
     }

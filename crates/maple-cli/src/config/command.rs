@@ -89,10 +89,10 @@ struct Origin {
 impl Origins {
     /// Returns the origins of options: `given` are the arguments of the command line, `all` are these and those of the
     /// file.
-    pub fn of(given: &ArgMatches, all: &ArgMatches, config: Config) -> Origins {
+    pub fn from_arguments(given: &ArgMatches, all: &ArgMatches, config: Config) -> Origins {
         let command = arguments::definition();
-        let origin = |(key, arg): (String, &Arg)| origin(key, arg, given, all, &config.settings);
-        let options = arguments::keys(&command).into_iter().map(origin).collect();
+        let origin_of = |(key, arg): (String, &Arg)| origin(key, arg, given, all, &config.settings);
+        let options = arguments::keys(&command).into_iter().map(origin_of).collect();
         Origins { options, network: config.network }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
         let given = arguments::definition().try_get_matches_from(&arguments).expect("they are right");
         let Merged { arguments: all, config, .. } = merge(arguments, 0, &given).expect("a right file").expect("a file");
         let all = arguments::definition().try_get_matches_from(all).expect("they are right");
-        let text = text(&Origins::of(&given, &all, config));
+        let text = text(&Origins::from_arguments(&given, &all, config));
         std::fs::remove_dir_all(&folder).expect("it is there");
         let from = |start: &str| {
             let line = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {text}"));

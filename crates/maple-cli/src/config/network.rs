@@ -63,8 +63,8 @@ fn switch(entry: &ConfigEntry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)
         let text = dpid.text()?;
         dpid.ok(crate::values::dpid(text))
     });
-    let mut ports = |name| section.get(name).map(|entry| ports(&entry));
-    let (used, edge, link) = (ports("ports"), ports("edge"), ports("link"));
+    let mut ports_in = |name| section.get(name).map(|entry| ports(&entry));
+    let (used, edge, link) = (ports_in("ports"), ports_in("edge"), ports_in("link"));
     let certificate = section.get("certificate").and_then(|entry| Some(entry.text()?.to_owned()));
     let max_hosts = section.get("max-hosts-per-port").map(|entry| max_hosts(&entry)).unwrap_or_default();
     section.end();
@@ -175,10 +175,10 @@ fn cost(name: &str, entry: &ConfigEntry<'_>, mut section: Section<'_>, names: &N
         }
     });
     let cost = cost?.number(1)?;
-    let switch = |entry: &ConfigEntry<'_>| entry.ok(names.switch(entry.text()?));
+    let named_switch = |entry: &ConfigEntry<'_>| entry.ok(names.switch(entry.text()?));
     let (links, text) = match ends {
         [Some(a), Some(b), None] => {
-            let (from, to) = (switch(&a)?, switch(&b)?);
+            let (from, to) = (named_switch(&a)?, named_switch(&b)?);
             let back = (!one_way).then_some(LinkName::Switches(to, from));
             let arrow = if one_way { "->" } else { "-" };
             let links: Vec<LinkName> = [LinkName::Switches(from, to)].into_iter().chain(back).collect();

@@ -265,8 +265,8 @@ fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
 /// Writes a summary of the changes in two lines.
 fn summary(plan: &Value) -> String {
     let (packets, changed) = (plan["packets"].as_u64().unwrap_or_default(), count(&plan["counts"]));
-    let rules = |what: &str| items(&plan["rules"]).map(|switch| items(&switch[what]).count()).sum::<usize>();
-    let (add, change, delete) = (rules("add"), rules("change"), rules("delete"));
+    let count_rules = |what: &str| items(&plan["rules"]).map(|switch| items(&switch[what]).count()).sum::<usize>();
+    let (add, change, delete) = (count_rules("add"), count_rules("change"), count_rules("delete"));
     let switches = items(&plan["rules"]).count();
     let packets_are =
         format!("{changed} of {} that the network has decided about go otherwise", counted(packets, "packet"));

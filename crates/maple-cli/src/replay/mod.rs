@@ -121,8 +121,9 @@ impl Again<'_> {
                      folder",
                 )?,
                 RecordedSource::Canary { old, new, switches } => {
-                    let of = |number: &u64| all.get(number).cloned().context("the recording names a later policy");
-                    Arc::new(Canary::new(of(old)?, of(new)?, switches.iter().copied()))
+                    let policy_of =
+                        |number: &u64| all.get(number).cloned().context("the recording names a later policy");
+                    Arc::new(Canary::new(policy_of(old)?, policy_of(new)?, switches.iter().copied()))
                 }
             };
             all.insert(*number, policy);

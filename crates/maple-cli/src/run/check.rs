@@ -259,7 +259,7 @@ impl Checker {
 
     fn resolved(&self, state: &Arc<Snapshot>, (ingress, frame): &EnteringFrame) -> Option<Arc<Resolved>> {
         let run = Run::new(frame.clone(), frame.len(), *ingress, Txn::new(state.clone()), self.track_hosts);
-        Observation::of(&*self.policy, &run).answer.ok()
+        Observation::from_run(&*self.policy, &run).answer.ok()
     }
 }
 

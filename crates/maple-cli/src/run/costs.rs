@@ -20,7 +20,7 @@ impl Costs {
     ///
     /// # Errors
     /// If the file of `--weights` is wrong.
-    pub fn of(options: &RunOptions) -> anyhow::Result<Costs> {
+    pub fn from_options(options: &RunOptions) -> anyhow::Result<Costs> {
         let mut all = Costs::default();
         if let Some(file) = &options.weights {
             all.take(weights::read(file)?, &Writer::File(file.display().to_string().into()));

@@ -23,7 +23,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     let stop = signal::stop_flag()?;
     let inherited = service::listeners()?;
     let chosen = with_common(options, chosen)?;
-    let renewal = Renewal::of(&chosen)?;
+    let renewal = Renewal::from_options(&chosen)?;
     let controller = Controller::start_on(chosen, inherited)?;
     let handle = controller.handle();
     started(controller.handle());

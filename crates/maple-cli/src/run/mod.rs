@@ -67,7 +67,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
             loader.started(controller);
         }
     };
-    let succession = Succession::of(&named, &args)?;
+    let succession = Succession::for_start(&named, &args)?;
     let policy = if succession.is_resumption() { succession.name().to_owned() } else { named.clone() };
     let loaded = load(&policy, args.policy_time_limit, loader)?;
     let reloading = Reloading::new(&policy, &named, succession, &args, loader);

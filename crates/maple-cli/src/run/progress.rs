@@ -44,7 +44,7 @@ struct LogFile {
 
 impl LogFile {
     /// Registers the file of standard output with `files`, if it is a file.
-    fn of(files: &KeptFiles) -> LogFile {
+    fn from_stdout(files: &KeptFiles) -> LogFile {
         let is_file = std::fs::metadata(OUTPUT).is_ok_and(|found| found.is_file());
         let Ok(path) = std::fs::read_link(OUTPUT) else { return LogFile::default() };
         if !is_file {
@@ -101,7 +101,7 @@ impl Lines {
 
     /// Reports to `files` from then on whether the log can be written.
     pub fn report_to(&mut self, files: &KeptFiles) {
-        self.kept = LogFile::of(files);
+        self.kept = LogFile::from_stdout(files);
     }
 
     /// Creates output with a bar for the time of the traffic, if standard output is a terminal.

@@ -69,7 +69,7 @@ impl Reconfiguring {
     ///
     /// # Errors
     /// If the file of `--weights` is wrong.
-    pub fn of(
+    pub fn from_options(
         options: &RunOptions,
         chosen: &ControllerOptions,
         needs_policy: bool,
@@ -79,9 +79,9 @@ impl Reconfiguring {
             modified: modified(&started),
             needs_policy,
             started,
-            places: Places::of(options)?,
+            places: Places::from_options(options)?,
             network: options.network.clone(),
-            costs: Costs::of(options)?,
+            costs: Costs::from_options(options)?,
             tls: chosen.tls.clone(),
             track_hosts: chosen.engine.track_hosts,
         }))
@@ -152,9 +152,9 @@ impl Reconfiguring {
         }
         let files = tls::files(&options.tls, &options.listen, network);
         files.map_err(|error| anyhow!("{}: {error}", self.file()))?;
-        let costs =
-            Costs::of(options).map_err(|error| anyhow!("{}: weights: {error:#}", configured.place_of("weights")))?;
-        let places = Places::of(options).map_err(|error| {
+        let costs = Costs::from_options(options)
+            .map_err(|error| anyhow!("{}: weights: {error:#}", configured.place_of("weights")))?;
+        let places = Places::from_options(options).map_err(|error| {
             let of = if options.middleboxes().is_err() { "middlebox" } else { "dhcp_server" };
             anyhow!("{}: {}: {error}", configured.place_of(of), of.replace('_', "-"))
         })?;
@@ -177,7 +177,7 @@ impl Reconfiguring {
 }
 
 impl Places {
-    fn of(options: &RunOptions) -> anyhow::Result<Places> {
+    fn from_options(options: &RunOptions) -> anyhow::Result<Places> {
         Ok(Places { middleboxes: options.middleboxes()?, dhcp_servers: options.dhcp_servers()? })
     }
 }

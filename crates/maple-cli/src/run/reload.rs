@@ -330,7 +330,7 @@ impl Reloads<'_> {
         self.check_no_canary()?;
         let connected: Vec<Dpid> = self.handle.switches()?.iter().map(|switch| switch.dpid).collect();
         let canary = canary
-            .map(|canary| canary.of(&connected, &self.handle.names()))
+            .map(|canary| canary.chosen_from(&connected, &self.handle.names()))
             .transpose()
             .map_err(|error| anyhow!(error))?;
         let plan = self.plan(&name)?;

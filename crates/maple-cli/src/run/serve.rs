@@ -28,12 +28,12 @@ pub fn serve_real_network(
     reloading: Option<Reloading<'_>>,
     stop: &AtomicBool,
 ) -> anyhow::Result<u8> {
-    let reconfiguring = Reconfiguring::of(options, &chosen, reloading.is_some())?;
+    let reconfiguring = Reconfiguring::from_options(options, &chosen, reloading.is_some())?;
     let (unserved, reconfigures) = match reloading {
         Some(reloading) => (Some(reloading.under(options, &chosen, reconfiguring)?), None),
         None => (None, reconfiguring.map(Hangup::new).transpose()?),
     };
-    let renewal = Renewal::of(&chosen)?;
+    let renewal = Renewal::from_options(&chosen)?;
     // The sockets are taken before another controller ends in favour of this one.
     let inherited = service::listeners()?;
     let controller = if options.takeover {

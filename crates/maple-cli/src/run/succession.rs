@@ -42,7 +42,7 @@ impl Succession {
     ///
     /// # Errors
     /// If the state file can't be read.
-    pub fn of(named: &str, args: &RunArgs) -> anyhow::Result<Succession> {
+    pub fn for_start(named: &str, args: &RunArgs) -> anyhow::Result<Succession> {
         let named = identity_or_none(named);
         let before = before(args)?;
         let (mut record, mut why) = (PolicyRecord::new(named.clone(), BroughtBy::Start, named.clone()), None);
@@ -132,7 +132,7 @@ impl Succession {
 pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     identity(policy).unwrap_or_else(|_| PolicyIdentity {
         name: absolute(policy).unwrap_or_else(|_| policy.to_owned()),
-        hash: maple_controller::control::plan::Fingerprint::of::<&str>([]),
+        hash: maple_controller::control::plan::Fingerprint::from_parts::<&str>([]),
     })
 }
 
@@ -197,6 +197,6 @@ mod tests {
         write("old.yaml", "edited");
         assert!(refusal(&applied, &of("old.yaml")).is_some_and(|why| why.contains("has changed since")));
         std::fs::remove_dir_all(&folder).expect("it was there");
-        assert_eq!(identity_or_none(&path("old.yaml")).hash, Fingerprint::of::<&str>([]), "it is gone");
+        assert_eq!(identity_or_none(&path("old.yaml")).hash, Fingerprint::from_parts::<&str>([]), "it is gone");
     }
 }

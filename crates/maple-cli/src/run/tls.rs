@@ -96,7 +96,7 @@ impl Renewal {
     ///
     /// # Errors
     /// If the signal handler can't be installed.
-    pub fn of(chosen: &ControllerOptions) -> anyhow::Result<Option<Renewal>> {
+    pub fn from_options(chosen: &ControllerOptions) -> anyhow::Result<Option<Renewal>> {
         let Some(tls) = chosen.tls.clone() else { return Ok(None) };
         Ok(Some(Renewal { tls, hangup: signal::hangup_flag()?, looked: None, warned: None }))
     }

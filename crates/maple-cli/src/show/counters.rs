@@ -119,11 +119,11 @@ type Hosts = BTreeMap<String, String>;
 
 fn hosts(controller: &dyn Reach) -> anyhow::Result<Hosts> {
     let hosts = ask(controller, &Request::Show(Show::Hosts)).map_err(hint)?;
-    let of = |host: &Value| {
+    let named_host = |host: &Value| {
         let mut addresses = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain);
         Some((plain(&host["mac"]), addresses.next()?))
     };
-    Ok(items(&hosts).filter_map(of).collect())
+    Ok(items(&hosts).filter_map(named_host).collect())
 }
 
 /// Sorts by the highest rate first; equal ones by switch and hosts.

@@ -34,11 +34,11 @@ struct Topology {
 impl Topology {
     /// Queries a controller.
     fn ask(controller: &dyn Reach) -> Result<Topology, AskError> {
-        let show = |what| ask(controller, &Request::Show(what));
-        Ok(Topology::of(&show(Show::Switches)?, &show(Show::Links)?, &show(Show::Hosts)?))
+        let view = |what| ask(controller, &Request::Show(what));
+        Ok(Topology::from_answers(&view(Show::Switches)?, &view(Show::Links)?, &view(Show::Hosts)?))
     }
 
-    fn of(switches: &Value, links: &Value, hosts: &Value) -> Topology {
+    fn from_answers(switches: &Value, links: &Value, hosts: &Value) -> Topology {
         let host = |host: &Value| {
             let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
             (plain(&host["mac"]), (location(&host["at"]), addresses.join(" ")))
@@ -197,7 +197,7 @@ mod tests {
         let switches =
             json!([{"switch": "01", "description": "emulated"}, {"switch": "02", "description": "emulated"}]);
         let host = json!({"mac": "00:00:00:00:00:01", "at": place("01", 1), "ipv4": ["10.0.0.1"], "ipv6": []});
-        Topology::of(&switches, &json!([[place("01", 10), place("02", 2)]]), &json!([host]))
+        Topology::from_answers(&switches, &json!([[place("01", 10), place("02", 2)]]), &json!([host]))
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Peer {
     ///
     /// # Errors
     /// The system's error if the socket does not report it.
-    pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+    pub fn from_socket(socket: impl AsFd) -> io::Result<Peer> {
         // rustix takes the process id 0 for an error.
         let peer = getsockopt(&socket, PeerCredentials)?;
         Ok(Peer { pid: peer.pid().unsigned_abs(), user: peer.uid() })
@@ -127,7 +127,7 @@ impl Peer {
 /// # Errors
 /// The system's error if the socket does not report its peer.
 pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
-    let peer = Peer::of(socket)?;
+    let peer = Peer::from_socket(socket)?;
     Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
@@ -136,7 +136,7 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
 /// # Errors
 /// The system's error if the socket does not report its peer.
 pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
-    Ok(Peer::of(socket)?.pid)
+    Ok(Peer::from_socket(socket)?.pid)
 }
 
 /// The folder of the control socket of a controller that the system runs.

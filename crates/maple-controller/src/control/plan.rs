@@ -56,7 +56,7 @@ struct Digits {
 const DIGITS: usize = 12;
 
 impl Digits {
-    fn of(one: &Difference) -> Digits {
+    fn from_difference(one: &Difference) -> Digits {
         let Difference { kind, before, after, .. } = one;
         let exits = |decision: &Decision| decision.exits.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let (from, to) = (exits(before), exits(after));
@@ -82,7 +82,7 @@ impl Digits {
 }
 
 fn digits<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
-    Fingerprint::of(parts).to_string().chars().take(DIGITS).collect()
+    Fingerprint::from_parts(parts).to_string().chars().take(DIGITS).collect()
 }
 
 fn digits_of(packet: &DecidedPacket) -> String {
@@ -141,12 +141,12 @@ impl Plan {
             std::iter::once(dpid.to_string()).chain(changed.flatten()).collect::<Vec<String>>()
         };
         let rules = self.rehearsed.rules.iter().flat_map(of_switch);
-        Fingerprint::of(std::iter::once(counts).chain(differences).chain(rules))
+        Fingerprint::from_parts(std::iter::once(counts).chain(differences).chain(rules))
     }
 
     /// Returns the plan's decisions, for [`Plan::goes_beyond`].
     pub fn decided(&self) -> Vec<String> {
-        self.rehearsed.trial.differences.iter().map(|one| Digits::of(one).text()).collect()
+        self.rehearsed.trial.differences.iter().map(|one| Digits::from_difference(one).text()).collect()
     }
 
     /// Compares this plan with an earlier one that had these decisions. Returns the packets that have come since and go
@@ -162,7 +162,7 @@ impl Plan {
         let lines: BTreeSet<&str> = told.iter().map(|one| one.lines.as_str()).collect();
         let (mut again, mut new) = (BTreeSet::new(), Vec::new());
         for one in &self.rehearsed.trial.differences {
-            let digits = Digits::of(one);
+            let digits = Digits::from_difference(one);
             if packets.contains(digits.packet.as_str()) {
                 if !told.contains(&digits) {
                     return Err(format!(

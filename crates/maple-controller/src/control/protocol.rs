@@ -24,7 +24,7 @@ pub struct Protocol {
 
 impl Protocol {
     /// Reads the version of an answer. An answer without one is from a program of the first version.
-    pub(super) fn of(answer: &Value) -> Protocol {
+    pub(super) fn from_answer(answer: &Value) -> Protocol {
         let first = Protocol { major: 1, minor: 0 };
         answer["protocol"].as_str().and_then(|text| text.parse().ok()).unwrap_or(first)
     }

@@ -72,7 +72,7 @@ impl CanaryAt {
     ///
     /// # Errors
     /// A text that says which switch is unknown or not connected.
-    pub fn of(&self, connected: &[Dpid], names: &Names) -> Result<Vec<Dpid>, String> {
+    pub fn chosen_from(&self, connected: &[Dpid], names: &Names) -> Result<Vec<Dpid>, String> {
         let named = |text: &String| match names.switch(text) {
             Ok(dpid) if connected.contains(&dpid) => Ok(dpid),
             Ok(dpid) => Err(format!("switch {dpid} is not connected")),

@@ -219,7 +219,7 @@ fn parse_answer(text: &str) -> Result<Value, AskError> {
 /// Reads an answer for a program that speaks this version.
 fn answer_for(program: Protocol, text: &str) -> Result<Value, AskError> {
     let mut answer: Value = serde_json::from_str(text)?;
-    let controller = Protocol::of(&answer);
+    let controller = Protocol::from_answer(&answer);
     if controller.major != program.major {
         return Err(AskError::OtherProtocol { controller, program });
     }
@@ -388,7 +388,7 @@ fn refuse_client(mut stream: UnixStream) {
 
 /// Answers one client's requests until it closes.
 fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
-    let peer = Peer::of(&stream)?;
+    let peer = Peer::from_socket(&stream)?;
     if !peer.is_trusted() {
         tracing::warn!(user = peer.user, "refused a control client of another user");
         return write_line(&mut stream, json!({ "error": "only the controller's user and root may connect" }));

@@ -95,7 +95,8 @@ impl Memory {
             return Memory::none(Some(persistence));
         }
         let Remembered { epoch, switches, policy } = remembered;
-        let memory = Memory::of(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))?;
+        let memory =
+            Memory::from_persistence(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))?;
         Ok(Memory { policy_before: policy, ..memory })
     }
 
@@ -106,7 +107,7 @@ impl Memory {
     }
 
     /// Creates a memory with what an earlier run has left, for a run with this epoch.
-    pub fn of(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
+    pub fn from_persistence(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
         let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
         let known = Some(KnownSwitches { restart, journal });

@@ -135,7 +135,7 @@ impl Preparing {
                 let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released, files)?;
                 match (&copy.remembered, epoch) {
                     (Some(remembered), Some(epoch)) if options.remember => {
-                        Memory::of(persistence, epoch, restart(&clock, options, remembered, copy))?
+                        Memory::from_persistence(persistence, epoch, restart(&clock, options, remembered, copy))?
                     }
                     _ => Memory::none(Some(persistence))?,
                 }
@@ -249,7 +249,7 @@ fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
 fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Archived, copy: &Copy) -> Restart {
     let switches = departed(remembered.leaves.iter().cloned(), remembered.surroundings.clone());
     let connected = copy.switches.iter().map(|switch| switch.info.features.dpid).collect();
-    Restart::of(clock.now(), Arc::clone(&options.store), switches, connected)
+    Restart::from_departed(clock.now(), Arc::clone(&options.store), switches, connected)
 }
 
 /// Reports whether two paths are of the same file.

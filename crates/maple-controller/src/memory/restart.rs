@@ -84,11 +84,11 @@ impl Restart {
     /// Starts with the switches of an earlier run, which all wait for each other.
     pub fn new(now: Time, store: Arc<Store>, departed: BTreeMap<Dpid, Departed>) -> Restart {
         let all = departed.keys().copied().collect();
-        Restart::of(now, store, departed, all)
+        Restart::from_departed(now, store, departed, all)
     }
 
     /// Starts with the switches of an earlier run, of which those in `awaited` wait for each other.
-    pub fn of(
+    pub fn from_departed(
         now: Time,
         store: Arc<Store>,
         departed: BTreeMap<Dpid, Departed>,
@@ -219,7 +219,7 @@ impl Restart {
 
     /// Returns where everything is, including the surroundings of departed switches.
     pub fn surroundings(&self) -> Surroundings {
-        let mut all = Surroundings::of(&self.store);
+        let mut all = Surroundings::from_store(&self.store);
         self.lock().departed.values().for_each(|switch| all.extend(&switch.surroundings));
         all
     }
@@ -308,7 +308,7 @@ mod tests {
         let (mut both, mut second) = (around(1), witness());
         both.extend(&around(2));
         second.at.switch = Dpid(2);
-        let restart = Restart::of(Time(1), Store::new(), departed([1, 2]), [Dpid(2)].into());
+        let restart = Restart::from_departed(Time(1), Store::new(), departed([1, 2]), [Dpid(2)].into());
         assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(2)].into()), "it waits for no other");
         restart.take(Dpid(2));
         let others = restart.learn([(7, witness()), (8, second)], both);

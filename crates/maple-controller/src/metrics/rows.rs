@@ -69,12 +69,12 @@ pub(super) struct SwitchRow {
 /// Returns the rows of switches. If there are too many, those that are connected come first.
 pub(super) fn switch_rows(all: BTreeMap<Dpid, SwitchMetrics>, names: &Names) -> Listed<SwitchRow> {
     let (connected, former): (Vec<_>, Vec<_>) = all.into_values().partition(|switch| switch.now.is_some());
-    let row = |metrics: SwitchMetrics| {
+    let switch_row = |metrics: SwitchMetrics| {
         let dp_id = format!("{:#x}", metrics.dpid.0);
         let dp_name = names.of_switch(metrics.dpid).map_or_else(|| dp_id.clone(), str::to_owned);
         SwitchRow { dp_id, dp_name, metrics }
     };
-    Listed::new(connected.into_iter().chain(former).map(row), MAX_SWITCHES)
+    Listed::new(connected.into_iter().chain(former).map(switch_row), MAX_SWITCHES)
 }
 
 /// A port of a listed switch.
@@ -92,7 +92,7 @@ pub(super) fn port_rows(switches: &[SwitchRow]) -> Listed<PortRow<'_>> {
         let ports: &[Port] = switch.metrics.now.as_ref().map_or(&[], |now| &now.ports);
         ports.iter().map(move |port| (switch, port))
     });
-    let row = |(switch, port): (_, &Port)| PortRow {
+    let port_row = |(switch, port): (_, &Port)| PortRow {
         switch,
         number: port.number.to_string(),
         name: printable(&port.name()),
@@ -100,7 +100,7 @@ pub(super) fn port_rows(switches: &[SwitchRow]) -> Listed<PortRow<'_>> {
     };
     // Texts are made only for what is listed.
     let Listed { rows, left_out } = Listed::new(ports, MAX_PORTS);
-    Listed { rows: rows.into_iter().map(row).collect(), left_out }
+    Listed { rows: rows.into_iter().map(port_row).collect(), left_out }
 }
 
 /// The lines that have rows. A line that has one keeps it, so that its count never goes down.

@@ -206,7 +206,7 @@ pub enum CloseReason {
 impl CloseReason {
     /// Returns the reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
     /// what the controller had sent at that moment.
-    pub(crate) fn of(kind: std::io::ErrorKind) -> CloseReason {
+    pub(crate) fn from_socket_error(kind: std::io::ErrorKind) -> CloseReason {
         use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match kind {
             UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => CloseReason::ByPeer,

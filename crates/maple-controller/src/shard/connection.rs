@@ -304,7 +304,7 @@ impl Connection {
         let flushed = self.socket.flush();
         let taken = flushed.and_then(|()| self.outbox.write_to(&mut self.socket)).map_err(|error| {
             let failure = self.socket.tls_failure().map(CloseReason::Tls);
-            failure.unwrap_or(CloseReason::of(error.kind()))
+            failure.unwrap_or(CloseReason::from_socket_error(error.kind()))
         })?;
         counters.of_bytes_out += taken as u64;
         match &mut self.state {
@@ -438,7 +438,7 @@ impl Connection {
         }
         match error.kind() {
             _ if self.input.bytes == 0 => CloseReason::Silent,
-            kind => CloseReason::of(kind),
+            kind => CloseReason::from_socket_error(kind),
         }
     }
 }

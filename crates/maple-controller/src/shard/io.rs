@@ -85,7 +85,7 @@ pub(super) struct Opened {
 
 impl Opened {
     fn new(id: ConnectionId, registered: io::Result<()>) -> Opened {
-        Opened { id, failure: registered.err().map(|error| CloseReason::of(error.kind())) }
+        Opened { id, failure: registered.err().map(|error| CloseReason::from_socket_error(error.kind())) }
     }
 }
 

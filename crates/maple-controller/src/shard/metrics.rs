@@ -38,8 +38,8 @@ pub(super) fn collect(io: &Io, switches: &Switches, turn: &Turn, ctx: &Context) 
 /// Collects the metrics of the switches that are connected here, and of those that were.
 fn switch_metrics(io: &Io, switches: &Switches, engine: &Engine) -> Vec<SwitchMetrics> {
     let mut former: BTreeMap<Dpid, SwitchCounters> = switches.closed.counters.all().clone();
-    let of = |connection| connected_metrics(connection, engine);
-    let mut all: Vec<_> = io.connections().iter().filter_map(of).collect();
+    let connected = io.connections().iter();
+    let mut all: Vec<_> = connected.filter_map(|connection| connected_metrics(connection, engine)).collect();
     for switch in &mut all {
         switch.counters += former.remove(&switch.dpid).unwrap_or_default();
     }

@@ -41,7 +41,7 @@ struct Claim {
 }
 
 impl Claim {
-    fn of(owner: Owner) -> Claim {
+    fn from_owner(owner: Owner) -> Claim {
         Claim { owner, is_silent: false }
     }
 }
@@ -66,11 +66,11 @@ impl Registry {
     /// The owner, if another connection or shard has the switch.
     pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), Owner> {
         let mut claims = self.lock();
-        let claim = claims.entry(dpid).or_insert(Claim::of(Owner::Connection(by)));
+        let claim = claims.entry(dpid).or_insert(Claim::from_owner(Owner::Connection(by)));
         match claim.owner {
             Owner::Connection(connection) if connection == by => Ok(()),
             Owner::Shard(shard) if shard == by.shard => {
-                *claim = Claim::of(Owner::Connection(by));
+                *claim = Claim::from_owner(Owner::Connection(by));
                 Ok(())
             }
             other => Err(other),
@@ -82,7 +82,7 @@ impl Registry {
         let mut claims = self.lock();
         if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Connection(by)) {
             if stays {
-                claims.insert(dpid, Claim::of(Owner::Shard(by.shard)));
+                claims.insert(dpid, Claim::from_owner(Owner::Shard(by.shard)));
             } else {
                 claims.remove(&dpid);
             }
@@ -91,7 +91,7 @@ impl Registry {
 
     /// Makes a shard the owner of a switch that has no connection. Has no effect if the switch has an owner.
     pub fn keep(&self, dpid: Dpid, shard: ShardId) {
-        self.lock().entry(dpid).or_insert(Claim::of(Owner::Shard(shard)));
+        self.lock().entry(dpid).or_insert(Claim::from_owner(Owner::Shard(shard)));
     }
 
     /// Records whether the connection that has this switch is silent.

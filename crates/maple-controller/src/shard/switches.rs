@@ -341,12 +341,12 @@ impl Switches {
             return;
         }
         let facts = Arc::clone(engine.store().snapshot().facts());
-        let of = |connection: &Connection| {
+        let ports_in_use = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
             let is_known = switch.in_use && io.connections().slot_of(dpid) == Some(connection.id.slot);
             is_known.then(|| (dpid, Arc::clone(&switch.ports)))
         };
-        let mut switches: Vec<_> = io.connections().iter().filter_map(of).collect();
+        let mut switches: Vec<_> = io.connections().iter().filter_map(ports_in_use).collect();
         let unreachable = self.away.unreachable.infos();
         switches.extend(unreachable.map(|info| (info.features.dpid, Arc::new(info.ports.clone()))));
         let switches = switches.iter().map(|(dpid, ports)| (*dpid, &ports[..]));

@@ -94,7 +94,7 @@ impl TlsSocket {
     pub fn admit(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
         // The session has verified the certificate, so it can be read.
         let certificate = self.session.peer_certificates().and_then(<[_]>::first);
-        self.tls.admit(certificate.and_then(|it| Identity::of(it).ok()).as_ref(), dpid)
+        self.tls.admit(certificate.and_then(|it| Identity::from_certificate(it).ok()).as_ref(), dpid)
     }
 
     /// Reports whether a part of the handshake was finished since the last call. There are few parts.

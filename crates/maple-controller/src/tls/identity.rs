@@ -28,7 +28,7 @@ impl Identity {
     ///
     /// # Errors
     /// A text if it is not a certificate.
-    pub fn of(certificate: &CertificateDer<'_>) -> Result<Identity, String> {
+    pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Identity, String> {
         let (_, parsed) =
             X509Certificate::from_der(certificate).map_err(|error| format!("not a certificate: {error}"))?;
         let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());

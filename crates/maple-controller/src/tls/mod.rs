@@ -316,7 +316,7 @@ impl Tls {
 /// [`TlsError`] if the file can't be read, or is not such a file.
 pub fn expiry(file: &Path) -> Result<SystemTime, TlsError> {
     let all: Vec<CertificateDer<'static>> = pems(file, "certificate")?;
-    let end = |certificate| Identity::of(certificate).map(|identity| identity.not_after);
+    let end = |certificate| Identity::from_certificate(certificate).map(|identity| identity.not_after);
     let ends = all.iter().map(end).collect::<Result<Vec<_>, _>>();
     let ends = ends.map_err(|error| TlsError::Content(file.to_owned(), error))?;
     Ok(UNIX_EPOCH + Duration::from_secs(ends.into_iter().min().unwrap_or_default()))
@@ -339,7 +339,7 @@ fn times(files: &TlsFiles) -> Vec<Option<SystemTime>> {
 fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     let content = |path: &Path, what: String| TlsError::Content(path.to_owned(), what);
     let chain: Vec<CertificateDer<'static>> = pems(&files.certificate, "certificate")?;
-    let own = Identity::of(&chain[0]).map_err(|error| content(&files.certificate, error))?;
+    let own = Identity::from_certificate(&chain[0]).map_err(|error| content(&files.certificate, error))?;
     if identity::is_first_version(&chain[0]) {
         return Err(content(&files.certificate, FIRST_VERSION.into()));
     }

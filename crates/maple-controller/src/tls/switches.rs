@@ -259,7 +259,7 @@ mod tests {
     }
 
     /// Reads the bindings in this file.
-    fn of(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
+    fn read_file(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
         let pins = trusts_first_use.then(|| Pins::new(path));
         Switches::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
     }
@@ -269,7 +269,7 @@ mod tests {
         std::fs::create_dir_all(&folder.0).expect("it is made");
         let path = folder.0.join("switches");
         std::fs::write(&path, text).expect("it is written");
-        let switches = of(&path, trusts_first_use);
+        let switches = read_file(&path, trusts_first_use);
         (folder, switches)
     }
 
@@ -309,7 +309,7 @@ mod tests {
             let error = error.expect_err(text).to_string();
             assert!(error.contains("switches:2: ") && error.contains(what), "{text}: {error}");
         }
-        let missing = of(Path::new("/nowhere/switches"), false);
+        let missing = read_file(Path::new("/nowhere/switches"), false);
         assert!(matches!(missing, Err(SwitchesError::Read(..))));
     }
 
@@ -328,7 +328,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert_eq!(text.lines().count(), 3, "{text}");
         for trusts in [true, false] {
-            let mut again = of(&path, trusts).expect("it is right");
+            let mut again = read_file(&path, trusts).expect("it is right");
             assert_eq!(again.admit(&identity(2), Dpid(2)), Ok(()));
             assert!(again.admit(&identity(3), Dpid(2)).is_err());
             assert_eq!(again.admit(&identity(3), Dpid(if trusts { 4 } else { 5 })).is_ok(), trusts);
@@ -336,7 +336,7 @@ mod tests {
                 pins.write().expect("there is room");
             }
         }
-        assert!(of(Path::new("/nowhere/switches"), true).is_err(), "it can't be written");
+        assert!(read_file(Path::new("/nowhere/switches"), true).is_err(), "it can't be written");
     }
 
     #[test]

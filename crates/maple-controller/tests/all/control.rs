@@ -123,7 +123,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
                 ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
                 ReloadTask::Plan { .. } => {
                     let rehearsal = handle.rehearsal().expect("no rules are being read");
-                    let plan = handle.plan(rehearsal, "drop.py".into(), drop.clone(), Fingerprint::of(["drop"]));
+                    let plan =
+                        handle.plan(rehearsal, "drop.py".into(), drop.clone(), Fingerprint::from_parts(["drop"]));
                     let plan = plan.expect("all shards answer");
                     Ok(ReloadAnswer::Planned(Box::new(plan)))
                 }

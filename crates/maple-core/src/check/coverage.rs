@@ -31,7 +31,7 @@ pub(super) enum Key {
 }
 
 impl Key {
-    fn of(step: Step<'_>) -> Key {
+    fn from_step(step: Step<'_>) -> Key {
         match step {
             Step::Item(item, _) => Key::Item(item.clone()),
             Step::List(answer) => {
@@ -44,7 +44,7 @@ impl Key {
 
 /// Returns the keys of a trace's steps, which distinguish it from other traces.
 pub(super) fn keys(trace: &Trace) -> Vec<Key> {
-    trace.steps().map(Key::of).collect()
+    trace.steps().map(Key::from_step).collect()
 }
 
 /// A source line, ordered by file and line.
@@ -99,7 +99,7 @@ impl MergedTraces {
                 let place = source.map(|source| (source.file.clone(), source.line));
                 self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;
             }
-            let key = Key::of(step);
+            let key = Key::from_step(step);
             at = match self.nodes[at].get(&key) {
                 Some(next) => *next,
                 None => {

@@ -204,6 +204,6 @@ impl Judge<'_> {
     fn observe(&self, policy: &Arc<dyn Policy>, sample: &Sample, state: &Arc<Snapshot>) -> Observation {
         let txn = Txn::new(Arc::clone(state));
         let run = Run::new(Arc::clone(&sample.frame), sample.frame.len(), sample.at, txn, self.track_hosts);
-        Observation::of(&**policy, &run)
+        Observation::from_run(&**policy, &run)
     }
 }

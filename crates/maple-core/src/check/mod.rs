@@ -184,7 +184,7 @@ impl Check {
             store.know_no_hosts();
         }
         let state = store.snapshot();
-        let values = Values::of(&hosts, &state);
+        let values = Values::from_network(&hosts, &state);
         let first = first_packets(&hosts);
         let mut check = Check {
             policy,
@@ -444,7 +444,7 @@ impl Check {
         let txn = Txn::new(state.clone());
         let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts);
         let begin = (self.clock)();
-        let observed = Observation::of(&*self.policy, &run);
+        let observed = Observation::from_run(&*self.policy, &run);
         self.spent += (self.clock)().saturating_sub(begin);
         observed
     }

@@ -52,7 +52,7 @@ pub struct Difference {
 
 impl Observation {
     /// Lets `policy` decide, and ends the run. Nothing is committed.
-    pub fn of(policy: &dyn Policy, run: &Run) -> Observation {
+    pub fn from_run(policy: &dyn Policy, run: &Run) -> Observation {
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         let answer = policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing);
         let made_at = answer.as_ref().ok().and_then(|route| route.made_at().cloned());

@@ -39,7 +39,7 @@ enum ValueKind {
 pub(super) struct Values(BTreeMap<ValueKind, BTreeSet<u128>>);
 
 impl ValueKind {
-    fn of(field: Field) -> ValueKind {
+    fn from_field(field: Field) -> ValueKind {
         match field {
             Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha => ValueKind::Mac,
             Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => ValueKind::Ipv4,
@@ -54,7 +54,7 @@ impl ValueKind {
 
 impl Values {
     /// Collects the values of the network's hosts, and some that belong to no host.
-    pub fn of(hosts: &[Host], state: &Snapshot) -> Values {
+    pub fn from_network(hosts: &[Host], state: &Snapshot) -> Values {
         let mut values = Values::default();
         for (mac, info) in hosts {
             values.note(ValueKind::Mac, mac.bits());
@@ -95,10 +95,10 @@ impl Values {
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
-            cond.all.iter().for_each(|c| self.note(ValueKind::of(c.field), c.value));
+            cond.all.iter().for_each(|c| self.note(ValueKind::from_field(c.field), c.value));
             for range in &cond.ranges {
-                self.note(ValueKind::of(range.field), range.lo);
-                self.note(ValueKind::of(range.field), range.hi);
+                self.note(ValueKind::from_field(range.field), range.lo);
+                self.note(ValueKind::from_field(range.field), range.hi);
             }
         }
         let mut tables: Vec<_> = run.reads.iter().filter_map(table).collect();
@@ -133,7 +133,7 @@ impl Values {
     /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
     fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
         let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
-        let known: Vec<u128> = self.0.get(&ValueKind::of(field)).into_iter().flatten().copied().collect();
+        let known: Vec<u128> = self.0.get(&ValueKind::from_field(field)).into_iter().flatten().copied().collect();
         let start = random.below(known.len().max(1));
         values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
         values
@@ -231,13 +231,20 @@ fn is_small(read: &Constraint) -> bool {
 /// Returns changes that give a field that was read each value that it can have; for the input port, each port of the
 /// network.
 fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
-    let of = |value| Headers::from([(read.field, value)]);
+    let with_value = |value| Headers::from([(read.field, value)]);
     if read.field == Field::InPort {
-        return values.0.get(&ValueKind::of(read.field)).into_iter().flatten().copied().map(of).collect();
+        return values
+            .0
+            .get(&ValueKind::from_field(read.field))
+            .into_iter()
+            .flatten()
+            .copied()
+            .map(with_value)
+            .collect();
     }
     let places: Vec<u32> = (0..128).filter(|bit| read.mask >> bit & 1 == 1).collect();
     let spread = |number: u128| places.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<u128>();
-    (0..1u128 << places.len()).map(|number| of(spread(number))).collect()
+    (0..1u128 << places.len()).map(|number| with_value(spread(number))).collect()
 }
 
 /// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask

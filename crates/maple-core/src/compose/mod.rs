@@ -96,7 +96,7 @@ type Answer = Result<Route, PolicyError>;
 
 impl<P> Composition<P> {
     /// Wraps a single policy.
-    pub fn of(policy: P) -> Composition<P> {
+    pub fn single(policy: P) -> Composition<P> {
         Composition(Node::Policy(policy))
     }
 

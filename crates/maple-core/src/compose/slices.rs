@@ -146,11 +146,11 @@ impl Tenant {
 
     /// Reports whether a packet belongs to the slice.
     fn has(&self, pkt: &PacketHandle, at: Option<&Source>) -> bool {
-        let comes_in = |ports: &BTreeSet<Location>| {
+        let is_at_one_of = |ports: &BTreeSet<Location>| {
             let here = ports_at(ports, pkt.switch());
             here.iter().any(|port| pkt.equals(Field::InPort, port.0.into(), Field::InPort.full_mask(), at.cloned()))
         };
-        self.scope.ports().is_none_or(comes_in) && self.only.iter().any(|cond| pkt.fits(cond, at.cloned()))
+        self.scope.ports().is_none_or(is_at_one_of) && self.only.iter().any(|cond| pkt.fits(cond, at.cloned()))
     }
 
     /// Checks that no packet belongs to both slices.

@@ -14,26 +14,26 @@ use crate::policy::Policy;
 pub struct Engines<'a>(pub Vec<&'a Engine>);
 
 impl Engines<'_> {
-    fn of(&self, dpid: Dpid) -> Option<&Engine> {
+    fn engine_of(&self, dpid: Dpid) -> Option<&Engine> {
         self.0.iter().copied().find(|engine| engine.fabric.switches.contains_key(&dpid))
     }
 }
 
 impl Network for Engines<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
-        self.of(at.switch).map(|engine| Arc::clone(&engine.decisions.policy))
+        self.engine_of(at.switch).map(|engine| Arc::clone(&engine.decisions.policy))
     }
 
     fn admit(&mut self, packet: &Entering) -> Admission {
         let refused = || Admission::Refused("the switch is not connected".into());
-        self.of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
+        self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
     }
 
     fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
-        self.of(packet.at.switch)?.leaf_view(packet)
+        self.engine_of(packet.at.switch)?.leaf_view(packet)
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
-        self.of(at.switch)?.passage(at, frame)
+        self.engine_of(at.switch)?.passage(at, frame)
     }
 }

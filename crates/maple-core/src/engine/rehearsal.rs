@@ -184,11 +184,11 @@ impl Rehearsal {
 
     /// The witness packets of all leaves.
     pub fn packets(&self) -> BTreeSet<DecidedPacket> {
-        let of = |engine: &Engine| -> Vec<DecidedPacket> {
+        let decided_by = |engine: &Engine| -> Vec<DecidedPacket> {
             let leaves = engine.decisions.leaves.keys().filter_map(|id| engine.decisions.leaves.get(id));
-            leaves.map(|leaf| DecidedPacket::of(&leaf.witness)).collect()
+            leaves.map(|leaf| DecidedPacket::from_received(&leaf.witness)).collect()
         };
-        self.engines.iter().flat_map(of).collect()
+        self.engines.iter().flat_map(decided_by).collect()
     }
 
     /// Tries and adopts a candidate.
@@ -218,16 +218,16 @@ impl Rehearsal {
         let dpids = before.keys().chain(after.keys());
         let mut rules: BTreeMap<Dpid, Vec<RuleDifference>> = BTreeMap::new();
         for dpid in dpids {
-            let of = |all: &BTreeMap<Dpid, Vec<TableRule>>| all.get(dpid).cloned().unwrap_or_default();
-            let differences = differences(of(&before), of(&after));
+            let rules_in = |all: &BTreeMap<Dpid, Vec<TableRule>>| all.get(dpid).cloned().unwrap_or_default();
+            let differences = differences(rules_in(&before), rules_in(&after));
             if !differences.is_empty() {
                 rules.insert(*dpid, differences);
             }
         }
-        let new = |dpid: Dpid, switch: &Switch| {
+        let new_labels = |dpid: Dpid, switch: &Switch| {
             switch.paths.labels.newer_than(newest.get(&dpid).copied().unwrap_or_default())
         };
-        let labels = self.switches().map(|(dpid, switch)| (dpid, new(dpid, switch))).collect();
+        let labels = self.switches().map(|(dpid, switch)| (dpid, new_labels(dpid, switch))).collect();
         Rehearsed { trial, rules, labels }
     }
 

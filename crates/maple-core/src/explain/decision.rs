@@ -61,7 +61,7 @@ impl Verdict {
 impl Decision {
     /// Runs the policy on a packet, as if these writes were made: those that the controller learns from the packet, and
     /// assumptions.
-    pub fn of(tried: &Tried<'_>, packet: &Entering, given: &[Write]) -> Decision {
+    pub fn from_trial(tried: &Tried<'_>, packet: &Entering, given: &[Write]) -> Decision {
         let run = tried.run(packet, given);
         let answer = tried.policy.decide_batch(std::slice::from_ref(&run)).pop();
         let answer = answer.unwrap_or_else(|| Err(PolicyError::Exception("the policy gave no answer".into())));

@@ -92,11 +92,11 @@ pub fn instead(
             left -= 1;
             let other = match &candidate.packet {
                 Some(changed) => match super::learned(network, tried.store, changed) {
-                    Ok(learned) => Decision::of(tried, changed, &learned),
+                    Ok(learned) => Decision::from_trial(tried, changed, &learned),
                     // f never sees a packet that is refused.
                     Err(_) => continue,
                 },
-                None => Decision::of(tried, packet, &[learned, &candidate.writes].concat()),
+                None => Decision::from_trial(tried, packet, &[learned, &candidate.writes].concat()),
             };
             if differs(decision, &other) {
                 seen.insert(candidate.change.clone());
@@ -156,8 +156,8 @@ fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Sn
                 .collect()
         }
         Asked::Cell(cell, value) => {
-            let of = |(change, write)| with_writes(change, vec![write]);
-            other_values(cell, value, sample.at, state).into_iter().map(of).collect()
+            let candidate = |(change, write)| with_writes(change, vec![write]);
+            other_values(cell, value, sample.at, state).into_iter().map(candidate).collect()
         }
         Asked::Field(..) | Asked::Present(..) | Asked::Switch(_) | Asked::Frame | Asked::Path(..) | Asked::Wrote(_) => {
             Vec::new()

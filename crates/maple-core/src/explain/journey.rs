@@ -45,7 +45,7 @@ pub struct Journey {
 
 impl Journey {
     /// Follows a packet that enters the network.
-    pub fn of(network: &mut dyn Network, state: &Snapshot, packet: &Entering) -> Journey {
+    pub fn follow(network: &mut dyn Network, state: &Snapshot, packet: &Entering) -> Journey {
         let mut journey = Journey::default();
         let mut seen = BTreeSet::new();
         let mut to_follow = VecDeque::from([(packet.at, packet.frame.to_vec())]);
@@ -105,9 +105,8 @@ impl Journey {
 
     /// Returns the rules that are not ours and take the packet, each with the switch.
     pub fn foreign_rules(&self) -> impl Iterator<Item = (Dpid, &super::PassedRule)> {
-        let of = |hop: &'_ Hop| hop.at.switch;
         self.hops.iter().flat_map(move |hop| {
-            hop.passage.rules.iter().filter(|rule| rule.is_foreign).map(move |rule| (of(hop), rule))
+            hop.passage.rules.iter().filter(|rule| rule.is_foreign).map(move |rule| (hop.at.switch, rule))
         })
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! # What
 //!
-//! [`Decision::of`] runs f on a packet once more, with an account of everything that it asks ([`crate::run::Asked`]).
+//! [`Decision::from_trial`] runs f on a packet once more, with an account of everything that it asks ([`crate::run::Asked`]).
 //! Nothing is committed. [`instead`] changes one answer at a time, and says which change makes f decide otherwise.
-//! [`Passage::through`] is one switch: the rules that take the packet, and what leaves. [`Journey::of`] follows the
+//! [`Passage::through`] is one switch: the rules that take the packet, and what leaves. [`Journey::follow`] follows the
 //! packet from switch to switch. [`explain`] puts these together.
 //!
 //! # Why it is correct
@@ -111,14 +111,14 @@ pub struct Explanation {
 
 /// Explains the fate of a packet that enters the network now.
 pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
-    let (journey, leaf) = (Journey::of(network, &store.snapshot(), &packet), network.leaf(&packet));
+    let (journey, leaf) = (Journey::follow(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
     let (decision, instead) = match (learned(network, store, &packet), policy) {
         (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Ok(learned), Some(policy)) => {
             let tried = Tried { policy: &*policy, store, conditions };
-            let decision = Decision::of(&tried, &packet, &learned);
+            let decision = Decision::from_trial(&tried, &packet, &learned);
             let alternatives = instead(&tried, network, &packet, &learned, &decision);
             (Ok(decision), alternatives)
         }
@@ -136,7 +136,7 @@ fn learned(network: &mut dyn Network, store: &Store, packet: &Entering) -> Resul
         Admission::Decided(learned) if learned.is_empty() => Ok(learned),
         Admission::Decided(learned) => {
             // The controller learns nothing from packets that a switch forwards by itself.
-            let comes_in = Journey::of(network, &store.snapshot(), packet).begins_at_controller();
+            let comes_in = Journey::follow(network, &store.snapshot(), packet).begins_at_controller();
             Ok(if comes_in { learned } else { Vec::new() })
         }
     }

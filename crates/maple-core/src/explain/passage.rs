@@ -149,13 +149,13 @@ impl Passing<'_> {
 
     /// Returns the fate of the copy that an action sends to a port.
     fn output(&self, port: PortNo, action: &Action) -> Option<PassageOutcome> {
-        let frame = || self.flight.frame.clone();
+        let copy = || self.flight.frame.clone();
         match port {
-            PortNo::CONTROLLER => Some(PassageOutcome::Controller(frame())),
+            PortNo::CONTROLLER => Some(PassageOutcome::Controller(copy())),
             // A packet never goes back out of its port by the port's number (1.3 §7.2.5).
             port if port == self.flight.in_port => None,
-            PortNo::IN_PORT => Some(PassageOutcome::Port(self.flight.in_port, frame())),
-            port if port.is_physical() || port == PortNo::LOCAL => Some(PassageOutcome::Port(port, frame())),
+            PortNo::IN_PORT => Some(PassageOutcome::Port(self.flight.in_port, copy())),
+            port if port.is_physical() || port == PortNo::LOCAL => Some(PassageOutcome::Port(port, copy())),
             _ => Some(PassageOutcome::Elsewhere(format!("{action:?}"))),
         }
     }

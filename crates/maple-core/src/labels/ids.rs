@@ -122,7 +122,7 @@ pub(crate) struct AllLabelIds {
 
 impl AllLabelIds {
     /// Returns the ids of a switch. A switch that was forgotten goes on with serial numbers that it has not had.
-    pub fn of(&mut self, dpid: Dpid) -> &mut LabelIds {
+    pub fn for_switch(&mut self, dpid: Dpid) -> &mut LabelIds {
         let serial = self.forgotten;
         self.by_switch.entry(dpid).or_insert_with(|| LabelIds { serial, ..LabelIds::default() })
     }
@@ -149,7 +149,7 @@ impl AllLabelIds {
     /// that were rehearsed.
     pub fn rehearse(&mut self, labels: &BTreeMap<Dpid, Vec<RehearsedLabel>>) {
         self.by_switch.values_mut().for_each(|ids| ids.rehearse(&[]));
-        labels.iter().for_each(|(dpid, labels)| self.of(*dpid).rehearse(labels));
+        labels.iter().for_each(|(dpid, labels)| self.for_switch(*dpid).rehearse(labels));
     }
 }
 
@@ -345,17 +345,17 @@ mod tests {
         let mut all = AllLabelIds::default();
         for dpid in 1..=3 {
             for _ in 0..dpid {
-                all.of(Dpid(dpid)).take(Time(1), LabelRange::ALL, None, false, 0).expect("one is free");
+                all.for_switch(Dpid(dpid)).take(Time(1), LabelRange::ALL, None, false, 0).expect("one is free");
             }
         }
-        all.of(Dpid(2)).give_back(LabelKey { port: None, id: 1 }, Time(5));
-        all.of(Dpid(2)).give_back(LabelKey { port: None, id: 2 }, Time(7));
+        all.for_switch(Dpid(2)).give_back(LabelKey { port: None, id: 1 }, Time(5));
+        all.for_switch(Dpid(2)).give_back(LabelKey { port: None, id: 2 }, Time(7));
         let dpids = |all: &AllLabelIds| all.iter().map(|(dpid, _)| dpid.0).collect::<Vec<_>>();
         all.forget_unused(Time(6), |dpid| dpid == Dpid(1));
         assert_eq!(dpids(&all), [1, 2, 3], "3 uses its ids, and one of 2 rests");
         all.forget_unused(Time(7), |dpid| dpid == Dpid(1));
         assert_eq!(dpids(&all), [1, 3]);
-        assert_eq!([Dpid(2), Dpid(1)].map(|dpid| all.of(dpid).newest()), [2, 1]);
+        assert_eq!([Dpid(2), Dpid(1)].map(|dpid| all.for_switch(dpid).newest()), [2, 1]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Hash for Suffix {
 impl Carriage {
     /// Returns how labels carry the route of a packet from a switch of this version. Returns `None` if they can't:
     /// switches after the ingress would have to rewrite headers that they can't see.
-    pub fn of(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
+    pub fn for_route(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
         let crosses_links = route.switches.get(&ingress).is_some_and(|hops| !hops.links.is_empty());
         if !crosses_links {
             return Some(Carriage::default());

@@ -38,29 +38,29 @@ struct ScopeOf {
 impl Scope {
     /// Creates the scope of the whole network, for the slice of this name.
     pub fn new(name: impl Into<Name>) -> Scope {
-        Scope::of(Limits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
+        Scope::from_limits(Limits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
     }
 
     /// Limits the scope to these edge ports.
     #[must_use]
     pub fn with_ports(&self, ports: impl IntoIterator<Item = Location>) -> Scope {
-        Scope::of(Limits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(Limits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these hosts, while they are at its ports.
     #[must_use]
     pub fn with_hosts(&self, hosts: impl IntoIterator<Item = Mac>) -> Scope {
-        Scope::of(Limits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(Limits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these links. A port names the link at it, and two switches name all links between them; both
     /// directions are meant.
     #[must_use]
     pub fn with_links(&self, links: impl IntoIterator<Item = LinkName>) -> Scope {
-        Scope::of(Limits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
+        Scope::from_limits(Limits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
     }
 
-    fn of(limits: Limits) -> Scope {
+    fn from_limits(limits: Limits) -> Scope {
         let mut hasher = FxHasher::default();
         limits.hash(&mut hasher);
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
@@ -71,7 +71,7 @@ impl Scope {
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
         let name = format!("{}/{}", outer.name, here.name).into();
-        Scope::of(Limits { name, ..here.common(outer) })
+        Scope::from_limits(Limits { name, ..here.common(outer) })
     }
 
     /// Limits this scope to another one, unless it lies in that one already.
@@ -82,7 +82,7 @@ impl Scope {
         if limits == self.0.limits && is_part {
             self.clone()
         } else {
-            Scope::of(Limits { name: to.name().clone(), ..limits })
+            Scope::from_limits(Limits { name: to.name().clone(), ..limits })
         }
     }
 

@@ -30,7 +30,7 @@ pub enum Absence {
 impl Absence {
     /// Returns the reason why a place with this port information is absent; `None` if it is there. `ports` returns
     /// those of its switch.
-    pub(crate) fn of(info: Option<PortInfo>, ports: impl FnOnce() -> Vec<PortNo>) -> Option<Absence> {
+    pub(crate) fn from_port(info: Option<PortInfo>, ports: impl FnOnce() -> Vec<PortNo>) -> Option<Absence> {
         match info {
             Some(PortInfo { kind: PortKind::Link(far), .. }) => Some(Absence::Link(far.switch)),
             Some(_) => None,

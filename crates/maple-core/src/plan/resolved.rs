@@ -89,7 +89,7 @@ impl Treatment {
 
 /// Reports whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
 pub fn is_settable(field: Field, version: Version) -> bool {
-    const FIXED: FieldSet = FieldSet::of(&[
+    const FIXED: FieldSet = FieldSet::from_fields(&[
         Field::InPort,
         Field::InPhyPort,
         Field::Metadata,

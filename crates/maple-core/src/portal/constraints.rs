@@ -66,7 +66,7 @@ impl<P> Constraints<P> {
     }
 
     /// Returns the constraints that may concern packets of a source, in order; all of them if the source is not known.
-    pub fn of(&self, source: Option<u128>) -> impl Iterator<Item = &Constraint<P>> {
+    pub fn for_source(&self, source: Option<u128>) -> impl Iterator<Item = &Constraint<P>> {
         let everything = if source.is_none() { &self.all[..] } else { &[] };
         let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);
         let others = if source.is_none() { &[] } else { &self.others[..] };

@@ -263,7 +263,7 @@ fn locate(members: Vec<Member>) -> Located {
             members.iter().any(|member| member.is(mac, &ips))
         })
     };
-    let all = move |net: &Net, (): ()| {
+    let everywhere = move |net: &Net, (): ()| {
         let mut places = BTreeSet::new();
         for member in &*all {
             match member {
@@ -276,7 +276,10 @@ fn locate(members: Vec<Member>) -> Located {
         }
         places.into_iter().collect()
     };
-    Located { is_at: Query::new("members of a group at a port", is_at), all: Query::new("members of a group", all) }
+    Located {
+        is_at: Query::new("members of a group at a port", is_at),
+        all: Query::new("members of a group", everywhere),
+    }
 }
 
 fn hosts(net: &Net, cell: Cell) -> Vec<(Mac, Location)> {

@@ -47,7 +47,7 @@ pub(crate) fn guarded<P>(
         pkt.note_violation(violation);
         return Ok(route.refused());
     }
-    for constraint in constraints.of(judge.source) {
+    for constraint in constraints.for_source(judge.source) {
         let error_before = net.take_error();
         let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.rule, own)))
             .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
@@ -167,7 +167,7 @@ impl Judge<'_> {
         let resolved = self.pkt.hops_to_judge(self.route).map_err(error)?;
         let in_port =
             || PortNo(self.pkt.read(Field::InPort, Field::InPort.full_mask(), None).unwrap_or_default() as u32);
-        let view = RouteView::of(&resolved, self.pkt.ingress(), in_port);
+        let view = RouteView::from_resolved(&resolved, self.pkt.ingress(), in_port);
         let leaves = resolved.switches.values().filter(|hops| !hops.edges.is_empty());
         let rewrites =
             leaves.map(|hops| &hops.treatment.rewrites).filter(|rewrites| !rewrites.is_empty()).cloned().collect();

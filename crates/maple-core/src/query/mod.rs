@@ -57,11 +57,11 @@ impl<A: Stored, V: Stored> Query<A, V> {
             Some(argument) => Ok(f(net, argument).to_value()),
             None => Err(format!("{argument} is not of type {}", std::any::type_name::<A>()).into()),
         };
-        Query::of(Function::new(name, ask))
+        Query::from_function(Function::new(name, ask))
     }
 
     /// Creates a typed query from a function, whose arguments and answers should be of these types.
-    pub fn of(function: Function) -> Query<A, V> {
+    pub fn from_function(function: Function) -> Query<A, V> {
         Query { function, types: PhantomData }
     }
 

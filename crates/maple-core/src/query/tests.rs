@@ -167,7 +167,7 @@ fn a_query_that_fails_writes_or_asks_itself_has_no_answer() {
     assert_eq!(failed(&circle), "the query panicked: the query circle() failed: it asks itself");
     assert_eq!(store.snapshot().var("asked"), None);
     let text = Query::new("text", |_: &Net, (): ()| "text".to_owned());
-    let as_number: Query<(), i64> = Query::of(text.function().clone());
+    let as_number: Query<(), i64> = Query::from_function(text.function().clone());
     assert_eq!(
         as_number.try_get(&store.view(), &()).map_err(|error| error.to_string()),
         Err("text() holds \"text\", which is not of type i64".into())

@@ -172,14 +172,14 @@ impl Route {
     #[track_caller]
     pub fn flood() -> Route {
         let branch = Branch { flood: Flood::UnlessReserved, ..Branch::default() };
-        Route::of(branch).from_line(caller(Caller::caller()))
+        Route::from_branch(branch).from_line(caller(Caller::caller()))
     }
 
     /// Floods like [`Route::flood`], but also packets that bridges never forward, such as those of LACP or spanning
     /// trees: the network is a cable for them.
     #[track_caller]
     pub fn flood_reserved() -> Route {
-        Route::of(Branch { flood: Flood::All, ..Branch::default() }).from_line(caller(Caller::caller()))
+        Route::from_branch(Branch { flood: Flood::All, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by:
@@ -188,7 +188,7 @@ impl Route {
     #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
         let ports = ports.into_iter().collect();
-        Route::of(Branch { ports, ..Branch::default() }).from_line(caller(Caller::caller()))
+        Route::from_branch(Branch { ports, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too. A hop whose
@@ -196,7 +196,7 @@ impl Route {
     #[track_caller]
     pub fn hops(hops: impl IntoIterator<Item = Hop>) -> Route {
         let hops = hops.into_iter().collect();
-        Route::of(Branch { hops, ..Branch::default() }).from_line(caller(Caller::caller()))
+        Route::from_branch(Branch { hops, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet nowhere, and these frames of f's own out of the port that it came in by: for example, an ARP or
@@ -402,7 +402,7 @@ impl Route {
         of_branches.chain(&mut self.passes)
     }
 
-    fn of(branch: Branch) -> Route {
+    fn from_branch(branch: Branch) -> Route {
         Route { branches: vec![branch], ..Route::default() }
     }
 }

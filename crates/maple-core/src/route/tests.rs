@@ -304,7 +304,7 @@ fn what_bridges_never_forward_is_not_flooded() {
 fn a_flood_asks_the_packet_as_earlier_parts_have_changed_it() {
     let through = |dst: u128| {
         move |run: &Run| {
-            let parts = [Route::pass().set(Field::EthDst, dst), Route::flood()].map(Composition::of);
+            let parts = [Route::pass().set(Field::EthDst, dst), Route::flood()].map(Composition::single);
             let mut answer = |part: &Route, _: &PacketHandle, _: &Net| Ok(part.clone());
             let route = Composition::tiers(parts).decide_by(&run.packet(), &run.net(), &mut answer).expect("a route");
             assert!(dst != 2 || route.floods(), "whoever compares it sees a flood");

@@ -28,7 +28,7 @@ pub struct Delivery {
 impl RouteView {
     /// Returns the view of a route from the switch where its packets enter. `in_port` is called if the route sends a
     /// packet back by name ([`PortNo::IN_PORT`]).
-    pub(crate) fn of(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
+    pub(crate) fn from_resolved(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
         let mut view = RouteView::default();
         let mut named = |port: PortNo| if port == PortNo::IN_PORT { in_port() } else { port };
         // Routes are short, and a list is faster for them than a map.
@@ -94,7 +94,7 @@ mod tests {
         };
         let second = SwitchHops { edges: [PortNo(4)].into(), ..SwitchHops::default() };
         let switches = [(Dpid(1), ingress), (Dpid(2), second)].into();
-        let view = RouteView::of(&Resolved { switches, ..Resolved::default() }, Dpid(1), || PortNo(9));
+        let view = RouteView::from_resolved(&Resolved { switches, ..Resolved::default() }, Dpid(1), || PortNo(9));
         let told: Vec<(Location, usize)> = view.deliveries.iter().map(|one| (one.at, one.path.len())).collect();
         assert_eq!(told, [(at(1, 3), 1), (at(1, 9), 1), (at(2, 4), 2)]);
         assert!(view.hops.contains(&Hop::new(Dpid(1), PortNo(9))), "{:?}", view.hops);

@@ -188,12 +188,12 @@ impl Run {
 
     /// Returns the handle through which f observes the packet.
     pub fn packet(&self) -> PacketHandle {
-        PacketHandle::of(self)
+        PacketHandle::for_run(self)
     }
 
     /// Returns the handle through which f reads and writes the network's state.
     pub fn net(&self) -> Net {
-        Net::of(self)
+        Net::for_run(self)
     }
 
     /// Reads the fields of the packet that a switch without a second table must match besides f's trace: its location,

@@ -18,7 +18,7 @@ pub struct Net(pub(super) Run);
 
 impl Net {
     /// Returns the handle of a run.
-    pub(super) fn of(run: &Run) -> Net {
+    pub(super) fn for_run(run: &Run) -> Net {
         Net(run.clone())
     }
 

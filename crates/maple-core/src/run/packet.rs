@@ -40,7 +40,7 @@ const GROUP: u128 = 1 << 40;
 
 impl PacketHandle {
     /// Returns the handle of a run.
-    pub(super) fn of(run: &Run) -> PacketHandle {
+    pub(super) fn for_run(run: &Run) -> PacketHandle {
         PacketHandle(run.clone())
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct AddressKinds {
 
 impl AddressKinds {
     /// The kinds of addresses that a cell is about.
-    fn of(cell: &Cell) -> AddressKinds {
+    fn from_cell(cell: &Cell) -> AddressKinds {
         match cell {
             Cell::HostByIp(ip) | Cell::HostsIn(ip, _) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
             Cell::HostAddresses(_) => AddressKinds { v4: true, v6: true },
@@ -116,7 +116,7 @@ pub(crate) struct Invalidated {
 }
 
 impl About {
-    fn of(&mut self, cell: &Cell) -> &mut usize {
+    fn count_of(&mut self, cell: &Cell) -> &mut usize {
         if matches!(cell, Cell::Table(..)) { &mut self.keys } else { &mut self.whole }
     }
 }
@@ -180,7 +180,7 @@ impl Dependents {
     }
 
     /// The dependents of a cell, directly or through queries and routes.
-    pub fn of(&self, cell: &Cell) -> BTreeSet<DependentId> {
+    pub fn of_cell(&self, cell: &Cell) -> BTreeSet<DependentId> {
         let (mut dependents, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
         while let Some(id) = next.pop() {
@@ -194,7 +194,7 @@ impl Dependents {
     /// The dependents of a flood.
     pub fn of_floods(&self) -> BTreeSet<DependentId> {
         let floods = self.topology.range(Cell::Flood(Dpid(0), None)..);
-        floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of(flood)).collect()
+        floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of_cell(flood)).collect()
     }
 
     /// The cells with subscribers, in no particular order.
@@ -358,7 +358,7 @@ impl Dependents {
         if let Some(id) = self.ids.get(&cell) {
             return *id;
         }
-        let kinds = AddressKinds::of(&cell);
+        let kinds = AddressKinds::from_cell(&cell);
         self.address_kinds.v4 |= kinds.v4;
         self.address_kinds.v6 |= kinds.v6;
         if cell.is_topology() {
@@ -377,7 +377,7 @@ impl Dependents {
             self.paths_by_use += 1;
         }
         if let Some(table) = cell.table() {
-            *self.tables.entry(table.clone()).or_default().of(&cell) += 1;
+            *self.tables.entry(table.clone()).or_default().count_of(&cell) += 1;
         }
         let id = self.free.pop().unwrap_or_else(|| {
             self.cells.push(None);
@@ -437,7 +437,7 @@ impl Dependents {
             if let Some(table) = cell.table()
                 && let Some(about) = self.tables.get_mut(table)
             {
-                *about.of(&cell) -= 1;
+                *about.count_of(&cell) -= 1;
                 if about.keys + about.whole == 0 {
                     self.tables.remove(table);
                 }

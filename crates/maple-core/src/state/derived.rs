@@ -126,7 +126,7 @@ impl Snapshot {
 
     /// The reason why a place is absent; `None` if it is present.
     pub(crate) fn absence(&self, at: Location) -> Option<Absence> {
-        Absence::of(self.port(at), || self.ports_of(at.switch).map(|(port, _)| port).collect())
+        Absence::from_port(self.port(at), || self.ports_of(at.switch).map(|(port, _)| port).collect())
     }
 
     /// Resolves a plan. Returns the result, and the cells that it rests on.

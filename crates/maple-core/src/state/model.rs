@@ -19,7 +19,7 @@ struct Model {
 }
 
 impl Model {
-    fn of(state: &Snapshot) -> Model {
+    fn from_snapshot(state: &Snapshot) -> Model {
         let rows = |name: &Name| state.table(name).into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
         let var = |name: &Name| (name.clone(), state.var(name).cloned().expect("it is set"));
         Model {
@@ -153,9 +153,9 @@ proptest! {
                 Step::Drop(_) => {}
             }
             let newest = store.snapshot();
-            prop_assert_eq!(&Model::of(&newest), &model);
+            prop_assert_eq!(&Model::from_snapshot(&newest), &model);
             for (snapshot, then) in &held {
-                prop_assert_eq!(&Model::of(snapshot), then);
+                prop_assert_eq!(&Model::from_snapshot(snapshot), then);
                 for table in TABLES {
                     let cell = Cell::TableAll(table.into());
                     let still = |seen: &Snapshot, now| cell.still(&cell.evaluate(seen), Some(seen.version()), now);
@@ -177,8 +177,8 @@ proptest! {
         store.update(|_| before);
         let mut txn = store.begin();
         acts.into_iter().for_each(|one| act(one, &mut txn, &mut model, &mut saved));
-        prop_assert_eq!(&Model::of(txn.peek()), &model);
+        prop_assert_eq!(&Model::from_snapshot(txn.peek()), &model);
         prop_assert!(store.commit(txn, None).is_ok());
-        prop_assert_eq!(&Model::of(&store.snapshot()), &model);
+        prop_assert_eq!(&Model::from_snapshot(&store.snapshot()), &model);
     }
 }

@@ -102,7 +102,7 @@ impl QueryCall {
 
     /// The answer in `state`, and the cells that it rests on.
     pub(super) fn answer_with_reads(&self, state: &Snapshot) -> (QueryAnswer, Reads) {
-        let known = state.memo.of(self);
+        let known = state.memo.remembered_for(self);
         let here = known.iter().find(|one| one.version.is_some() && one.version == state.published());
         if let Some(one) = here {
             return (Ok(one.answer.clone()), one.reads.clone());
@@ -164,7 +164,7 @@ impl Memo {
         sync::lock(&self.answers).clear();
     }
 
-    fn of(&self, question: &QueryCall) -> Vec<Remembered> {
+    fn remembered_for(&self, question: &QueryCall) -> Vec<Remembered> {
         sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 

@@ -151,7 +151,7 @@ impl Store {
             let mut labels = self.labels();
             // A thread that moves the store by changing label ids waits for this lock.
             if self.moves.load(SeqCst) == at {
-                return (work(labels.of(switch)), Seen { at: at / 2, moved: false });
+                return (work(labels.for_switch(switch)), Seen { at: at / 2, moved: false });
             }
         }
     }

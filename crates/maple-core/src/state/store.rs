@@ -150,7 +150,7 @@ impl Commit {
     pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
         let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
         for dependent in self.withdraw {
-            shards.entry(ShardId::of(dependent)).or_default().withdraw.insert(dependent);
+            shards.entry(ShardId::owning(dependent)).or_default().withdraw.insert(dependent);
         }
         for at in self.ports {
             if let Some(shard) = state.shard_of(at.switch) {
@@ -372,7 +372,7 @@ impl Store {
 
     /// The dependents of a cell.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
-        self.lock().dependents.of(cell)
+        self.lock().dependents.of_cell(cell)
     }
 
     /// Starts to give `observe` every snapshot, just before it becomes the newest, for comparison with what was true at
@@ -388,7 +388,7 @@ impl Store {
 
     /// Works on the label ids of a switch. Only the shard that serves the switch calls this.
     pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        work(self.labels().of(switch))
+        work(self.labels().for_switch(switch))
     }
 
     /// Calls `work` with the label ids of each switch.

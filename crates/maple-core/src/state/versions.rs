@@ -293,11 +293,11 @@ fn tables_of(state: &Snapshot, table: &str, number: u32) -> Vec<Name> {
 
 /// The writes that remove all rows of a version.
 fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
-    let rows = |table: Name| {
+    let deletions = |table: Name| {
         let keys: Vec<Value> = state.table(&table).into_iter().flatten().map(|(key, _)| key.clone()).collect();
         keys.into_iter().map(move |key| Write::Table { table: table.clone(), key, value: None })
     };
-    tables_of(state, table, number).into_iter().flat_map(rows).collect()
+    tables_of(state, table, number).into_iter().flat_map(deletions).collect()
 }
 
 impl Made {
@@ -311,9 +311,9 @@ impl Made {
         last: &BTreeMap<Name, RowMap>,
     ) -> Result<(), VersionError> {
         let (there, wanted) = (in_use(state, table), version.number);
-        let of = || table.clone();
+        let table_name = || table.clone();
         if there > wanted {
-            return Err(VersionError::Later { table: of(), there, wanted });
+            return Err(VersionError::Later { table: table_name(), there, wanted });
         }
         let mut from = tables_of(state, table, there);
         // A table that is empty by now may have had rows before.
@@ -326,9 +326,9 @@ impl Made {
             let target = versioned(version_of(&source).0, wanted);
             let new = match &version.migrate {
                 _ if old.is_empty() => RowMap::new(),
-                None => return Err(VersionError::NoWay { table: of(), there, wanted }),
+                None => return Err(VersionError::NoWay { table: table_name(), there, wanted }),
                 Some(migrate) => {
-                    migrate(there, old).map_err(|error| VersionError::Failed { table: of(), there, error })?
+                    migrate(there, old).map_err(|error| VersionError::Failed { table: table_name(), there, error })?
                 }
             };
             let before = last.get(&target).cloned().unwrap_or_else(|| rows(state, &target));

@@ -136,7 +136,7 @@ enum WrittenPlace {
 }
 
 impl WrittenPlace {
-    fn of(write: &Write) -> Option<WrittenPlace> {
+    fn from_write(write: &Write) -> Option<WrittenPlace> {
         match write {
             Write::Table { table, key, .. } => {
                 is_small(key, &mut MAX_KEY_BYTES.clone()).then(|| WrittenPlace::Key(table.clone(), key.clone()))
@@ -197,10 +197,10 @@ impl LastWrites {
         match author {
             Author::AsBefore => {}
             Author::Unknown if self.slots.is_empty() => {}
-            Author::Unknown => writes.iter().filter_map(WrittenPlace::of).for_each(|place| self.forget(&place)),
+            Author::Unknown => writes.iter().filter_map(WrittenPlace::from_write).for_each(|place| self.forget(&place)),
             Author::Known(written, lines) => {
                 for (position, write) in writes.iter().enumerate() {
-                    let Some(place) = WrittenPlace::of(write) else { continue };
+                    let Some(place) = WrittenPlace::from_write(write) else { continue };
                     let line = lines.get(position).and_then(Option::as_ref);
                     self.put(place, Written { by: written.by.at_line(line), at: written.at });
                 }

@@ -259,7 +259,7 @@ mod tests {
             actions: 0,
             ports: Vec::new(),
         };
-        Capabilities::of(Version::Of13, &features).of_open_vswitch()
+        Capabilities::from_features(Version::Of13, &features).of_open_vswitch()
     }
 
     fn range(field: Field, lo: u128, hi: u128) -> Cond {

@@ -57,7 +57,7 @@ impl Source {
     /// ```
     #[track_caller]
     pub fn here() -> Source {
-        of(Caller::caller())
+        from_caller(Caller::caller())
     }
 }
 
@@ -65,10 +65,10 @@ impl Source {
 /// it is given.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
     let is_rusts = at.file().starts_with("/rustc/") || at.file().contains("/lib/rustlib/src/rust/library/");
-    (!is_rusts).then(|| of(at))
+    (!is_rusts).then(|| from_caller(at))
 }
 
-fn of(at: &Caller<'_>) -> Source {
+fn from_caller(at: &Caller<'_>) -> Source {
     let name = at.file();
     let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
     Source::new(file, at.line())

@@ -158,7 +158,7 @@ impl Tree {
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
             let Chain { nodes, conds, questions_ahead, .. } = &mut chains.chains[chain.index()];
             for at in questions_ahead.tests()..nodes.len() {
-                questions_ahead.push(&conds[at], memos.of(nodes[at]));
+                questions_ahead.push(&conds[at], memos.at_node(nodes[at]));
             }
         }
     }

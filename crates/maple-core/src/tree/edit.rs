@@ -74,7 +74,7 @@ impl Tree {
                     return self.put_at(from, here, &items[depth..], depth, leaf);
                 }
                 Some(node) => {
-                    let branch = Branch::of(item);
+                    let branch = Branch::taken_by(item);
                     here = self.child(node, branch);
                     from = Some((node, branch));
                 }
@@ -158,7 +158,7 @@ impl Tree {
         let mut from = from;
         for item in items {
             let node = self.insert(from, Node::asking(item));
-            from = Some((node, Branch::of(item)));
+            from = Some((node, Branch::taken_by(item)));
         }
         let at = self.insert(from, Node::Leaf(leaf));
         self.leaves.insert(leaf, at);
@@ -248,7 +248,7 @@ impl Tree {
             None => self.root = Some(id),
             Some((above, branch)) => self.link(above, branch, id),
         }
-        self.order.insert(id, At::of(place));
+        self.order.insert(id, At::from_parent(place));
         if is_test {
             self.enter_chain(id);
         }
@@ -309,7 +309,7 @@ impl Tree {
 
 impl Branch {
     /// The branch that a packet with this item takes.
-    pub(super) fn of(item: &Item) -> Branch {
+    pub(super) fn taken_by(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),
             Item::Test { outcome, .. } => Branch::Outcome(*outcome),
@@ -319,7 +319,7 @@ impl Branch {
 
 impl At {
     /// The position in walk order of a node at an unexplored place.
-    fn of(place: Option<(NodeId, Branch)>) -> At {
+    fn from_parent(place: Option<(NodeId, Branch)>) -> At {
         match place {
             None => At::Alone,
             Some((test, Branch::Outcome(true))) => At::Before(test),

@@ -19,7 +19,7 @@ impl QuestionMemos {
         self.lists_of.push(0);
     }
 
-    pub(super) fn of(&self, node: NodeId) -> &[QuestionMemo] {
+    pub(super) fn at_node(&self, node: NodeId) -> &[QuestionMemo] {
         match self.lists_of[node.index()] {
             0 => &[],
             list => &self.lists[list as usize - 1],

@@ -141,7 +141,7 @@ impl Tree {
     /// Reports whether a test prefixes a longer condition that some run asked for. Once its yes-side is explored, that
     /// side will have tests or reads of its own.
     pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
-        self.memos.of(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
+        self.memos.at_node(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
     }
 
     /// Begins to replay a run. All traces of a tree are lowered for the same capabilities.
@@ -290,7 +290,7 @@ impl<'t> Replay<'t> {
     fn becomes(&mut self, node: NodeId, ago: usize, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (memos, next) = match self.noted {
             Some((of, memos, last)) if of == node => (memos, last + 1),
-            _ => (self.tree.memos.of(node), 0),
+            _ => (self.tree.memos.at_node(node), 0),
         };
         let is = |memo: &QuestionMemo| memo.ago as usize == ago && is(&memo.question);
         let is_next = memos.get(next).is_some_and(is);
@@ -398,7 +398,7 @@ impl<'t> Replay<'t> {
                 memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), ago, becomes } });
             }
             if let Some(node) = node {
-                at.go(tree, node, Branch::of(item));
+                at.go(tree, node, Branch::taken_by(item));
             }
         }
         if !is_settled {

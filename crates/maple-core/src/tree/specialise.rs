@@ -37,7 +37,8 @@ impl Tree {
 
     /// Reports whether a node is a read that f did not make.
     pub(super) fn is_specialisation(&self, node: NodeId) -> bool {
-        matches!(self.node(node), Node::Value(_)) && self.memos.of(node).iter().any(QuestionMemo::is_of_specialisation)
+        matches!(self.node(node), Node::Value(_))
+            && self.memos.at_node(node).iter().any(QuestionMemo::is_of_specialisation)
     }
 
     /// The specialisation of a leaf: what its packets have in common beyond what f looked at, in the order of the

@@ -79,7 +79,7 @@ impl Tree {
                 at
             }
             None => {
-                value_index.fields.push(Stated::of(self, constraint.field));
+                value_index.fields.push(Stated::from_tree(self, constraint.field));
                 value_index.fields.len() - 1
             }
         };
@@ -122,7 +122,7 @@ fn bit(value: u128) -> (usize, u64) {
 
 impl Stated {
     /// Lists all leaves of a tree by the bits that they state of a field.
-    fn of(tree: &Tree, field: Field) -> Stated {
+    fn from_tree(tree: &Tree, field: Field) -> Stated {
         let mut stated = Stated { field, masks: Vec::new(), held: 0 };
         let mut open: Vec<(NodeId, Bits)> = tree.root().map(|root| (root, Bits::default())).into_iter().collect();
         while let Some((top, bits)) = open.pop() {

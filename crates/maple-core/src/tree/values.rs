@@ -51,7 +51,7 @@ struct Table<K> {
 /// A value as a key.
 trait Key: Copy + Eq {
     /// The key of a value that fits into this type.
-    fn of(value: u128) -> Self;
+    fn from_value(value: u128) -> Self;
     /// The value.
     fn value(self) -> u128;
     /// Its bits as one word.
@@ -59,7 +59,7 @@ trait Key: Copy + Eq {
 }
 
 impl Key for u32 {
-    fn of(value: u128) -> u32 {
+    fn from_value(value: u128) -> u32 {
         value as u32
     }
 
@@ -73,7 +73,7 @@ impl Key for u32 {
 }
 
 impl Key for u64 {
-    fn of(value: u128) -> u64 {
+    fn from_value(value: u128) -> u64 {
         value as u64
     }
 
@@ -87,7 +87,7 @@ impl Key for u64 {
 }
 
 impl Key for u128 {
-    fn of(value: u128) -> u128 {
+    fn from_value(value: u128) -> u128 {
         value
     }
 
@@ -102,9 +102,9 @@ impl Key for u128 {
 
 impl<K: Key> Table<K> {
     /// Creates a table of the children in `list`, with room for a few more.
-    fn of(list: &[(u128, NodeId)]) -> Table<K> {
+    fn from_list(list: &[(u128, NodeId)]) -> Table<K> {
         let mut table = Table { entries: vec![None; 16].into(), len: 0 };
-        list.iter().for_each(|(value, node)| table.insert(K::of(*value), *node));
+        list.iter().for_each(|(value, node)| table.insert(K::from_value(*value), *node));
         table
     }
 
@@ -269,9 +269,9 @@ impl Values {
                     list.push((value, child));
                     if list.len() > FEW {
                         self.children = match self.mask {
-                            mask if u32::try_from(mask).is_ok() => Children::Short(Table::of(list)),
-                            mask if u64::try_from(mask).is_ok() => Children::Long(Table::of(list)),
-                            _ => Children::Wide(Table::of(list)),
+                            mask if u32::try_from(mask).is_ok() => Children::Short(Table::from_list(list)),
+                            mask if u64::try_from(mask).is_ok() => Children::Long(Table::from_list(list)),
+                            _ => Children::Wide(Table::from_list(list)),
                         };
                     }
                 }

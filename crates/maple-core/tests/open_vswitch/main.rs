@@ -68,7 +68,7 @@ fn assert_accepted(bridge: &mut Bridge, rules: &[FlowMod]) {
 }
 
 fn capabilities(bridge: &mut Bridge, version: Version) -> Capabilities {
-    Capabilities::of(version, &bridge.features()).of_open_vswitch()
+    Capabilities::from_features(version, &bridge.features()).of_open_vswitch()
 }
 
 #[test]

@@ -195,10 +195,10 @@ impl Command {
         let words = words(line).map_err(LabError::Wrong)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let words = with_places(&words);
-        if words.is_empty() { Ok(None) } else { Command::of(&words).map(Some).map_err(LabError::Wrong) }
+        if words.is_empty() { Ok(None) } else { Command::from_words(&words).map(Some).map_err(LabError::Wrong) }
     }
 
-    fn of(words: &[&str]) -> Result<Command, String> {
+    fn from_words(words: &[&str]) -> Result<Command, String> {
         match words {
             ["help" | "?"] => Ok(Command::Help),
             ["exit" | "quit"] => Ok(Command::Exit),
@@ -206,7 +206,9 @@ impl Command {
             [alone @ ("help" | "exit" | "quit" | "pingall"), ..] => Err(format!("{alone} takes no more words")),
             ["wait", span] => quantity::time(span).map(Command::Wait),
             ["wait", ..] => Err("wait TIME, such as wait 2s".into()),
-            ["not", rest @ ..] if !rest.is_empty() => Command::of(rest).map(|command| Command::Not(Box::new(command))),
+            ["not", rest @ ..] if !rest.is_empty() => {
+                Command::from_words(rest).map(|command| Command::Not(Box::new(command)))
+            }
             ["not"] => Err("not COMMAND, such as not h1 ping h3".into()),
             ["link", rest @ ..] => Command::link(rest),
             ["port", rest @ ..] => Command::port(rest),

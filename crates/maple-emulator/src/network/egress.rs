@@ -37,7 +37,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    fn of(&self, queue: Option<u32>) -> QueueRates {
+    fn for_queue(&self, queue: Option<u32>) -> QueueRates {
         queue.and_then(|queue| self.queues.get(&queue)).copied().unwrap_or_default()
     }
 }
@@ -87,7 +87,7 @@ impl<T> Egress<T> {
         let behind = |queue: Option<u32>, waiting: &Waiting<T>| {
             // Unused minimum rates are kept only for a moment.
             let paid = waiting.paid.max(now.saturating_sub(CREDIT));
-            limits.of(queue).min.is_some() && paid <= now
+            limits.for_queue(queue).min.is_some() && paid <= now
         };
         let (queue, _) =
             self.queues.iter().filter(|(_, waiting)| !waiting.frames.is_empty() && waiting.may <= now).min_by_key(
@@ -99,7 +99,7 @@ impl<T> Egress<T> {
         let queue = *queue;
         let waiting = self.queues.get_mut(&queue)?;
         let (bytes, frame) = waiting.frames.pop_front()?;
-        let QueueRates { min, max } = limits.of(queue);
+        let QueueRates { min, max } = limits.for_queue(queue);
         self.served += 1;
         waiting.served = self.served;
         if let Some(min) = min {

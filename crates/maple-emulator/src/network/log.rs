@@ -143,7 +143,7 @@ impl DeliveryLog {
     }
 
     /// Returns the deliveries of a frame, in order. Deliveries before its entry are skipped.
-    pub fn of(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
+    pub fn of_frame(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
         let since = self.entry(id).map_or(0, |entry| entry.at);
         let first = self.deliveries.partition_point(|delivery| delivery.at < since);
         self.deliveries.range(first..).filter(move |d| d.id == id)
@@ -152,7 +152,7 @@ impl DeliveryLog {
     /// Returns switch, port and bytes of each copy of a frame that left the network. Compare this with a policy's
     /// answer.
     pub fn egress(&self, id: FrameId) -> BTreeSet<(Dpid, PortNo, Vec<u8>)> {
-        self.of(id)
+        self.of_frame(id)
             .filter_map(|d| match &d.outcome {
                 Outcome::Egress { dpid, port, .. } => Some((*dpid, *port, d.frame.clone())),
                 _ => None,
@@ -162,7 +162,7 @@ impl DeliveryLog {
 
     /// The number of copies of a frame that left the network. Two at one port count twice.
     pub fn copies(&self, id: FrameId) -> usize {
-        self.of(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
+        self.of_frame(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
     }
 
     /// Returns the ids of the frames with these bytes that entered by this port, in order.

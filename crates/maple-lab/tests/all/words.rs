@@ -19,7 +19,7 @@ fn policy(pkt: &Packet, net: &Net) -> Route {
 }
 
 fn ring() -> Network {
-    Network::of("ring:4", App::new(policy).weight("costly", 1, 2, 10))
+    Network::with_app("ring:4", App::new(policy).weight("costly", 1, 2, 10))
 }
 
 /// What a failed assertion prints.

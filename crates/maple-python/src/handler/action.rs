@@ -18,7 +18,7 @@ pub struct Action(WireAction);
 
 impl Action {
     /// Wraps this action.
-    pub(super) fn of(action: WireAction) -> Action {
+    pub(super) fn from_wire(action: WireAction) -> Action {
         Action(action)
     }
 }
@@ -53,8 +53,8 @@ fn wrong(object: &Bound<'_, PyAny>) -> PyErr {
 
 /// Returns the port with this number.
 pub(super) fn port(number: &Bound<'_, PyAny>) -> PyResult<PortNo> {
-    let wrong = || PyValueError::new_err(format!("{} is not a port number", described(number)));
-    number.extract().map(PortNo).map_err(|_| wrong())
+    let no_port = || PyValueError::new_err(format!("{} is not a port number", described(number)));
+    number.extract().map(PortNo).map_err(|_| no_port())
 }
 
 fn output(port: PortNo, max_len: u16) -> WireAction {

@@ -68,7 +68,7 @@ impl PyBucket {
     /// Its action.
     #[getter]
     fn actions(&self) -> Vec<Action> {
-        self.0.actions.iter().cloned().map(Action::of).collect()
+        self.0.actions.iter().cloned().map(Action::from_wire).collect()
     }
 
     /// Its share of the packets in a `"select"` group.

@@ -27,7 +27,7 @@ fn constraint(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Constraint> {
         return masked(field, to_raw(field, operand(field, &value)?), to_raw(field, mask));
     }
     let is_prefix_text = value.cast_exact::<PyString>().is_ok_and(|text| text.to_cow().is_ok_and(|t| t.contains('/')));
-    if FieldKind::of(field) != FieldKind::Number && (is_prefix_text || value.is_exact_instance_of::<Prefix>()) {
+    if FieldKind::from_field(field) != FieldKind::Number && (is_prefix_text || value.is_exact_instance_of::<Prefix>()) {
         let prefix = Prefix::from_object(value)?;
         if prefix.family.bits() != field.bits() {
             return Err(PyValueError::new_err(format!(
@@ -95,11 +95,11 @@ impl PyMatch {
         let Constraint { field, value, mask } = *constraint;
         if constraint.is_exact() {
             return match from_raw(field, value) {
-                Some(value) => FieldKind::of(field).to_python(py, value),
+                Some(value) => FieldKind::from_field(field).to_python(py, value),
                 None => Ok(py.None().into_bound(py)),
             };
         }
-        let kind = FieldKind::of(field);
+        let kind = FieldKind::from_field(field);
         Ok((kind.to_python(py, value)?, kind.to_python(py, mask)?).into_pyobject(py)?.into_any())
     }
 }

@@ -258,7 +258,7 @@ impl Handler for PythonHandler {
     fn port_status(&mut self, status: &PortStatus, out: &mut Replies) {
         Python::attach(|py| {
             self.switch.get().change(status);
-            let event = PyPort::of(py, &status.port).and_then(|port| Bound::new(py, port));
+            let event = PyPort::from_port(py, &status.port).and_then(|port| Bound::new(py, port));
             match event {
                 Ok(port) => self.call(py, intern!(py, "port_status"), (port, switch::reason(status.reason)), out),
                 Err(error) => self.complain(py, &error),
@@ -334,11 +334,11 @@ fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answ
 
 /// Returns the first line of a handler's method, for an error that no line of it raised.
 fn place(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>) -> String {
-    let place = || -> PyResult<String> {
+    let first_line = || -> PyResult<String> {
         let code = handler.getattr(method)?.getattr("__code__")?;
         let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
         Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
     };
     // A method that is not a Python function has no line.
-    place().unwrap_or_default()
+    first_line().unwrap_or_default()
 }

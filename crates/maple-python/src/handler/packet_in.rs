@@ -66,7 +66,7 @@ impl PyPacketIn {
 
     fn get<'py>(&self, py: Python<'py>, field: Field) -> PyResult<Option<Bound<'py, PyAny>>> {
         let value = self.raw(field)?.and_then(|raw| from_raw(field, raw));
-        value.map(|value| FieldKind::of(field).to_python(py, value)).transpose()
+        value.map(|value| FieldKind::from_field(field).to_python(py, value)).transpose()
     }
 
     /// Returns the packet-out that does these actions to the packet: to the buffered packet if the switch has one, else

@@ -400,7 +400,7 @@ impl PyFlowStats {
         for instruction in &flow.instructions {
             match instruction {
                 Instruction::ApplyActions(all) | Instruction::WriteActions(all) => {
-                    actions.extend(all.iter().map(|action| Py::new(py, Action::of(action.clone()))));
+                    actions.extend(all.iter().map(|action| Py::new(py, Action::from_wire(action.clone()))));
                 }
                 Instruction::GotoTable(table) => goto = Some(*table),
                 Instruction::Meter(number) => meter = Some(*number),

@@ -91,7 +91,7 @@ impl PySwitch {
     #[getter]
     fn ports(&self, py: Python<'_>) -> PyResult<Vec<PyPort>> {
         let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        ports.iter().map(|port| PyPort::of(py, port)).collect()
+        ports.iter().map(|port| PyPort::from_port(py, port)).collect()
     }
 
     fn __repr__(&self) -> String {
@@ -101,7 +101,7 @@ impl PySwitch {
 
 impl PyPort {
     /// Converts a port.
-    pub(super) fn of(py: Python<'_>, port: &Port) -> PyResult<PyPort> {
+    pub(super) fn from_port(py: Python<'_>, port: &Port) -> PyResult<PyPort> {
         let [a, b, c, d, e, f] = port.hw_addr;
         let mac = Mac::cached(py, u64::from_be_bytes([0, 0, a, b, c, d, e, f]))?.unbind();
         Ok(PyPort { number: port.number.0, name: port.name().into_owned(), mac, up: port.is_up() })

@@ -31,7 +31,7 @@ impl Listed {
         let program = Box::new(program);
         let (mut open, mut chains) = (vec![&*program], HashMap::new());
         while let Some(program) = open.pop() {
-            if let Some(chain) = Chain::of(program) {
+            if let Some(chain) = Chain::starting_at(program) {
                 chains.insert(address(program), chain);
             }
             open.extend(program.children());
@@ -42,7 +42,7 @@ impl Listed {
 
 impl Chain {
     /// Returns the chain of questions to the packet that begins here.
-    fn of(first: &Program) -> Option<Chain> {
+    fn starting_at(first: &Program) -> Option<Chain> {
         let (mut conds, mut question_of, mut at) = (Vec::new(), Vec::new(), first);
         for number in 0.. {
             let Some((question, no)) = asked(at) else { break };

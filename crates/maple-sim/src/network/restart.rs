@@ -57,7 +57,7 @@ impl Memory {
 impl Sim {
     /// Remembers the present surroundings for the next run: locations and the meanings of labels.
     pub fn remember_surroundings(&mut self) {
-        self.memory.surroundings = Some(Arc::new(Surroundings::of(&self.store)));
+        self.memory.surroundings = Some(Arc::new(Surroundings::from_store(&self.store)));
     }
 
     /// Stops the reports of switches about their rules, until [`Sim::tell_rules`].
@@ -98,7 +98,8 @@ impl Sim {
     /// policy that it runs.
     pub fn restart_controller(&mut self, shards: u8) -> usize {
         let old = self.store.snapshot();
-        let earlier = self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::of(&self.store)));
+        let earlier =
+            self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::from_store(&self.store)));
         let mut witnesses: BTreeMap<Dpid, Vec<Witness>> = BTreeMap::new();
         for witness in std::mem::take(&mut self.memory.witnesses).into_values() {
             witnesses.entry(witness.at.switch).or_default().push(witness);

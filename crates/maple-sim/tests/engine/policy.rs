@@ -63,7 +63,7 @@ impl Clauses {
             None => {
                 let when = line.strip_prefix("when ").and_then(|rest| rest.split_once(": "));
                 let (tests, act) = when.ok_or("expected when TEST: ROUTE")?;
-                let tests = tests.split(" and ").map(|test| Test::of(test, hosts)).collect::<Result<_, _>>()?;
+                let tests = tests.split(" and ").map(|test| Test::from_text(test, hosts)).collect::<Result<_, _>>()?;
                 Clause { tests, act: act_of(act, hosts)? }
             }
         };
@@ -75,12 +75,12 @@ impl Clauses {
 fn act_of(text: &str, hosts: &Hosts) -> Result<Act, String> {
     match text.split_whitespace().collect::<Vec<_>>()[..] {
         ["note", name, "in", table] => Ok(Act::Note(field(name)?, table.to_owned())),
-        _ => Ok(Act::Decide(Decision::of(text, hosts)?)),
+        _ => Ok(Act::Decide(Decision::from_text(text, hosts)?)),
     }
 }
 
 impl Test {
-    fn of(text: &str, hosts: &Hosts) -> Result<Test, String> {
+    fn from_text(text: &str, hosts: &Hosts) -> Result<Test, String> {
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["var", name, "=", value] => {
                 let value = value.parse().map_err(|_| format!("{value:?} is no number"))?;
@@ -113,11 +113,15 @@ impl Test {
 }
 
 impl Decision {
-    fn of(text: &str, hosts: &Hosts) -> Result<Decision, String> {
+    fn from_text(text: &str, hosts: &Hosts) -> Result<Decision, String> {
         if let Some((route, set)) = text.rsplit_once(" set ") {
             let (name, value) = set.split_once('=').ok_or_else(|| format!("{set:?} is no FIELD=VALUE"))?;
             let field = field(name)?;
-            return Ok(Decision::Set(field, value_of(field, value, hosts)?, Box::new(Decision::of(route, hosts)?)));
+            return Ok(Decision::Set(
+                field,
+                value_of(field, value, hosts)?,
+                Box::new(Decision::from_text(route, hosts)?),
+            ));
         }
         match text.split_whitespace().collect::<Vec<_>>()[..] {
             ["drop"] => Ok(Decision::Drop),

@@ -111,7 +111,7 @@ proptest! {
         let answer = |policy: &dyn Policy| {
             let txn = Txn::new(Arc::clone(&state));
             let run = Run::new(Arc::clone(&sample.frame), sample.frame.len(), sample.at, txn, true);
-            Observation::of(policy, &run).answer.ok()
+            Observation::from_run(policy, &run).answer.ok()
         };
         prop_assert_ne!(answer(&one), answer(&other));
     }

@@ -60,12 +60,12 @@ impl Tree {
     fn composition(&self) -> Composition<Part> {
         let inside = |tree: &Tree| tree.composition();
         match self {
-            Tree::Part(part) => Composition::of(part.clone()),
+            Tree::Part(part) => Composition::single(part.clone()),
             Tree::Named(of) => inside(of).named("tier"),
             Tree::Tiers(tiers) => Composition::tiers(tiers.iter().map(inside)),
             Tree::Observe(of, places) => {
                 let copy = |place: &Location| Program::Answer(maple_sim::cases::Answer::ToPort(*place));
-                let copies = places.iter().map(|place| Composition::of(Part::Program(copy(place))));
+                let copies = places.iter().map(|place| Composition::single(Part::Program(copy(place))));
                 copies.fold(inside(of), Composition::observed_by)
             }
             Tree::Only(cond, of) => inside(of).only([cond.clone()], None),
@@ -519,7 +519,7 @@ fn names_are_in_lines_and_errors() {
     let setting = Setting::new(&mut random);
     let (came_in, frame) = setting.frame(&mut random);
     let named = |part: Part| {
-        let inner = Composition::of(part).named("red");
+        let inner = Composition::single(part).named("red");
         Composition::tiers([inner]).named("tenant")
     };
     let decide = |composition: &Composition<Part>| {
@@ -555,7 +555,7 @@ fn what_was_written_costs_no_observation() {
         if is_server && matches { Route::to([PortNo(4)]) } else { Route::drop() }
     };
     let parts: [Arc<dyn Policy>; 2] = [Arc::new(web), Arc::new(server)];
-    let composed = Composition::tiers(parts.map(Composition::of));
+    let composed = Composition::tiers(parts.map(Composition::single));
     let frame = maple_wire::packet::Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
     let frame = frame.ipv4([10, 0, 0, 1], [10, 0, 0, 99]).tcp(1000, 80).build();
     let run = setting.run(at(1, 3), &frame);

@@ -22,7 +22,7 @@ const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
 
 fn guarded(policy: impl Policy + 'static, rules: impl IntoIterator<Item = Rule<Arc<dyn Policy>>>) -> Arc<dyn Policy> {
     let constraints = rules.into_iter().map(|rule| Constraint::new("a constraint", None, rule));
-    Arc::new(Composition::of(Arc::new(policy) as Arc<dyn Policy>).guarded(constraints))
+    Arc::new(Composition::single(Arc::new(policy) as Arc<dyn Policy>).guarded(constraints))
 }
 
 fn waypoint(via: u64) -> Rule<Arc<dyn Policy>> {

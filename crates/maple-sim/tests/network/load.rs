@@ -96,8 +96,8 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
             (|net| net.traffic(A, B).is_above(20_000, 10_000)) as fn(&Net) -> bool,
             |net| net.port(at(1, 1)).received().is_above(20_000, 10_000),
             |net| net.port(at(2, 1)).is_above(20_000, 10_000),
-            |net| net.port(at(1, 1)).received().of(100_000).is_share_above(0.2, 0.1),
-            |net| net.port(at(1, 1)).received().of(100_000).utilisation() >= 0.2,
+            |net| net.port(at(1, 1)).received().relative_to(100_000).is_share_above(0.2, 0.1),
+            |net| net.port(at(1, 1)).received().relative_to(100_000).utilisation() >= 0.2,
         ] {
             let (mut sim, runs) = network(version, decide);
             assert_eq!(link(&mut sim), 2);

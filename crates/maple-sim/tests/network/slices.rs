@@ -217,12 +217,12 @@ fn names_an_absent_place(state: &Arc<Snapshot>, program: &Program, came_in: Loca
 }
 
 fn part(program: Program) -> Composition<Part> {
-    Composition::of(Arc::new(program) as Part)
+    Composition::single(Arc::new(program) as Part)
 }
 
 fn pass() -> Composition<Part> {
     let pass = |_: &PacketHandle, _: &Net| Route::pass();
-    Composition::of(Arc::new(pass) as Part)
+    Composition::single(Arc::new(pass) as Part)
 }
 
 fn program(setting: &Setting, random: &mut Random) -> Program {
@@ -403,7 +403,7 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
         .tcp(1, 2)
         .build();
     let fails = |policy: fn(&PacketHandle, &Net) -> Route| {
-        let slice = Slice::new("red", Composition::of(Arc::new(policy) as Part));
+        let slice = Slice::new("red", Composition::single(Arc::new(policy) as Part));
         let slice = slice.ports([at(1, 3), at(2, 3)]).links([LinkName::Switches(Dpid(1), Dpid(4))]);
         let slices = Composition::slices([slice], pass(), None).expect("one");
         let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(Arc::clone(&state)), true);
@@ -449,7 +449,7 @@ fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
     let setting = Setting::new(&mut Random(3));
     let state = setting.snapshot(&[], &setting.state);
     let (_, frame) = setting.frame(&mut Random(1));
-    let to = |port| Composition::of(Arc::new(move |_: &PacketHandle, _: &Net| Route::to([PortNo(port)])) as Part);
+    let to = |port| Composition::single(Arc::new(move |_: &PacketHandle, _: &Net| Route::to([PortNo(port)])) as Part);
     let slices = |policy| {
         let here = Slice::new("red", policy).ports([at(1, 3), at(1, 9)]);
         Composition::slices([here], pass(), None).expect("one")
@@ -458,7 +458,7 @@ fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
     assert_eq!(done(slices(to(4))), Err(()));
     assert_eq!(done(slices(to(4).or_on_error(to(3)))), done(to(3)));
     // A panic in an inner slice ends that slice too.
-    let panics = Composition::of(Arc::new(|_: &PacketHandle, _: &Net| -> Route { panic!("on purpose") }) as Part);
+    let panics = Composition::single(Arc::new(|_: &PacketHandle, _: &Net| -> Route { panic!("on purpose") }) as Part);
     assert_eq!(done(slices(panics).or_on_error(to(4))), done(to(4)));
 }
 
@@ -468,7 +468,7 @@ fn a_limit_is_the_slices_own() {
     let state = setting.snapshot(&[], &[]);
     let (_, frame) = setting.frame(&mut Random(1));
     let limited = |_: &PacketHandle, _: &Net| Route::flood().limit(Limit::packets("floods", 10));
-    let limited = Composition::of(Arc::new(limited) as Part);
+    let limited = Composition::single(Arc::new(limited) as Part);
     let inner = Composition::slices([Slice::new("web", limited)], pass(), None).expect("one");
     let outer = Composition::slices([Slice::new("red", inner)], pass(), None).expect("one");
     let (resolved, _) = run(&state, &outer, at(1, 3), &frame, "");
@@ -495,7 +495,7 @@ fn an_error_in_a_slice_names_it() {
             Err(PolicyError::Exception("on purpose".into()))
         }
     }
-    let inner = Slice::new("web", Composition::of(Arc::new(Fails) as Part));
+    let inner = Slice::new("web", Composition::single(Arc::new(Fails) as Part));
     let inner = Composition::slices([inner], pass(), None).expect("one");
     let outer = Composition::slices([Slice::new("red", inner)], pass(), None).expect("one").named("campus");
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(state), true);

@@ -68,7 +68,7 @@ impl<'a> Learner<'a> {
 }
 
 pub fn of13() -> Capabilities {
-    Capabilities::of(Version::Of13, &features())
+    Capabilities::from_features(Version::Of13, &features())
 }
 
 /// Returns capabilities without the limits of Open vSwitch's structures, because the test's packets have ARP operations
@@ -78,7 +78,7 @@ pub fn of13_masked_ports() -> Capabilities {
 }
 
 pub fn of10() -> Capabilities {
-    Capabilities::of(Version::Of10, &features())
+    Capabilities::from_features(Version::Of10, &features())
 }
 
 fn features() -> Features {

@@ -37,7 +37,7 @@ pub enum ActionPlace<'a> {
 }
 
 /// Fields that no action can set.
-const UNSETTABLE: FieldSet = FieldSet::of(&[
+const UNSETTABLE: FieldSet = FieldSet::from_fields(&[
     Field::InPort,
     Field::InPhyPort,
     Field::EthType,
@@ -48,8 +48,14 @@ const UNSETTABLE: FieldSet = FieldSet::of(&[
 ]);
 
 /// Ports of transport protocols.
-const PORTS: FieldSet =
-    FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
+const PORTS: FieldSet = FieldSet::from_fields(&[
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::UdpDst,
+    Field::SctpSrc,
+    Field::SctpDst,
+]);
 
 /// The fields that determine which other fields a packet has.
 const DESCRIBING: [Field; 4] = [Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type];

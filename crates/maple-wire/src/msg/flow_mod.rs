@@ -38,7 +38,7 @@ pub enum FlowModCommand {
 /// let matching = Match::any().exact(Field::InPort, 1);
 /// let forward = vec![Instruction::ApplyActions(vec![Action::output(PortNo(2))])];
 /// let add = FlowMod::new(FlowModCommand::Add, 100, matching, forward);
-/// let line = print::FlowLine::of(Version::Of13, &add).to_string();
+/// let line = print::FlowLine::from_flow_mod(Version::Of13, &add).to_string();
 /// assert_eq!(line, " priority=100,in_port=1 actions=output:2");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -50,7 +50,7 @@ pub fn flow_line(
 
 impl<'a> FlowLine<'a> {
     /// Creates the line of the rule that a flow-mod adds, as a dump shows it afterwards.
-    pub fn of(version: Version, flow_mod: &'a FlowMod) -> FlowLine<'a> {
+    pub fn from_flow_mod(version: Version, flow_mod: &'a FlowMod) -> FlowLine<'a> {
         FlowLine {
             version,
             cookie: flow_mod.cookie,
@@ -157,7 +157,7 @@ mod tests {
         let mut flow_mod = FlowMod::new(FlowModCommand::Add, 5, matching, instructions);
         (flow_mod.idle_timeout, flow_mod.hard_timeout, flow_mod.flags) = (9, 4, 31);
         assert_eq!(
-            FlowLine::of(Version::Of13, &flow_mod).to_string(),
+            FlowLine::from_flow_mod(Version::Of13, &flow_mod).to_string(),
             " idle_timeout=9, hard_timeout=4, send_flow_rem check_overlap reset_counts no_packet_counts \
              no_byte_counts priority=5,ip,nw_tos=32 actions=CONTROLLER:65535"
         );

@@ -171,7 +171,7 @@ enum Form {
 }
 
 impl Form {
-    const fn of(field: Field) -> Form {
+    const fn for_field(field: Field) -> Form {
         match field {
             Field::InPort | Field::InPhyPort => Form::Port,
             Field::EthDst | Field::EthSrc | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
@@ -185,8 +185,14 @@ impl Form {
     }
 }
 
-const TRANSPORT_PORTS: FieldSet =
-    FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
+const TRANSPORT_PORTS: FieldSet = FieldSet::from_fields(&[
+    Field::TcpSrc,
+    Field::TcpDst,
+    Field::UdpSrc,
+    Field::UdpDst,
+    Field::SctpSrc,
+    Field::SctpDst,
+]);
 
 /// A constraint's value, and after a slash its mask unless all bits count.
 ///
@@ -196,7 +202,7 @@ pub(super) struct Masked<'a>(pub &'a Constraint);
 impl fmt::Display for Masked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Constraint { field, value, mask } = *self.0;
-        let form = Form::of(field);
+        let form = Form::for_field(field);
         if self.0.is_exact() { write_value(f, form, value) } else { write_masked(f, field, value, mask) }
     }
 }
@@ -209,13 +215,13 @@ impl fmt::Display for Impossible<'_> {
         let Stated { field, value, mask } = *self.0;
         match mask {
             Some(mask) => write_masked(f, field, value, mask),
-            None => write_value(f, Form::of(field), value),
+            None => write_value(f, Form::for_field(field), value),
         }
     }
 }
 
 fn write_masked(f: &mut fmt::Formatter<'_>, field: Field, value: u128, mask: u128) -> fmt::Result {
-    let form = Form::of(field);
+    let form = Form::for_field(field);
     match (form, prefix_length(field, mask)) {
         (Form::Ipv4 | Form::Ipv6, Some(length)) => {
             write_value(f, form, value)?;

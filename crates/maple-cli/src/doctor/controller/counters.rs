@@ -172,7 +172,7 @@ const SIGNS: &[Sign] = &[
 /// Returns what the counters of `maple show stats` indicate. For refused connections and labels the errors give the
 /// time of the first, and the last one is quoted.
 pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
-    let of = |sign: &Sign| {
+    let finding_for = |sign: &Sign| {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| count(stats, name)).sum() };
         let count = sum(sign.counters).saturating_sub(sum(sign.without));
         // Probes that the previous controller sent before a take-over are nobody's fault.
@@ -190,7 +190,7 @@ pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
         };
         (count > few).then(finding)
     };
-    SIGNS.iter().filter_map(of).collect()
+    SIGNS.iter().filter_map(finding_for).collect()
 }
 
 /// Returns a counter of the controller or of the engine.

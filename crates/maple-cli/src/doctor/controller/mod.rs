@@ -62,8 +62,8 @@ impl Controller {
     pub fn ask(control: &Path) -> Result<Controller, Silence> {
         let path = control.to_owned();
         let answers = within(TIME_LIMIT, move || answers(&path));
-        let silent = || Silence::Silent(format!("it does not answer within {} s", TIME_LIMIT.as_secs()));
-        let said = answers.ok_or_else(silent)?.map_err(|error| match &error {
+        let timed_out = || Silence::Silent(format!("it does not answer within {} s", TIME_LIMIT.as_secs()));
+        let said = answers.ok_or_else(timed_out)?.map_err(|error| match &error {
             AskError::Unreachable { error: cause, .. } if cause.kind() != ErrorKind::PermissionDenied => {
                 Silence::Absent(error.to_string())
             }
@@ -80,7 +80,7 @@ impl Controller {
 
     /// Creates a controller with these answers.
     #[cfg(test)]
-    pub fn of(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
+    pub fn from_answers(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
         let process = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
         Controller { about, switches, stats, errors, names: Value::Null, tables: Tables::default(), process }
     }

@@ -48,7 +48,7 @@ impl Tables {
 
     /// Creates tables with these answers.
     #[cfg(test)]
-    pub fn of(said: Vec<Value>) -> Tables {
+    pub fn from_answers(said: Vec<Value>) -> Tables {
         Tables { said, left: 0 }
     }
 

@@ -28,7 +28,7 @@ fn found_in(controller: &Controller) -> Vec<String> {
 }
 
 fn check(about: Value, switches: Value, stats: Value, wanted: &[&str]) {
-    assert_eq!(found_in(&Controller::of(about, switches, stats, json!([]))), wanted);
+    assert_eq!(found_in(&Controller::from_answers(about, switches, stats, json!([]))), wanted);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     let stats =
         json!({ "connections": 1, "shards": 2, "controller": { "of_timeouts": 0 }, "engine": { "policy_errors": 0 } });
     check(about(), json!([switch("1.3", 254, true, 0)]), stats.clone(), &[]);
-    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
+    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
     assert_eq!((one.pid(), one.shards(), one.connections()), (Some(7), 2, 1));
     assert_eq!(one.state_file(), Some(Path::new("/var/lib/maple/state.redb")));
     let listening = one.listening().expect("it says so");
@@ -55,7 +55,8 @@ fn what_it_says_of_itself_is_judged() {
     check(other.clone(), switches.clone(), json!({}), &["warning version-differs"]);
     let mend = |about: &Value| {
         let mut report = Report::default();
-        Controller::of(about.clone(), switches.clone(), json!({}), json!([])).look(Path::new("/run/c"), &mut report);
+        Controller::from_answers(about.clone(), switches.clone(), json!({}), json!([]))
+            .look(Path::new("/run/c"), &mut report);
         report.findings()[0].plain()
     };
     let text = mend(&other);
@@ -99,7 +100,7 @@ fn counters_that_are_not_zero_are_told() {
         "controller": { "of_duplicate_dpids": 3, "of_timeouts": 1, "of_not_reading": 1, "lldp_one_way": 0 },
         "engine": { "policy_errors": 2, "spoofed_drops": 5, "rules_repaired": 1 },
     });
-    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
+    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
     let wanted = [
         "error duplicate-dpid",
         "warning connections-lost",
@@ -126,8 +127,11 @@ fn nobody_at_the_socket_is_no_finding_and_one_who_is_silent_is() {
 fn tables_that_are_nearly_full_are_told_with_their_sizes() {
     let said = |rules: Value, most: Value| {
         let tables = json!([{ "table": 0, "rules": 3, "most": 4000 }, { "table": 1, "rules": rules, "most": most }]);
-        let tables = Tables::of(vec![json!({ "switch": "0000000000000002", "tables": tables })]);
-        Controller { tables, ..Controller::of(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([])) }
+        let tables = Tables::from_answers(vec![json!({ "switch": "0000000000000002", "tables": tables })]);
+        Controller {
+            tables,
+            ..Controller::from_answers(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([]))
+        }
     };
     for (rules, most) in
         [(json!(899), json!(1000)), (json!(0), json!(0)), (json!(null), json!(10)), (json!(5), json!(null))]
@@ -141,7 +145,7 @@ fn tables_that_are_nearly_full_are_told_with_their_sizes() {
     let text = report.findings()[0].plain();
     assert!(text.contains("switch 0000000000000002: table 1 has 900 of at most 1000 rules"), "{text}");
     assert_eq!(report.seen()[1], "how full tables are: 1 of 1 switches say it");
-    let silent = Tables::of(vec![json!({ "switch": "0000000000000002", "tables": null })]);
+    let silent = Tables::from_answers(vec![json!({ "switch": "0000000000000002", "tables": null })]);
     assert_eq!(silent.seen().as_deref(), Some("how full tables are: 0 of 1 switches say it"));
     assert_eq!(Tables::default().seen(), None);
 }
@@ -150,6 +154,6 @@ fn tables_that_are_nearly_full_are_told_with_their_sizes() {
 fn open_vswitch_is_not_asked_for_its_tables() {
     let mut other = switch("1.3", 4, true, 0);
     (other["description"], other["switch"]) = (json!("Zodiac FX"), json!("0000000000000009"));
-    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0), other]), json!({}), json!([]));
+    let one = Controller::from_answers(about(), json!([switch("1.3", 254, true, 0), other]), json!({}), json!([]));
     assert_eq!(one.other_switches(), ["0000000000000009"]);
 }

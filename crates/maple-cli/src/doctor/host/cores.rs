@@ -75,8 +75,8 @@ fn cores_of(mask: &str) -> Option<Vec<usize>> {
 /// Returns the maximum processor time, in cores, that a control group and its ancestors may use.
 fn quota(root: &Path, group: &str) -> Option<f64> {
     let folders = Path::new(group.trim_start_matches('/')).ancestors();
-    let of = |folder: &Path| parse_quota(&std::fs::read_to_string(root.join(folder).join("cpu.max")).ok()?);
-    folders.filter_map(of).min_by(f64::total_cmp)
+    let read_quota = |folder: &Path| parse_quota(&std::fs::read_to_string(root.join(folder).join("cpu.max")).ok()?);
+    folders.filter_map(read_quota).min_by(f64::total_cmp)
 }
 
 /// Parses `200000 100000`, which means two cores. `max` means no limit.

@@ -49,7 +49,7 @@ pub struct Interface {
 
 impl Bridge {
     /// Creates a bridge from its row and the rows of other tables.
-    pub fn of(row: &Row, controllers: &[Row], ports: &[Row], interfaces: &[Row], tables: &[Row]) -> Bridge {
+    pub fn from_rows(row: &Row, controllers: &[Row], ports: &[Row], interfaces: &[Row], tables: &[Row]) -> Bridge {
         fn find<'a>(rows: &'a [Row], ids: &[String]) -> Vec<&'a Row> {
             rows.iter().filter(|row| ids.contains(&row.id())).collect()
         }

@@ -11,12 +11,12 @@ const LABEL: i64 = 4;
 /// Finds links with a smaller MTU than ports with hosts need.
 pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
     let with = |kind: &str| -> Vec<(&Bridge, &Interface, i64)> {
-        let of = |bridge: &&'_ Bridge| -> Vec<i64> {
+        let ports_of = |bridge: &&'_ Bridge| -> Vec<i64> {
             bridge.dpid.map(|dpid| controller.ports(dpid, kind)).unwrap_or_default()
         };
         let mut found = Vec::new();
         for bridge in bridges {
-            let numbers = of(bridge);
+            let numbers = ports_of(bridge);
             let interfaces =
                 bridge.interfaces.iter().filter(|one| one.number.is_some_and(|number| numbers.contains(&number)));
             found.extend(interfaces.filter_map(|one| Some((*bridge, one, one.mtu?))));

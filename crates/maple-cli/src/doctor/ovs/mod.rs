@@ -71,12 +71,13 @@ impl Database {
         let mut unseen = Vec::new();
         let [ssl, tables] =
             [SSL, FLOW_TABLE].map(|table| list(table).map_err(|why| unseen.push((table, why))).unwrap_or_default());
-        let database = Database::of(&root, [&bridges?, &controllers?, &ports?, &interfaces?], [&ssl, &tables])?;
+        let database =
+            Database::from_output(&root, [&bridges?, &controllers?, &ports?, &interfaces?], [&ssl, &tables])?;
         Ok(Database { has_kernel: Path::new(KERNEL).exists(), unseen, ..database })
     }
 
     /// Creates the database from the output of `ovs-vsctl` for each table.
-    fn of(
+    fn from_output(
         root: &str,
         [bridges, controllers, ports, interfaces]: [&str; 4],
         more: [&str; 2],
@@ -84,7 +85,7 @@ impl Database {
         let root = rows(root)?.into_iter().next().unwrap_or_default();
         let (controllers, ports, interfaces) = (rows(controllers)?, rows(ports)?, rows(interfaces)?);
         let [ssl, tables] = more.map(|text| rows(text).unwrap_or_default());
-        let bridge = |row: &Row| Bridge::of(row, &controllers, &ports, &interfaces, &tables);
+        let bridge = |row: &Row| Bridge::from_rows(row, &controllers, &ports, &interfaces, &tables);
         let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
         bridges.sort_by(|a, b| a.name.cmp(&b.name));
         // With `bootstrap_ca_cert` Open vSwitch writes the authority's certificate itself at the first connection.

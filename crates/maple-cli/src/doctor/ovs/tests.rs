@@ -30,7 +30,7 @@ fn database(changes: &[Change], more: [&str; 2]) -> Database {
     let tables = TABLES.map(|(name, text)| changed(name, text, changes));
     let [bridges, controllers, ports, interfaces] = &tables;
     let root = changed("Open_vSwitch", ROOT, changes);
-    Database::of(&root, [bridges, controllers, ports, interfaces], more).expect("these are tables")
+    Database::from_output(&root, [bridges, controllers, ports, interfaces], more).expect("these are tables")
 }
 
 /// Returns the facts about a controller that listens there.
@@ -47,7 +47,7 @@ fn found_in(database: &Database, expected: &Expected) -> Vec<String> {
         { "switch": "0000000000000001", "ports": [port(1, "edge"), port(2, "link")] },
         { "switch": "0000000000000002", "ports": [port(1, "link")] },
     ]);
-    let controller = Controller::of(json!({}), switches, json!({}), json!([]));
+    let controller = Controller::from_answers(json!({}), switches, json!({}), json!([]));
     database.look(expected, Some(&controller), true, &mut report);
     report.sort();
     let line = |finding: &Finding| {

@@ -104,7 +104,7 @@ impl Explain {
         names: &Names,
         host: &dyn Fn(Mac) -> Option<HostInfo>,
     ) -> Result<(Entering, Vec<String>), QuestionError> {
-        packet::of(self, state, names, host)
+        packet::from_question(self, state, names, host)
     }
 }
 

@@ -81,17 +81,17 @@ pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
 }
 
 /// Builds the packet of a question, and lists what had to be assumed.
-pub(super) fn of(
+pub(super) fn from_question(
     question: &Explain,
     state: &Snapshot,
     names: &Names,
     host: &dyn Fn(Mac) -> Option<HostInfo>,
 ) -> Result<(Entering, Vec<String>), QuestionError> {
     let mut assumed = Vec::new();
-    let end = |field: &str, text: &Option<String>| {
-        text.as_deref().map(|text| end(field, text, state, names, host)).transpose().map(Option::unwrap_or_default)
+    let resolve = |field: &str, text: &Option<String>| {
+        text.as_deref().map(|text| find_end(field, text, state, names, host)).transpose().map(Option::unwrap_or_default)
     };
-    let (from, to) = (end("from", &question.from)?, end("to", &question.to)?);
+    let (from, to) = (resolve("from", &question.from)?, resolve("to", &question.to)?);
     let frame = match &question.frame {
         Some(digits) => frame_from(digits)?,
         None => frame_of(&headers(question, &from, &to, state, &mut assumed)?),
@@ -126,7 +126,7 @@ fn where_its_sender_is(frame: &[u8], question: &Explain, state: &Snapshot) -> Re
 }
 
 /// Finds a host or a port by its name, hardware address, IP address or place.
-fn end(
+fn find_end(
     field: &str,
     text: &str,
     state: &Snapshot,

@@ -345,7 +345,7 @@ fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
     let mut files: Vec<&(PathBuf, Vec<u8>)> = files.iter().collect();
     files.sort();
     let parts = files.iter().flat_map(|(path, content)| [path.as_os_str().as_encoded_bytes(), content.as_slice()]);
-    Fingerprint::of(parts).to_string()
+    Fingerprint::from_parts(parts).to_string()
 }
 
 /// Returns the fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,

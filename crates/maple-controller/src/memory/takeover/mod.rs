@@ -197,7 +197,7 @@ impl Successor {
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
         let row = HandedRow {
             listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
-            connections: handed.connections.iter().map(ConnectionRow::of).collect(),
+            connections: handed.connections.iter().map(ConnectionRow::from_connection).collect(),
             names: Cow::Borrowed(&handed.names),
             state: Cow::Borrowed(&handed.state),
             leaves: Cow::Borrowed(&handed.leaves),

@@ -43,7 +43,7 @@ pub(super) struct ConnectionRow<'a> {
 }
 
 impl ConnectionRow<'_> {
-    pub fn of(connection: &HandedConnection) -> ConnectionRow<'_> {
+    pub fn from_connection(connection: &HandedConnection) -> ConnectionRow<'_> {
         let HandedConnection { socket: _, dpid, version, partial, packets } = connection;
         ConnectionRow { version: *version, dpid: *dpid, partial, packets: Cow::Borrowed(packets) }
     }

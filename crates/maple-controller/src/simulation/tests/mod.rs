@@ -48,14 +48,14 @@ impl World {
 
     /// Creates a world that keeps a switch without a connection for this long.
     fn keeping(forget_after: Duration) -> World {
-        World::of(forget_after, Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
+        World::with_policy(forget_after, Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
     }
 
     fn with(clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
-        World::of(FORGET_SWITCH_AFTER, clock, policy)
+        World::with_policy(FORGET_SWITCH_AFTER, clock, policy)
     }
 
-    fn of(forget_after: Duration, clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
+    fn with_policy(forget_after: Duration, clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
         let store = Store::new();
         let options = SimulationOptions {
             shards: 2,

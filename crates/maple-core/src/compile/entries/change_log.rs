@@ -100,7 +100,7 @@ pub(super) struct Rules<'a> {
 
 impl Rules<'_> {
     /// The rule that an entry should have, if any.
-    fn of(&self, id: EntryId) -> Option<Installed> {
+    fn wanted_rule(&self, id: EntryId) -> Option<Installed> {
         if !self.necessities.is_rule(self.store, id) {
             return None;
         }
@@ -113,7 +113,7 @@ impl Rules<'_> {
 
     /// All rules, by falling priority.
     pub(super) fn all(&self, actions: &Actions, cookie: Cookie) -> Vec<Rule> {
-        let rule = |id| Some(self.rule(self.store.matching(id), self.of(id)?, actions, cookie));
+        let rule = |id| Some(self.rule(self.store.matching(id), self.wanted_rule(id)?, actions, cookie));
         let mut rules: Vec<Rule> = self.store.ids().filter_map(rule).collect();
         rules.sort_by_cached_key(|rule| {
             (std::cmp::Reverse(rule.priority), rule.matching.constraints().copied().collect::<Vec<_>>())
@@ -148,7 +148,7 @@ impl ChangeLog {
                 continue;
             }
             self.is_expected[id as usize] = false;
-            let wanted = rules.of(id);
+            let wanted = rules.wanted_rule(id);
             let installed = std::mem::replace(&mut self.installed[id as usize], wanted);
             if installed == wanted {
                 continue;
@@ -188,7 +188,7 @@ impl ChangeLog {
         let [id] = self.changed[..] else { return None };
         let had_none = self.installed[id as usize].is_none();
         let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && had_none;
-        let wanted = rules.of(id).filter(|_| is_addition)?;
+        let wanted = rules.wanted_rule(id).filter(|_| is_addition)?;
         self.is_expected[id as usize] = false;
         (self.is_marked[id as usize], self.installed[id as usize]) = (false, Some(wanted));
         self.changed.clear();

@@ -96,13 +96,13 @@ impl Levels {
 
     /// The level of an entry, or [`UNPLACED`].
     #[inline]
-    pub(super) fn of(&self, id: EntryId) -> u32 {
+    pub(super) fn level_of(&self, id: EntryId) -> u32 {
         self.levels.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
     /// The priority of an entry, if it has a level for which there is a priority.
     pub(super) fn priority(&self, id: EntryId) -> Option<u16> {
-        let level = self.of(id);
+        let level = self.level_of(id);
         self.exists(level).then(|| self.highest - u16::try_from(level).unwrap_or(self.highest))
     }
 
@@ -250,7 +250,7 @@ impl Levelling<'_> {
         let mut queue = self.work.take_ordered();
         let mut is_overrun = false;
         for id in self.work.dirty() {
-            let level = self.levels.of(*id);
+            let level = self.levels.level_of(*id);
             if !self.store.state(*id).is_reachable() {
                 self.levels.displace(*id);
             } else if level == UNPLACED || self.work.is_level_stale(*id) {
@@ -262,7 +262,7 @@ impl Levelling<'_> {
         self.inherit_vacated(&queue);
         while let Some(id) = queue.pop_first() {
             let (from, until) = self.bounds(id);
-            let level = self.levels.of(id);
+            let level = self.levels.level_of(id);
             if level == UNPLACED && from >= until && self.levels.is_built_again && !self.is_rule(id) {
                 continue;
             }
@@ -270,7 +270,7 @@ impl Levelling<'_> {
                 let level = self.choose(id, from, until);
                 self.place(id, level);
             }
-            let level = self.levels.of(id);
+            let level = self.levels.level_of(id);
             is_overrun |= !self.levels.exists(level);
             if level >= until {
                 self.push_down(id, &mut queue);
@@ -311,9 +311,9 @@ impl Levelling<'_> {
 
     /// Queues all entries that must yield to one and are too high.
     fn push_down(&self, id: EntryId, queue: &mut PrecedenceQueue) {
-        let (level, verdict) = (self.levels.of(id), self.store.verdict(id));
+        let (level, verdict) = (self.levels.level_of(id), self.store.verdict(id));
         for other in self.overlaps.later(id) {
-            let there = self.levels.of(*other);
+            let there = self.levels.level_of(*other);
             if there != UNPLACED && there < level + verdict.gap(self.store.verdict(*other)) {
                 queue.insert(self.store.rank(self.tree, *other), *other);
             }
@@ -326,7 +326,7 @@ impl Levelling<'_> {
             return;
         }
         for id in queue.iter() {
-            if self.levels.of(id) != UNPLACED {
+            if self.levels.level_of(id) != UNPLACED {
                 continue;
             }
             let Some(levels) = self.levels.vacated.get(self.store.matching(id)) else { continue };
@@ -345,13 +345,13 @@ impl Levelling<'_> {
         let (mut from, mut until) = (0, u32::MAX - 1);
         let verdict = self.store.verdict(id);
         for other in self.overlaps.earlier(id) {
-            let there = self.levels.of(*other);
+            let there = self.levels.level_of(*other);
             if there != UNPLACED {
                 from = from.max(there + self.store.verdict(*other).gap(verdict));
             }
         }
         for other in self.overlaps.later(id) {
-            let there = self.levels.of(*other);
+            let there = self.levels.level_of(*other);
             if there != UNPLACED {
                 until = until.min(there + 1 - verdict.gap(self.store.verdict(*other)));
             }
@@ -383,7 +383,7 @@ impl Levelling<'_> {
         self.levels.step = step;
         self.levels.overflowed_at = (deepest >= self.levels.count).then_some(order.len());
         for (_, id) in order {
-            let depth = self.levels.of(id);
+            let depth = self.levels.level_of(id);
             self.place(id, depth * step + step - 1);
         }
     }

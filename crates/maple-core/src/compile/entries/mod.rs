@@ -164,8 +164,9 @@ impl EntryTable {
 
     /// The matches of all entries that have a priority, with that priority.
     pub(super) fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
-        let of = |id| Some((self.store.unpack(self.store.matching(id)).collect(), self.levels.priority(id)?));
-        self.store.ids().filter_map(of).collect()
+        let with_priority =
+            |id| Some((self.store.unpack(self.store.matching(id)).collect(), self.levels.priority(id)?));
+        self.store.ids().filter_map(with_priority).collect()
     }
 
     /// Gives an entry with this match this priority at the next recompute, if that is in order.
@@ -250,7 +251,7 @@ impl EntryTable {
     fn recompute_lone_entry(&mut self) -> bool {
         let Some(id) = self.work.only_entry() else { return false };
         let is_alone = self.overlaps.degree(id) == 0 && !self.levels.has_vacated();
-        let is_new = self.work.is_new(id) && self.levels.of(id) == UNPLACED;
+        let is_new = self.work.is_new(id) && self.levels.level_of(id) == UNPLACED;
         let top = self.levels.top().filter(|level| self.levels.exists(*level));
         let Some(level) = top.filter(|_| is_alone && is_new) else { return false };
         self.effort.add(1);

@@ -198,7 +198,7 @@ mod tests {
             assert!(overlaps.later(id).iter().copied().filter(is_there).eq(later));
             let mut named = overlaps.earlier(id).iter().chain(overlaps.later(id)).filter(|other| !is_there(other));
             assert!(named.all(|other| gone.contains(other)));
-            let necessity = necessities.of(id);
+            let necessity = necessities.necessity_of(id);
             if let (EntryState::Barrier, Necessity::Redundant { covered_by: Some(by) }) = (store.state(id), necessity) {
                 assert!(gone.contains(&by) || is_there(&by) && covers(store.matching(by), store.matching(id)));
             }

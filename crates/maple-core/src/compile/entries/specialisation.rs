@@ -91,13 +91,13 @@ impl EntryTable {
     /// Reports whether there is a level in use, above that of an entry, where a part of the entry could be.
     fn has_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
         let below = |other: &EntryId| {
-            let level = self.levels.of(*other);
+            let level = self.levels.level_of(*other);
             let meets = level != UNPLACED && overlap(self.store.matching(*other), part);
             // The verdict of the part is not known yet, so it is told apart from all.
             meets.then(|| level + self.store.verdict(*other).gap(EntryVerdict::Unexplored))
         };
         let from = self.overlaps.earlier(id).iter().filter_map(below).max().unwrap_or(0);
-        self.levels.has_between(from, self.levels.of(id))
+        self.levels.has_between(from, self.levels.level_of(id))
     }
 
     fn rule_count(&self) -> usize {

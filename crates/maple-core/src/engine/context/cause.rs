@@ -60,7 +60,7 @@ pub struct Origin {
 
 impl Origin {
     /// The origin of a run's decision.
-    pub fn of(finished: &Finished) -> Origin {
+    pub fn from_finished(finished: &Finished) -> Origin {
         let asked = || finished.trace.steps().filter_map(|step| step.source().cloned()).last();
         let refused = finished.violations.last();
         let by_refused = refused.and_then(|violation| violation.place.clone());

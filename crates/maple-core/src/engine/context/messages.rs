@@ -85,7 +85,7 @@ impl Context {
     pub(in crate::engine) fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<DependentId>> = BTreeMap::new();
         for dependent in commit.withdraw {
-            by_shard.entry(ShardId::of(dependent)).or_default().insert(dependent);
+            by_shard.entry(ShardId::owning(dependent)).or_default().insert(dependent);
         }
         for (shard, dependents) in by_shard {
             if shard == self.shard {

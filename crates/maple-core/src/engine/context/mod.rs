@@ -119,7 +119,7 @@ impl Context {
 
     /// Reports whether this shard owns the dependent.
     pub(in crate::engine) fn owns(&self, dependent: DependentId) -> bool {
-        ShardId::of(dependent) == self.shard
+        ShardId::owning(dependent) == self.shard
     }
 
     /// Forgets a switch that is gone.

@@ -351,7 +351,7 @@ impl EngineStore {
 
     /// The dependents of a cell. In a replay only those of this engine are as recorded.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
-        self.used(|store| store.seen(|state| state.dependents.of(cell)))
+        self.used(|store| store.seen(|state| state.dependents.of_cell(cell)))
     }
 
     /// The dependents of a flood. In a replay only those of this engine are as recorded.
@@ -386,7 +386,7 @@ impl EngineStore {
 
     /// Runs `work` on the label ids of any switch.
     pub fn with_other_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        self.used(|store| store.alone(|_| work(store.labels().of(switch))))
+        self.used(|store| store.alone(|_| work(store.labels().for_switch(switch))))
     }
 
     pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::RestoreProgress) -> T) -> T {

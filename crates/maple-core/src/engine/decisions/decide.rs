@@ -200,7 +200,7 @@ impl Decisions {
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let origin = Origin::of(&finished);
+        let origin = Origin::from_finished(&finished);
         let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(fabric, &trace, &txn, received.at.switch).then(|| self.new_leaf_id(fabric));
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
@@ -259,7 +259,7 @@ impl Decisions {
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let id = self.new_dependent_id(fabric);
-        let origin = self.leaves.intern_origin(Origin::of(&finished));
+        let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
         if fabric.ctx.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
             return false;
         }

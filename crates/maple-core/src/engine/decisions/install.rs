@@ -255,7 +255,7 @@ fn route_key(fabric: &Fabric, goal: &Goal, packet: &ReceivedPacket) -> Option<Ro
     let version = fabric.switches.get(&ingress)?.version();
     let carriage = match goal {
         Goal::Plan(_) => Carriage::plain(version, &packet.packet()),
-        Goal::Fixed(route) => Carriage::of(route, ingress, version, &packet.packet())?,
+        Goal::Fixed(route) => Carriage::for_route(route, ingress, version, &packet.packet())?,
     };
     Some(RouteKey { ingress, version, goal: goal.clone(), carriage })
 }

@@ -243,7 +243,7 @@ mod tests {
         let is_taken = |taken: DependentId| [id(1), id(2)].contains(&taken);
         assert_eq!(leaves.new_id(shard, is_taken), id(u32::MAX));
         assert_eq!(leaves.new_id(shard, is_taken), id(3));
-        assert_eq!(ShardId::of(id(3)), shard);
+        assert_eq!(ShardId::owning(id(3)), shard);
     }
 
     #[test]

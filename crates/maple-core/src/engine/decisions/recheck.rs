@@ -66,7 +66,7 @@ impl Decisions {
     fn run_again(&mut self, fabric: &mut Fabric, id: LeafId) -> Option<Observation> {
         let run = Decisions::admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
         fabric.ctx.stats.rechecks += 1;
-        Some(Observation::of(&*self.policy, &run))
+        Some(Observation::from_run(&*self.policy, &run))
     }
 
     fn compare(&mut self, fabric: &mut Fabric, id: LeafId, first: Observation, again: &Observation) {

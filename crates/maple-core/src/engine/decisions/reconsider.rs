@@ -80,7 +80,7 @@ impl Decisions {
 
     fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
-        let origin = self.leaves.intern_origin(Origin::of(&finished));
+        let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let at = leaf.witness.at;

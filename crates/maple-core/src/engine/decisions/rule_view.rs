@@ -58,8 +58,9 @@ impl Decisions {
             _ => None,
         };
         let (newest, _) = switch.counters.polls.readings(Counted::Rules);
-        let of = |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
-        let counted = newest.and_then(|round| of(round)).filter(|count| count.cookie == rule.cookie);
+        let count_in =
+            |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
+        let counted = newest.and_then(|round| count_in(round)).filter(|count| count.cookie == rule.cookie);
         let why = self.why(fabric, switch, &rule, subject);
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
         TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }

@@ -13,7 +13,7 @@ pub struct EngineCopy(pub(in crate::engine) Engine);
 
 impl EngineCopy {
     /// Copies an engine for a [`Rehearsal`], without the packets that wait.
-    pub(super) fn of(engine: &Engine) -> EngineCopy {
+    pub(super) fn from_engine(engine: &Engine) -> EngineCopy {
         let options = quiet(&engine.fabric.ctx.options);
         let mut copy = Engine::new(
             engine.fabric.ctx.shard,

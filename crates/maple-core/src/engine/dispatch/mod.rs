@@ -150,7 +150,8 @@ impl Engine {
         match event {
             Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
-                let capabilities = Capabilities::of(version, &features).described(&description).bundles(has_bundles);
+                let capabilities =
+                    Capabilities::from_features(version, &features).described(&description).bundles(has_bundles);
                 let capabilities = fabric.switches.as_it_turned_out(dpid, capabilities);
                 if fabric.switches.contains_key(&dpid) {
                     self.switch_down(dpid);
@@ -482,7 +483,7 @@ impl Engine {
 
     /// Copies this engine for a [`Rehearsal`](crate::engine::Rehearsal), without the packets that wait.
     pub fn copy(&self) -> EngineCopy {
-        EngineCopy::of(self)
+        EngineCopy::from_engine(self)
     }
 
     /// Starts recording each use of the store. `from`: the store's move count when the recording began

@@ -39,8 +39,9 @@ impl AccessHits {
     /// The rules of access lists that answered the run of a trace.
     pub fn asked(&self, trace: &Trace) -> Vec<AskedRule> {
         let lists = || self.lists.iter().enumerate();
-        let of = |answer| lists().find_map(|(list, access)| Some(AskedRule { list, rule: access.rule_of(answer)? }));
-        trace.lists.iter().filter_map(of).collect()
+        let asked_rule =
+            |answer| lists().find_map(|(list, access)| Some(AskedRule { list, rule: access.rule_of(answer)? }));
+        trace.lists.iter().filter_map(asked_rule).collect()
     }
 
     /// Counts a packet with this trace that the controller has decided.

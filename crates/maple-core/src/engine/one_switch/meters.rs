@@ -177,8 +177,8 @@ impl Meters {
         let (missing, altered) = (there(missing), there(altered));
         let all = missing.iter().flat_map(|number| [(ADD, number), (MODIFY, number)]);
         let all = all.chain(altered.iter().map(|number| (MODIFY, number)));
-        let request = |(command, number): (u16, &u32)| Some(request(command, *number, self.limits.get(number)?));
-        (all.filter_map(request).collect(), missing.len(), altered.len())
+        let repair = |(command, number): (u16, &u32)| Some(request(command, *number, self.limits.get(number)?));
+        (all.filter_map(repair).collect(), missing.len(), altered.len())
     }
 
     /// Notes that these meters are missing, because a rule that names them was refused. Returns whether to make any

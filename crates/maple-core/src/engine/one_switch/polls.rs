@@ -257,7 +257,7 @@ impl PollSeries {
 }
 
 impl CountedRule {
-    fn of(version: Version, flow: &FlowStats) -> CountedRule {
+    fn from_flow_stats(version: Version, flow: &FlowStats) -> CountedRule {
         let count = RuleCount { cookie: flow.cookie, packets: flow.packet_count, bytes: flow.byte_count };
         let age = || Duration::from_secs(flow.duration_sec.into()) + Duration::from_nanos(flow.duration_nsec.into());
         CountedRule { count, age: (version == Version::Of10).then(age) }
@@ -292,7 +292,10 @@ impl Reading {
                 let capacity = MAX_KEPT.saturating_sub(self.rules.len());
                 let own = flows.iter().filter(|flow| is_ours(flow.cookie)).take(capacity);
                 self.rules.extend(own.map(|flow| {
-                    ((flow.table_id, entry_key(flow.priority, &flow.matching)), CountedRule::of(version, flow))
+                    (
+                        (flow.table_id, entry_key(flow.priority, &flow.matching)),
+                        CountedRule::from_flow_stats(version, flow),
+                    )
                 }));
             }
             _ => {}

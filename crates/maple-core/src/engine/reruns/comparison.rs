@@ -111,7 +111,7 @@ impl Comparison {
         let made = old.iter().zip(answers.0).zip(new.iter().zip(answers.1));
         for (packet, ((old, before), (new, after))) in packets.iter().zip(made) {
             let at = packet.at;
-            self.count(packet, Made::of(old, before, at), Made::of(new, after, at));
+            self.count(packet, Made::from_run(old, before, at), Made::from_run(new, after, at));
         }
     }
 
@@ -152,7 +152,7 @@ impl Comparison {
         let kind = match (before.failure, after.failure) {
             (Some(_), Some(_)) => None,
             (None, Some(failure)) => Some(failure),
-            (_, None) => DifferenceKind::of(&before.route, &after.route),
+            (_, None) => DifferenceKind::between(&before.route, &after.route),
         };
         if after.failure == Some(DifferenceKind::Fails) {
             found.trial.failed += 1;
@@ -171,7 +171,7 @@ impl Comparison {
 }
 
 impl Made {
-    fn of(run: &Run, answer: Answer, at: Location) -> Made {
+    fn from_run(run: &Run, answer: Answer, at: Location) -> Made {
         let nothing = |route: String, lines: String, failure| Made {
             route: Arc::default(),
             decision: Decision { route, exits: Vec::new(), lines },
@@ -179,7 +179,7 @@ impl Made {
         };
         match outcome(run, answer) {
             Outcome::Answer((_, route), finished) => {
-                Made { decision: Decision::of(&route, at, &finished.trace), route, failure: None }
+                Made { decision: Decision::from_run(&route, at, &finished.trace), route, failure: None }
             }
             Outcome::Waits(finished) => nothing("waits".into(), source_lines(&finished.trace), DifferenceKind::Waits),
             Outcome::Failed(error, _) => nothing(error.to_string(), String::new(), DifferenceKind::Fails),

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 
 impl DifferenceKind {
     /// The difference between two routes of a packet; `None` if they are equal.
-    pub(in crate::engine) fn of(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
+    pub(in crate::engine) fn between(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
         if before == after {
             return None;
         }
@@ -36,7 +36,7 @@ impl DifferenceKind {
 
 impl Decision {
     /// Describes a route and the run that chose it.
-    pub(in crate::engine) fn of(route: &Resolved, ingress: Location, trace: &Trace) -> Decision {
+    pub(in crate::engine) fn from_run(route: &Resolved, ingress: Location, trace: &Trace) -> Decision {
         let exits = exits(route).into_iter().collect();
         Decision { route: shown(route, ingress), exits, lines: source_lines(trace) }
     }
@@ -46,18 +46,18 @@ impl Difference {
     /// Creates the difference between a leaf's present decision and the decision `after`.
     pub(in crate::engine) fn new(kind: DifferenceKind, leaf: &Leaf, after: Decision, state: &Snapshot) -> Difference {
         let before = leaf.goal().now(state).unwrap_or_default();
-        let before = Decision::of(&before, leaf.witness.at, &leaf.trace);
+        let before = Decision::from_run(&before, leaf.witness.at, &leaf.trace);
         Difference::between(kind, &leaf.witness, before, after)
     }
 
     /// Creates the difference between two decisions about a packet.
     pub(in crate::engine) fn between(
         kind: DifferenceKind,
-        of: &ReceivedPacket,
+        packet: &ReceivedPacket,
         before: Decision,
         after: Decision,
     ) -> Difference {
-        let DecidedPacket { at, from, to, packet } = DecidedPacket::of(of);
+        let DecidedPacket { at, from, to, packet } = DecidedPacket::from_received(packet);
         Difference { kind, at, from, to, packet, before, after }
     }
 
@@ -69,7 +69,7 @@ impl Difference {
 }
 
 impl DecidedPacket {
-    pub(in crate::engine) fn of(received: &ReceivedPacket) -> DecidedPacket {
+    pub(in crate::engine) fn from_received(received: &ReceivedPacket) -> DecidedPacket {
         let packet = received.packet();
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
         let (from, to) = (address(maple_wire::Field::EthSrc), address(maple_wire::Field::EthDst));
@@ -89,7 +89,7 @@ fn way(route: &Resolved) -> BTreeSet<(Location, Location)> {
 
 /// A route as text: the hops of one path, or the edge ports of several.
 fn shown(route: &Resolved, ingress: Location) -> String {
-    let view = RouteView::of(route, ingress.switch, || ingress.port);
+    let view = RouteView::from_resolved(route, ingress.switch, || ingress.port);
     let place = match &view.deliveries[..] {
         [] => "drop".to_owned(),
         [one] => {
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_difference_is_named_by_who_receives_the_packet() {
         let drop = Resolved::default();
-        let of = |before: &Resolved, after: &Resolved| DifferenceKind::of(before, after);
+        let of = DifferenceKind::between;
         assert_eq!(of(&drop, &drop), None);
         assert_eq!(of(&route(1, &[5]), &drop), Some(DifferenceKind::Loses));
         assert_eq!(of(&route(1, &[5, 6]), &route(1, &[5])), Some(DifferenceKind::Loses), "one of two");

@@ -128,12 +128,12 @@ impl Reload {
                 let old = self.compared.as_ref().unwrap_or(&state);
                 let before = || leaf.goal().now(old).unwrap_or_default();
                 let is_same = leaf.goal() == goal && self.compared.is_none();
-                let kind = if is_same { None } else { DifferenceKind::of(&before(), resolved) };
+                let kind = if is_same { None } else { DifferenceKind::between(&before(), resolved) };
                 let Some(kind) = kind else {
                     trial.same += 1;
                     return;
                 };
-                (kind, Decision::of(resolved, leaf.witness.at, &finished.trace))
+                (kind, Decision::from_run(resolved, leaf.witness.at, &finished.trace))
             }
             Outcome::Waits(finished) => {
                 let (route, lines) = ("waits".to_owned(), source_lines(&finished.trace));
@@ -228,7 +228,7 @@ fn change_over(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, outco
         }
         return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
     }
-    let origin = Origin::of(&finished);
+    let origin = Origin::from_finished(&finished);
     let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
     if fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
         decisions.withdraw(fabric, id);

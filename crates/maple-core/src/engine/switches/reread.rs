@@ -89,7 +89,7 @@ impl Switches {
 
     /// The answers to all open barrier requests.
     pub(in crate::engine) fn unanswered(&self) -> impl Iterator<Item = Event> {
-        let of = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
-        self.values().flat_map(move |switch| of(switch.dpid, switch.tables.unanswered()))
+        let replies = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
+        self.values().flat_map(move |switch| replies(switch.dpid, switch.tables.unanswered()))
     }
 }

@@ -71,7 +71,7 @@ impl Switches {
                     let before = before?;
                     let span = newest.at.0.saturating_sub(before.at.0);
                     let packets = growth(newest, before, counters.port, packets)?;
-                    Some(Rate::of(packets, growth(newest, before, counters.port, bytes)?, span))
+                    Some(Rate::over_span(packets, growth(newest, before, counters.port, bytes)?, span))
                 };
                 let sent = rate(|port| port.tx_packets, |port| port.tx_bytes);
                 let received = rate(|port| port.rx_packets, |port| port.rx_bytes);
@@ -90,17 +90,17 @@ impl Switches {
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = ctx.store.snapshot();
         let all = traffic(&state, ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
-        let of = |((from, to), sum): (Pair, CounterSum)| Traffic {
+        let measured = |((from, to), sum): (Pair, CounterSum)| Traffic {
             switch: dpid,
             from,
             to,
             packets: sum.all.packets,
             bytes: sum.all.bytes,
-            rate: span.map(|span| Rate::of(sum.grown.packets, sum.grown.bytes, span)),
+            rate: span.map(|span| Rate::over_span(sum.grown.packets, sum.grown.bytes, span)),
             time: newest.at,
         };
         let is_present = |(_, sum): &(Pair, CounterSum)| sum.has_rules;
-        all.into_iter().filter(is_present).map(of).collect()
+        all.into_iter().filter(is_present).map(measured).collect()
     }
 
     /// When a switch last answered with these counters.
@@ -110,7 +110,7 @@ impl Switches {
 }
 
 impl Rate {
-    fn of(packets: u64, bytes: u64, span: u64) -> Rate {
+    fn over_span(packets: u64, bytes: u64, span: u64) -> Rate {
         let seconds = span as f64 / 1e9;
         let per_second = |number: u64| if span == 0 { 0.0 } else { number as f64 / seconds };
         Rate { packets: per_second(packets), bits: per_second(bytes) * 8.0 }

@@ -94,7 +94,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     let is_lost = |mac: Mac, at: Location| {
         facts.place(mac).is_some_and(|place| place != at) || matches!(facts.role(at), PortRole::Closed | PortRole::Link)
     };
-    let of = |(mac, info): (&Mac, &HostInfo)| {
+    let correction = |(mac, info): (&Mac, &HostInfo)| {
         let mac = *mac;
         if is_lost(mac, info.location) {
             return Some(Write::Host { mac, info: None });
@@ -105,7 +105,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
         facts.addresses(mac).for_each(|ip| now.insert(ip));
         (now != *info).then_some(Write::Host { mac, info: Some(now) })
     };
-    state.hosts().filter_map(of).collect()
+    state.hosts().filter_map(correction).collect()
 }
 
 /// The reports of these writes, for people.

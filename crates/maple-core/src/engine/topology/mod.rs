@@ -48,7 +48,7 @@ impl Topology {
     /// Handles the connection of a switch.
     pub(super) fn switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;
-        fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::of(&capabilities));
+        fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::from_capabilities(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.ports.host_rules.set_kinds(self.address_kinds);
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();

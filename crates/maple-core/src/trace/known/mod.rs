@@ -115,7 +115,8 @@ const FIRST_PLACES: usize = 64;
 const PLACES: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
-const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
+const PREREQUISITES: FieldSet =
+    FieldSet::from_fields(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
 
 /// The maximum number of parts of which all subsets are looked up. Of more parts, only the whole is.
 const MAX_SUBSETS: usize = 5;
@@ -185,7 +186,7 @@ impl<'t> Known<'t> {
         if mask == 0 {
             return Some(0);
         }
-        let known = self.of(field)?;
+        let known = self.known_field(field)?;
         (known.mask & mask == mask).then_some(known.value & mask)
     }
 
@@ -212,7 +213,7 @@ impl<'t> Known<'t> {
     /// Reports whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> KnownAnswer {
         // Most conditions that are known to fail contradict known bits.
-        if cond.all.iter().any(|c| self.of(c.field).is_some_and(|known| known.contradicts(c))) {
+        if cond.all.iter().any(|c| self.known_field(c.field).is_some_and(|known| known.contradicts(c))) {
             return KnownAnswer::Fails;
         }
         if self.is_about(cond) {
@@ -247,7 +248,8 @@ impl<'t> Known<'t> {
         }
         let may_have = |sum: u64| all().any(|failed| failed.may_have(sum));
         let found = |hashes: Hashes| hashes.any_sum(|sum| may_have(sum) && self.implies_failed(cond, sum));
-        found(Hashes::of(cond, false)) || all().any(|failed| failed.any_bare) && found(Hashes::of(cond, true))
+        found(Hashes::from_parts(cond, false))
+            || all().any(|failed| failed.any_bare) && found(Hashes::from_parts(cond, true))
     }
 
     /// Reports whether the condition implies a failed one that has this sum.
@@ -323,7 +325,7 @@ impl<'t> Known<'t> {
         }
     }
 
-    fn of(&self, field: Field) -> Option<&FieldKnown> {
+    fn known_field(&self, field: Field) -> Option<&FieldKnown> {
         if !self.about.contains(field) {
             return None;
         }
@@ -346,10 +348,10 @@ impl<'t> Known<'t> {
 
     fn part(&self, part: Part) -> KnownAnswer {
         match part {
-            Part::Masked(c) => self.of(c.field).map_or(KnownAnswer::Open, |known| known.masked(c)),
-            Part::Range(r) => {
-                self.of(r.field).map_or(KnownAnswer::Open, |known| known.range(r.lo, r.hi, r.field.full_mask()))
-            }
+            Part::Masked(c) => self.known_field(c.field).map_or(KnownAnswer::Open, |known| known.masked(c)),
+            Part::Range(r) => self
+                .known_field(r.field)
+                .map_or(KnownAnswer::Open, |known| known.range(r.lo, r.hi, r.field.full_mask())),
         }
     }
 }
@@ -371,10 +373,10 @@ impl Failed {
 
     /// Adds a conjunction of several parts.
     fn learn(&mut self, cond: &Cond, item: usize) {
-        let telling = Hashes::of(cond, false);
+        let telling = Hashes::from_parts(cond, false);
         let bare = telling.len == 0;
         self.any_bare |= bare;
-        self.insert(if bare { Hashes::of(cond, true).sum() } else { telling.sum() }, item as u32);
+        self.insert(if bare { Hashes::from_parts(cond, true).sum() } else { telling.sum() }, item as u32);
     }
 
     /// Removes the last failure, if it belongs to this item.
@@ -509,7 +511,7 @@ fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
 impl Hashes {
     /// The hashes of a condition's parts on prerequisites of other fields, or of its other parts.
     #[inline]
-    fn of(cond: &Cond, prerequisites: bool) -> Hashes {
+    fn from_parts(cond: &Cond, prerequisites: bool) -> Hashes {
         let mut hashes = Hashes::default();
         for c in &cond.all {
             if PREREQUISITES.contains(c.field) == prerequisites {

@@ -8,7 +8,7 @@ fn the_log_says_where_a_frame_came_out_and_which_rules_it_met() {
     let id = network.inject_from("h1", unique(1)).unwrap();
     network.run_for(SECOND);
     assert_eq!(network.log().egress(id).into_iter().collect::<Vec<_>>(), [(Dpid(2), PortNo(1), unique(1))]);
-    let delivery = network.log().of(id).next().unwrap();
+    let delivery = network.log().of_frame(id).next().unwrap();
     assert_eq!(delivery.outcome, Outcome::Egress { dpid: Dpid(2), port: PortNo(1), host: Some("h2".into()) });
     let hops: Vec<_> = delivery.path.iter().map(|h| (h.dpid.0, h.in_port.0, h.out_port.unwrap().0)).collect();
     assert_eq!(hops, [(1, 1, 2), (2, 2, 1)]);
@@ -34,9 +34,9 @@ fn a_frame_stays_itself_on_its_way_through_the_controller() {
     let egress: Vec<_> = network.log().egress(id).into_iter().collect();
     assert_eq!((egress[0].0, egress[0].1), (Dpid(2), PortNo(1)));
     assert_eq!(Packet::new(&egress[0].2, 0).get(Field::UdpDst), Some(53));
-    let outcomes: Vec<_> = network.log().of(id).map(|d| d.outcome.clone()).collect();
+    let outcomes: Vec<_> = network.log().of_frame(id).map(|d| d.outcome.clone()).collect();
     assert_eq!(outcomes[0], Outcome::Controller(Dpid(1)));
-    assert_eq!(network.log().of(id).last().unwrap().path.len(), 2);
+    assert_eq!(network.log().of_frame(id).last().unwrap().path.len(), 2);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn every_loss_has_a_reason() {
     let why = |network: &mut Network, number| {
         let id = network.inject_from("h1", unique(number)).unwrap();
         network.run_for(SECOND);
-        network.log().of(id).map(|d| d.outcome.clone()).collect::<Vec<_>>()
+        network.log().of_frame(id).map(|d| d.outcome.clone()).collect::<Vec<_>>()
     };
     let dropped = |why| Outcome::Dropped(Dpid(1), Drop::Switch(why));
     assert_eq!(why(&mut network, 1), [dropped(Lost::NoRule)]);
@@ -99,7 +99,7 @@ fn loops_and_storms_end() {
     let nobodys = Frame::ethernet([2, 0, 0, 0, 0, 9], [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"round and round");
     let id = network.inject_from("h1", nobodys.clone()).unwrap();
     network.run_for(SECOND);
-    let loops = network.log().of(id).filter(|d| matches!(d.outcome, Outcome::Dropped(_, Drop::Loop))).count();
+    let loops = network.log().of_frame(id).filter(|d| matches!(d.outcome, Outcome::Dropped(_, Drop::Loop))).count();
     assert_eq!(loops, 2, "one copy each way round");
     let mut network = greeted(&Topology::fattree(4), Version::Of13);
     for dpid in network.dpids().collect::<Vec<_>>() {
@@ -108,7 +108,7 @@ fn loops_and_storms_end() {
     network.run_for(MILLISECOND);
     let id = network.inject_from("h1", nobodys).unwrap();
     network.run_for(SECOND);
-    let storms = network.log().of(id).filter(|d| matches!(d.outcome, Outcome::Dropped(_, Drop::Storm))).count();
+    let storms = network.log().of_frame(id).filter(|d| matches!(d.outcome, Outcome::Dropped(_, Drop::Storm))).count();
     assert_eq!(storms, 1);
 }
 

@@ -37,7 +37,7 @@ fn a_link_loses_its_share_and_one_seed_loses_the_same() {
         let lost = |id: &&FrameId| network.log().egress(**id).is_empty();
         let lost: Vec<FrameId> = ids.iter().filter(lost).copied().collect();
         let why = Outcome::Dropped(Dpid(1), Drop::Loss);
-        assert!(lost.iter().all(|id| network.log().of(*id).map(|d| &d.outcome).eq([&why])));
+        assert!(lost.iter().all(|id| network.log().of_frame(*id).map(|d| &d.outcome).eq([&why])));
         lost
     };
     let lost = run();
@@ -52,7 +52,7 @@ fn delay_and_loss_of_a_link_can_be_changed() {
     let sent = network.now();
     let id = network.inject_from("h1", unique(1)).unwrap();
     network.run_for(SECOND);
-    let took = network.log().of(id).next().unwrap().at - sent;
+    let took = network.log().of_frame(id).next().unwrap().at - sent;
     assert!((20 * MILLISECOND..21 * MILLISECOND).contains(&took), "{took}");
     network.set_link_loss(Dpid(1), Dpid(2), 1.0).unwrap();
     let ids = stream(&mut network, 10, 100, MILLISECOND);

@@ -195,7 +195,7 @@ fn same_at_rest(
             said.how,
             show(&said.out),
             show(&log.egress(id)),
-            trail(log.of(id))
+            trail(log.of_frame(id))
         )
     };
     if log.egress(id) != said.out {
@@ -204,7 +204,7 @@ fn same_at_rest(
     if log.copies(id) != said.out.len() {
         return Err(Failure::new("twice at rest", about()));
     }
-    let deliveries: Vec<&Delivery> = log.of(id).collect();
+    let deliveries: Vec<&Delivery> = log.of_frame(id).collect();
     if let Some((dpid, port)) = strays(said, &deliveries) {
         return Err(Failure::new("wrong way at rest", format!("not by {}:{port}\n{}", dpid.0, about())));
     }
@@ -231,7 +231,7 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
 
 /// Checks that no switch sent the packet to the controller again.
 fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageCounts) -> Result<(), Failure> {
-    let deliveries: Vec<&Delivery> = world.network.log().of(id).collect();
+    let deliveries: Vec<&Delivery> = world.network.log().of_frame(id).collect();
     if deliveries.iter().any(|delivery| matches!(delivery.outcome, Outcome::Controller(_))) {
         let text = format!("packet #{packet} came to the controller again\n{}", trail(deliveries.into_iter()));
         return Err(Failure::new("not cached", text));

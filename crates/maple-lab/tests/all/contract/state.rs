@@ -29,7 +29,7 @@ pub struct State {
 
 impl State {
     /// Reads the state of these switches from a snapshot.
-    pub fn of(snapshot: &Snapshot, dpids: &[Dpid]) -> State {
+    pub fn from_snapshot(snapshot: &Snapshot, dpids: &[Dpid]) -> State {
         let ports = |dpid: Dpid| snapshot.ports_of(dpid).map(move |(port, info)| (Location::new(dpid, port), info));
         let entries = |table: &'static str| {
             snapshot.table(table).into_iter().flatten().map(move |(key, value)| ((table, key.clone()), value.clone()))

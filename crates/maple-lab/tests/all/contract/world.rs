@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         }
         let snapshots: Vec<_> = self.trail.try_iter().collect();
         for snapshot in snapshots {
-            let state = State::of(&snapshot, &self.dpids);
+            let state = State::from_snapshot(&snapshot, &self.dpids);
             if state != *self.state() {
                 self.history.push((self.network.now(), state));
             }

@@ -135,14 +135,14 @@ impl Graph {
     pub(super) fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) {
         let (mut from, mut here, mut depth) = (None, self.root, 0);
         while let Some(node) = here {
-            from = Some((node, Branch::of(&items[depth])));
+            from = Some((node, Branch::taken_by(&items[depth])));
             here = from.and_then(|(node, branch)| self.child(node, branch));
             depth += 1;
         }
         let place = from;
         for item in &items[depth..] {
             let node = self.insert(from, |graph, area| graph.asking(item, area));
-            from = Some((node, Branch::of(item)));
+            from = Some((node, Branch::taken_by(item)));
         }
         let at = self.insert(from, |_, _| Kind::Leaf { leaf, action });
         self.leaves.insert(leaf, at);
@@ -352,7 +352,7 @@ impl Test {
 
 impl Branch {
     /// Returns the branch that a packet with this item takes.
-    fn of(item: &Item) -> Branch {
+    fn taken_by(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),
             Item::Test { outcome: true, .. } => Branch::Yes,

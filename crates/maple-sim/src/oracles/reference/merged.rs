@@ -29,7 +29,7 @@ pub(super) struct Merged {
 
 impl Merged {
     /// Merges the traces of a tree's leaves.
-    pub(super) fn of(tree: &Tree) -> Merged {
+    pub(super) fn from_tree(tree: &Tree) -> Merged {
         let mut merged = Merged::default();
         for leaf in tree.leaves() {
             merged.add(&tree.path(leaf).expect("a leaf of the tree has a path"), leaf);

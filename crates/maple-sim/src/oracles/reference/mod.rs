@@ -85,7 +85,7 @@ impl ReferenceCompiler {
         cookie: &dyn Fn(Option<LeafId>) -> u64,
     ) -> Vec<Rule> {
         let levels = (u32::from(*priorities.end()) + 1).saturating_sub(u32::from(*priorities.start()));
-        let elements = walk::elements(&Merged::of(tree), under, capabilities, leaf);
+        let elements = walk::elements(&Merged::from_tree(tree), under, capabilities, leaf);
         let mut rules: Vec<Rule> = Vec::new();
         for element in elements.installed(levels) {
             rules.push(Rule {

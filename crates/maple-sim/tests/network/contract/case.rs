@@ -198,7 +198,7 @@ impl Case {
         } else {
             Arc::new(self.scenario.policy.clone())
         };
-        if self.guards.is_empty() { policy } else { Arc::new(Composition::of(policy)) }
+        if self.guards.is_empty() { policy } else { Arc::new(Composition::single(policy)) }
     }
 
     /// Returns the policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
@@ -211,10 +211,10 @@ impl Case {
         let network = &self.scenario.network;
         let links: Vec<LinkName> = network.links.iter().map(|link| LinkName::Port(link.a)).collect();
         let (red, blue): (Vec<Location>, Vec<Location>) = network.edges.iter().copied().partition(|_| random.one_in(2));
-        let slice = |name: &str| Slice::new(name, Composition::of(Arc::clone(&policy)));
+        let slice = |name: &str| Slice::new(name, Composition::single(Arc::clone(&policy)));
         let red = slice("red").ports(red).links(links.into_iter().filter(|_| !random.one_in(3)));
         let slices = [red, slice("blue").ports(blue)];
-        let slices = Composition::slices(slices, Composition::of(Arc::clone(&policy)), None).expect("ports differ");
+        let slices = Composition::slices(slices, Composition::single(Arc::clone(&policy)), None).expect("ports differ");
         Arc::new(slices)
     }
 
@@ -224,7 +224,7 @@ impl Case {
         if self.guards.is_empty() {
             return policy;
         }
-        Arc::new(Composition::of(policy).guarded(self.guards.iter().map(Guard::constraint)))
+        Arc::new(Composition::single(policy).guarded(self.guards.iter().map(Guard::constraint)))
     }
 
     /// Plays the case.

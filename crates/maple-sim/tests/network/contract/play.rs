@@ -430,7 +430,7 @@ impl<'a> Play<'a> {
                 self.case.track_hosts,
             )
         };
-        let resolved = match Observation::of(policy, &run()).answer {
+        let resolved = match Observation::from_run(policy, &run()).answer {
             Ok(resolved) => resolved,
             // A guard refuses loops. The frames of f's own are still sent.
             Err(PolicyError::Route { error: RouteError::Loop(_), .. }) if !self.case.guards.is_empty() => {

@@ -100,7 +100,7 @@ impl Necessities {
         self.marks.add(id);
     }
 
-    pub(super) fn of(&self, id: EntryId) -> Necessity {
+    pub(super) fn necessity_of(&self, id: EntryId) -> Necessity {
         self.necessities[id as usize]
     }
 
@@ -108,7 +108,7 @@ impl Necessities {
     pub(super) fn is_rule(&self, store: &EntryStore, id: EntryId) -> bool {
         match store.state(id) {
             EntryState::Gone | EntryState::Shadowed => false,
-            EntryState::Barrier => self.of(id).is_rule(),
+            EntryState::Barrier => self.necessity_of(id).is_rule(),
             EntryState::Forward => true,
         }
     }
@@ -118,8 +118,9 @@ impl Necessities {
         if !self.is_reason[by as usize] {
             return Vec::new();
         }
-        let is_required =
-            |id: &EntryId| store.state(*id) == EntryState::Barrier && self.of(*id) == Necessity::Required { by };
+        let is_required = |id: &EntryId| {
+            store.state(*id) == EntryState::Barrier && self.necessity_of(*id) == Necessity::Required { by }
+        };
         overlaps.earlier(by).iter().copied().filter(is_required).collect()
     }
 
@@ -191,7 +192,7 @@ impl Redundancy<'_> {
         // Neighbours may have seen a toggled entry in either state.
         let did_forward = before == EntryState::Forward || is_toggled;
         let was_barrier = before == EntryState::Barrier || is_toggled;
-        let was_assumed = self.necessities.of(id) == Necessity::AssumedRequired;
+        let was_assumed = self.necessities.necessity_of(id) == Necessity::AssumedRequired;
         let state = self.store.state(id);
         if state != EntryState::Barrier {
             self.necessities.set(id, Necessity::REDUNDANT);
@@ -221,7 +222,7 @@ impl Redundancy<'_> {
             if self.store.state(*id) != EntryState::Barrier {
                 continue;
             }
-            match (self.necessities.of(*id), checks) {
+            match (self.necessities.necessity_of(*id), checks) {
                 (Necessity::AssumedRequired, _) => {}
                 (Necessity::Required { .. }, Checks::Deferred) => self.work.defer(*id),
                 _ => self.decide_and_note(*id),
@@ -235,7 +236,7 @@ impl Redundancy<'_> {
         for _ in 0..self.tuning.checks_per_trace {
             let Some((id, is_open)) = self.work.pop_deferred() else { break };
             if is_open && self.store.state(id) == EntryState::Barrier {
-                if self.necessities.of(id) == Necessity::AssumedRequired {
+                if self.necessities.necessity_of(id) == Necessity::AssumedRequired {
                     self.make_up_for(id);
                 }
                 self.decide_and_note(id);
@@ -266,7 +267,7 @@ impl Redundancy<'_> {
         for at in (0..earlier.items().len()).rev() {
             let (other, state) = earlier.items()[at];
             let may_be_required = state == EntryState::Barrier
-                && match self.necessities.of(other) {
+                && match self.necessities.necessity_of(other) {
                     // An unchecked entry is decided anyway.
                     Necessity::Required { .. } | Necessity::AssumedRequired | Necessity::Unchecked => false,
                     Necessity::Redundant { covered_by: None } => true,
@@ -349,7 +350,7 @@ impl Redundancy<'_> {
     fn now_is_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         for other in earlier {
-            if self.necessities.of(*other) == (Necessity::Redundant { covered_by: Some(id) }) {
+            if self.necessities.necessity_of(*other) == (Necessity::Redundant { covered_by: Some(id) }) {
                 self.necessities.set(*other, Necessity::REDUNDANT);
             }
         }
@@ -373,7 +374,7 @@ impl Redundancy<'_> {
         }
         self.effort.add(earlier.len() + later.len() + 1);
         // An entry that was edited may have been anything at the last recompute.
-        let (is_edited, necessity) = (self.work.is_dirty(id), self.necessities.of(id));
+        let (is_edited, necessity) = (self.work.is_dirty(id), self.necessities.necessity_of(id));
         if state == EntryState::Forward || is_edited || necessity == Necessity::AssumedRequired {
             self.no_longer_forwards(id, earlier, later);
         }
@@ -392,7 +393,7 @@ impl Redundancy<'_> {
     fn no_longer_forwards(&mut self, id: EntryId, earlier: &[EntryId], later: &[EntryId]) {
         if self.necessities.is_reason[id as usize] {
             let necessities = &*self.necessities;
-            let was_required = |other: &EntryId| necessities.of(*other) == Necessity::Required { by: id };
+            let was_required = |other: &EntryId| necessities.necessity_of(*other) == Necessity::Required { by: id };
             self.work.add_unchecked(earlier.iter().copied().filter(was_required));
         }
         let Some(last) = self.last_forwarding(later) else { return };
@@ -419,7 +420,7 @@ impl Redundancy<'_> {
         after.extend(later[..=last].iter().map(with_state).filter(|(_, state)| state.is_reachable()));
         self.necessities.marks.mark(later);
         for other in earlier {
-            let may_be_required = match self.necessities.of(*other) {
+            let may_be_required = match self.necessities.necessity_of(*other) {
                 Necessity::Redundant { covered_by: None } => true,
                 Necessity::Redundant { covered_by: Some(by) } => {
                     !self.store.is_there(by) || self.necessities.marks.is_marked(by)
@@ -453,7 +454,7 @@ impl Redundancy<'_> {
     /// have a packet in common, so a forwarding entry that takes any of these packets is among them. Entries after one
     /// that covers the barrier entry do not matter.
     fn may_lose_packets(&self, barrier: EntryId, after: impl Iterator<Item = (EntryId, EntryState)>) -> bool {
-        let Necessity::Redundant { covered_by } = self.necessities.of(barrier) else { return false };
+        let Necessity::Redundant { covered_by } = self.necessities.necessity_of(barrier) else { return false };
         let set = self.store.matching(barrier);
         for (other, state) in after.filter(|(_, state)| state.is_reachable()) {
             if state == EntryState::Forward && overlap(self.store.matching(other), set) {
@@ -470,7 +471,7 @@ impl Redundancy<'_> {
     fn uncheck_required_for_packets_of(&mut self, id: EntryId, beside: &[EntryId]) {
         let (set, necessities) = (self.store.matching(id), &*self.necessities);
         let is_taken = |other: &EntryId| {
-            matches!(necessities.of(*other), Necessity::Required { .. })
+            matches!(necessities.necessity_of(*other), Necessity::Required { .. })
                 && overlap(necessities.packets.get(*other), set)
         };
         self.work.add_unchecked(beside.iter().copied().filter(is_taken));
@@ -478,9 +479,9 @@ impl Redundancy<'_> {
 
     /// Decides a barrier entry. If it becomes a rule or stops being one, it is dirty.
     fn decide_and_note(&mut self, id: EntryId) {
-        let was_rule = self.necessities.of(id).is_rule();
+        let was_rule = self.necessities.necessity_of(id).is_rule();
         self.decide(id);
-        if was_rule != self.necessities.of(id).is_rule() {
+        if was_rule != self.necessities.necessity_of(id).is_rule() {
             self.work.mark_dirty(id, self.store.state(id));
         }
         self.work.is_looked_at(id);

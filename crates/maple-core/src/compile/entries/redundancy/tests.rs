@@ -46,8 +46,8 @@ fn check_packets(entries: &EntryTable, tree: &Tree) {
             assert!(is_protected, "nothing keeps packet {packet:#b} from {}", taking[forwarding]);
         }
         let rules = taking.iter().filter(|id| is_rule(entries, **id));
-        let top = rules.clone().map(|id| levels.of(*id)).min();
-        for rule in rules.filter(|id| Some(levels.of(**id)) == top && forwards(id)) {
+        let top = rules.clone().map(|id| levels.level_of(*id)).min();
+        for rule in rules.filter(|id| Some(levels.level_of(**id)) == top && forwards(id)) {
             let first = taking[0];
             assert_eq!(store.verdict(*rule), store.verdict(first), "packet {packet:#b} of {first} meets {rule}");
         }

@@ -81,8 +81,8 @@ impl IncrementalCompiler {
         let [id] = *self.node(test.unwrap_or(node)).entries.ids() else { return None };
         let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
         let capabilities = &self.target.capabilities;
-        let can_be_stated = |read: &Constraint| can_be_stated(&region, read, capabilities);
-        self.entries.worthwhile_read(id, test.is_some(), &value, &can_be_stated)
+        let is_statable = |read: &Constraint| can_be_stated(&region, read, capabilities);
+        self.entries.worthwhile_read(id, test.is_some(), &value, &is_statable)
     }
 
     /// Makes a leaf keep only the packets that fit this read, if a match can state that.

@@ -42,8 +42,8 @@ pub fn class_of(matching: &Match) -> String {
 
 /// The name of the protocol that the rule matches.
 fn kind(matching: &Match) -> Option<String> {
-    let value = |field| super::exact(matching, field);
-    Some(match (value(Field::EthType)?, value(Field::IpProto)) {
+    let exact_value = |field| super::exact(matching, field);
+    Some(match (exact_value(Field::EthType)?, exact_value(Field::IpProto)) {
         (0x806, _) => "arp".to_owned(),
         (0x800 | 0x86dd, Some(6)) => "tcp".to_owned(),
         (0x800 | 0x86dd, Some(17)) => "udp".to_owned(),

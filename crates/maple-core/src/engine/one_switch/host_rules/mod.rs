@@ -328,24 +328,24 @@ impl HostRules {
             return Vec::new();
         }
         let ports = self.ports.iter().filter(|(_, entry)| entry.waiting > 0);
-        let of_port = |(port, entry): (&PortNo, &Port)| {
+        let waiting_at = |(port, entry): (&PortNo, &Port)| {
             let left = capacity.per_port.saturating_sub(entry.count);
             self.waiting.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
         };
-        ports.flat_map(of_port).take(free).collect()
+        ports.flat_map(waiting_at).take(free).collect()
     }
 
     /// The rules of all hosts and ports.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
-        let of_host = move |((port, mac), host): (&(PortNo, Mac), &Host)| {
+        let host_rules = move |((port, mac), host): (&(PortNo, Mac), &Host)| {
             let (port, mac) = (*port, *mac);
             host.has.each().map(move |kind| self.rule(kind, port, mac))
         };
-        let of_port = move |(port, entry): (&PortNo, &Port)| {
+        let port_rules = move |(port, entry): (&PortNo, &Port)| {
             let port = *port;
             entry.has.each().map(move |kind| self.rule(kind, port, Mac::default()))
         };
-        self.hosts.iter().flat_map(of_host).chain(self.ports.iter().flat_map(of_port))
+        self.hosts.iter().flat_map(host_rules).chain(self.ports.iter().flat_map(port_rules))
     }
 
     /// The number of items kept, of all kinds together.

@@ -101,7 +101,7 @@ pub(in crate::engine) fn disjoin(state: &Snapshot, ports: &BTreeSet<Location>) -
 pub(super) fn segments_of<'a>(state: &Snapshot, ports: impl Iterator<Item = &'a Location>) -> Vec<Segment> {
     let mut found: BTreeMap<Location, Segment> = BTreeMap::new();
     for at in ports {
-        if let Some(segment) = Segment::of(state, *at) {
+        if let Some(segment) = Segment::containing(state, *at) {
             found.insert(segment.designated, segment);
         }
     }
@@ -117,7 +117,7 @@ pub(super) struct Segment {
 
 impl Segment {
     /// The segment that a port is on.
-    pub(super) fn of(state: &Snapshot, at: Location) -> Option<Segment> {
+    pub(super) fn containing(state: &Snapshot, at: Location) -> Option<Segment> {
         let designated = match state.port(at)?.kind {
             PortKind::Shared { with, .. } => with,
             PortKind::Edge => at,

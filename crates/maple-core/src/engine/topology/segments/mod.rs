@@ -128,7 +128,7 @@ fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Ma
         if up.len() < 2 {
             return Vec::new();
         }
-        let before = up.first().and_then(|at| Segment::of(state, *at));
+        let before = up.first().and_then(|at| Segment::containing(state, *at));
         let writes = form(state, &up, &BTreeSet::new());
         formed = if writes.is_empty() { None } else { Some((up, before)) };
         writes
@@ -145,7 +145,7 @@ fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Ma
         fabric.ctx.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
     }
     let Some((up, before)) = formed else { return };
-    let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
+    let Some(segment) = up.first().and_then(|at| Segment::containing(&state, *at)) else { return };
     if before.is_none_or(|before| before.members() != segment.members()) {
         let others = segment.shut.keys().copied().collect();
         fabric.ctx.report(Report::SegmentShared { at: segment.designated, others, host });
@@ -169,7 +169,7 @@ fn is_chatter(packet: &Packet<'_>) -> bool {
 
 /// Reports whether two ports are on a segment that has hosts now. A link between them would cut those hosts off.
 pub(in crate::engine) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
-    Segment::of(state, a)
+    Segment::containing(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())
 }
 
@@ -180,7 +180,7 @@ pub(in crate::engine) fn is_declared_link(facts: &Facts, a: Location, b: Locatio
 
 /// Reports whether a port is on a segment. If it is an edge port, it is the designated one.
 pub(in crate::engine) fn is_segments_port(state: &Snapshot, at: Location) -> bool {
-    Segment::of(state, at).is_some()
+    Segment::containing(state, at).is_some()
 }
 
 /// Reports whether something may join this port with ports of other switches.
