@@ -88,7 +88,7 @@ from maple._maple import (
 )
 from maple._on import Network, PortEvent, ViolationEvent, on
 from maple._policy import Policy, policy
-from maple._portal import avoid, constraint, guard, isolate, max_hops, never, no_overload, only_within, waypoint
+from maple._guard import avoid, constraint, guard, isolate, max_hops, never, no_overload, only_within, waypoint
 from maple._shapes import Host, Link
 from maple._slices import Slice, slices
 

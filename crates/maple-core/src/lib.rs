@@ -25,9 +25,9 @@ pub mod plan;
 
 pub mod access;
 pub mod compose;
+pub mod guard;
 pub mod policy;
 pub mod policy_error;
-pub mod portal;
 pub mod route;
 pub mod run;
 

@@ -50,7 +50,7 @@ pub trait Policy: Send + Sync {
         self.wrapped().map_or_else(Vec::new, Policy::access_lists)
     }
 
-    /// Returns the names of the constraints that the policy's routes must satisfy: see [`crate::portal`].
+    /// Returns the names of the constraints that the policy's routes must satisfy: see [`crate::guard`].
     fn constraints(&self) -> Vec<Arc<str>> {
         self.wrapped().map_or_else(Vec::new, Policy::constraints)
     }

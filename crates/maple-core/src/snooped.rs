@@ -59,34 +59,34 @@ impl Stored for Lease {
 
 /// A multicast group, or all groups that share a hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum MulticastGroup {
     /// The group with this address.
     Ip(IpAddr),
     /// All groups whose frames go to this hardware address.
     Mac(Mac),
 }
 
-impl From<IpAddr> for Group {
-    fn from(ip: IpAddr) -> Group {
-        Group::Ip(ip)
+impl From<IpAddr> for MulticastGroup {
+    fn from(ip: IpAddr) -> MulticastGroup {
+        MulticastGroup::Ip(ip)
     }
 }
 
-impl From<Ipv4Addr> for Group {
-    fn from(ip: Ipv4Addr) -> Group {
-        Group::Ip(ip.into())
+impl From<Ipv4Addr> for MulticastGroup {
+    fn from(ip: Ipv4Addr) -> MulticastGroup {
+        MulticastGroup::Ip(ip.into())
     }
 }
 
-impl From<Ipv6Addr> for Group {
-    fn from(ip: Ipv6Addr) -> Group {
-        Group::Ip(ip.into())
+impl From<Ipv6Addr> for MulticastGroup {
+    fn from(ip: Ipv6Addr) -> MulticastGroup {
+        MulticastGroup::Ip(ip.into())
     }
 }
 
-impl From<Mac> for Group {
-    fn from(mac: Mac) -> Group {
-        Group::Mac(mac)
+impl From<Mac> for MulticastGroup {
+    fn from(mac: Mac) -> MulticastGroup {
+        MulticastGroup::Mac(mac)
     }
 }
 
@@ -179,7 +179,7 @@ impl Net {
     ///     Route::union(members.map(|at| net.shortest_path(src, at)))
     /// }
     /// ```
-    pub fn members(&self, group: impl Into<Group>) -> Vec<Location> {
+    pub fn members(&self, group: impl Into<MulticastGroup>) -> Vec<Location> {
         self.try_members(group.into()).unwrap_or_default()
     }
 
@@ -187,11 +187,11 @@ impl Net {
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
-    pub fn try_members(&self, group: Group) -> Result<Vec<Location>, PolicyError> {
+    pub fn try_members(&self, group: MulticastGroup) -> Result<Vec<Location>, PolicyError> {
         self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
         Ok(match group {
-            Group::Ip(ip) => Table::<Value, Vec<Location>>::new(MEMBERS).get(&self.outside(), &group_key(ip)),
-            Group::Mac(mac) => Table::<Mac, Vec<Location>>::new(MEMBERS_BY_MAC).get(&self.outside(), &mac),
+            MulticastGroup::Ip(ip) => Table::<Value, Vec<Location>>::new(MEMBERS).get(&self.outside(), &group_key(ip)),
+            MulticastGroup::Mac(mac) => Table::<Mac, Vec<Location>>::new(MEMBERS_BY_MAC).get(&self.outside(), &mac),
         }
         .into_iter()
         .flatten()

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use maple::Mac;
 use maple_core::check::frame_of;
 use maple_emulator::topology::HostSpec;
-use maple_wire::{Field, Packet};
+use maple_wire::{Dpid, Field, Packet};
 
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
@@ -107,8 +107,8 @@ impl With {
     /// ```
     /// let long = maple_lab::with().via([1, 4, 3, 2]);
     /// ```
-    pub fn via(mut self, switches: impl IntoIterator<Item = u64>) -> With {
-        self.via = Some(switches.into_iter().collect());
+    pub fn via(mut self, switches: impl IntoIterator<Item = impl Into<Dpid>>) -> With {
+        self.via = Some(switches.into_iter().map(|dpid| dpid.into().0).collect());
         self
     }
 

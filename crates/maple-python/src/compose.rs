@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::assertion::condition;
+use crate::guard::PyConstraint;
 use crate::part::Part;
-use crate::portal::PyConstraint;
 use crate::route::PyRoute;
 use crate::slices::Described;
 use crate::state::{Table, Var, to_value};

@@ -32,10 +32,10 @@ mod types;
 mod compose;
 #[cfg(feature = "bench")]
 mod filters;
+mod guard;
 mod handler;
 mod listen;
 mod part;
-mod portal;
 mod slices;
 
 mod command;
@@ -69,6 +69,8 @@ mod _maple {
     #[pymodule_export]
     use crate::frame::{frame, test_frame};
     #[pymodule_export]
+    use crate::guard::{PyConstraint, PyRouteView};
+    #[pymodule_export]
     use crate::handler::{
         Action, Barrier, HandlerBench, PyAggregateStats, PyBand, PyBucket, PyFlowMod, PyFlowRemoved, PyFlowStats,
         PyGroupDesc, PyGroupMod, PyGroupStats, PyHandler, PyMatch, PyMeterConfig, PyMeterMod, PyMeterStats, PyPacketIn,
@@ -93,8 +95,6 @@ mod _maple {
     use crate::packet::PyPacket;
     #[pymodule_export]
     use crate::paths::{PyParallelPaths, network};
-    #[pymodule_export]
-    use crate::portal::{PyConstraint, PyRouteView};
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]

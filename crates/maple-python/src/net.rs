@@ -6,7 +6,7 @@ use maple_core::engine::Selection;
 use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
-use maple_core::snooped::{Group, Lease};
+use maple_core::snooped::{Lease, MulticastGroup};
 use maple_wire::{Constraint, Dpid, PortNo};
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -190,8 +190,8 @@ impl PyNet {
     fn members(&self, group: &Bound<'_, PyAny>) -> PyResult<Vec<PyLocation>> {
         let Some(address) = address(group)? else { return Ok(Vec::new()) };
         let group = match address {
-            Address::Ip(ip) => Group::Ip(ip),
-            Address::Mac(mac) => Group::Mac(mac),
+            Address::Ip(ip) => MulticastGroup::Ip(ip),
+            Address::Mac(mac) => MulticastGroup::Mac(mac),
         };
         let members = current::with_net(self.ticket, |net| net.try_members(group))?;
         Ok(members.map_err(not_snooped)?.into_iter().map(PyLocation::from).collect())

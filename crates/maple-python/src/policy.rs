@@ -15,12 +15,12 @@ use pyo3::types::PyTuple;
 
 use crate::compose::PyComposition;
 use crate::current::{Entered, Ticket};
+use crate::guard::{self, PyRouteView};
 use crate::host;
 use crate::interrupt::{PolicyTimeout, Watched};
 use crate::net::PyNet;
 use crate::packet::PyPacket;
 use crate::part::Part;
-use crate::portal::{self, PyRouteView};
 use crate::route::PyRoute;
 use crate::told::{Told, described};
 use crate::transaction::Retry;
@@ -95,7 +95,7 @@ impl PythonPolicy {
         let view = PyRouteView(pkt.judged_route().unwrap_or_default());
         let arguments = (PyPacket::new(ticket), view, PyNet::new(ticket)).into_pyobject(py);
         let arguments = arguments.map_err(|error| PolicyError::Exception(self.told.text(py, &error)))?;
-        portal::verdict(&self.called(function, &arguments, watched)?)
+        guard::verdict(&self.called(function, &arguments, watched)?)
     }
 
     /// Calls a function within the time limit of the run.

@@ -14,6 +14,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Dpid(pub u64);
 
+impl From<u64> for Dpid {
+    fn from(id: u64) -> Dpid {
+        Dpid(id)
+    }
+}
+
 impl std::fmt::Display for Dpid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}", self.0)

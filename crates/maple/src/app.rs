@@ -12,7 +12,7 @@ use maple_core::state::{Attempt, Counter, Migrate, RowMap, Store, Stored, Table,
 use maple_handlers::{HandlerFactory, Handlers};
 use maple_wire::Dpid;
 
-use crate::policy::{Engine, Policy};
+use crate::policy::{Policy, PolicyAdapter};
 
 /// A function that [`App::on_start`] calls when the controller runs.
 ///
@@ -104,7 +104,7 @@ impl App {
     /// let app = App::new(policy);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
-        App::from_options(ControllerOptions::new(Arc::new(Engine(Box::new(policy)))))
+        App::from_options(ControllerOptions::new(Arc::new(PolicyAdapter(Box::new(policy)))))
     }
 
     /// Creates a program that runs handlers: `factory` makes one for each switch. [`crate::handlers`] has an example.
@@ -289,9 +289,10 @@ impl App {
     /// let app = App::new(policy).weight("secure", 1, 2, 10);
     /// ```
     #[must_use]
-    pub fn weight(self, name: &str, a: u64, b: u64, cost: u64) -> App {
+    pub fn weight(self, name: &str, a: impl Into<Dpid>, b: impl Into<Dpid>, cost: u64) -> App {
+        let (a, b) = (a.into(), b.into());
         let write = |from, to| {
-            let link = LinkName::Switches(Dpid(from), Dpid(to));
+            let link = LinkName::Switches(from, to);
             Write::Cost { name: name.into(), link, cost: Some(cost) }
         };
         self.write(vec![write(a, b), write(b, a)])

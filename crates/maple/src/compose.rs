@@ -24,10 +24,10 @@ use maple_core::route::Route;
 use maple_core::state::{Cell, Stored, Var};
 use maple_core::trace::{Cond, Source};
 
+use crate::guard::RouteConstraint;
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
-use crate::portal::Constraint;
 
 /// A policy made of policies. It is used like any other policy, in further compositions too.
 ///
@@ -197,12 +197,12 @@ pub trait Compose: Policy + Sized + 'static {
     /// When the network changes, routes are judged again.
     ///
     /// ```
-    /// use maple::portal::{Group, max_hops};
+    /// use maple::guard::{HostGroup, max_hops};
     /// use maple::prelude::*;
     ///
-    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &Group::all())]);
+    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &HostGroup::all())]);
     /// ```
-    fn guarded(self, constraints: impl IntoIterator<Item = Constraint>) -> Composed {
+    fn guarded(self, constraints: impl IntoIterator<Item = RouteConstraint>) -> Composed {
         Composed(composition(self).guarded(constraints.into_iter().map(|constraint| constraint.0)))
     }
 

@@ -83,13 +83,13 @@ pub use maple_core::policy::Load;
 /// use maple::prelude::*;
 ///
 /// /// The edge ports where members of two groups are.
-/// fn both(net: &Net, one: maple::Group, other: maple::Group) -> Vec<Location> {
+/// fn both(net: &Net, one: maple::MulticastGroup, other: maple::MulticastGroup) -> Vec<Location> {
 ///     let others = net.members(other);
 ///     net.members(one).into_iter().filter(|at| others.contains(at)).collect()
 /// }
 /// ```
 #[doc(inline)]
-pub use maple_core::snooped::Group;
+pub use maple_core::snooped::MulticastGroup;
 
 /// ```
 /// use maple::prelude::*;

@@ -44,8 +44,8 @@ mod packet;
 mod prefix;
 mod value;
 
+pub mod guard;
 pub mod paths;
-pub mod portal;
 pub mod testing;
 
 pub mod bindings;

@@ -6,7 +6,7 @@ use maple_core::Net as CoreNet;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Load, PolicyError};
 use maple_core::route::Route;
-use maple_core::snooped::{Group, Lease};
+use maple_core::snooped::{Lease, MulticastGroup};
 use maple_core::state::{Access, Cell, CellValue, Read, Savepoint, Stop, Write};
 use maple_core::trace::Source;
 use maple_wire::{Dpid, PortNo};
@@ -95,7 +95,7 @@ macro_rules! operands {
 
 operands! {
     IpAddr: Ipv4Addr, Ipv6Addr;
-    Group: Ipv4Addr, Ipv6Addr, Mac;
+    MulticastGroup: Ipv4Addr, Ipv6Addr, Mac;
 }
 
 impl Operand<IpAddr> for IpAddr {
@@ -104,14 +104,14 @@ impl Operand<IpAddr> for IpAddr {
     }
 }
 
-impl Operand<Group> for Group {
-    fn operand(self) -> Option<Group> {
+impl Operand<MulticastGroup> for MulticastGroup {
+    fn operand(self) -> Option<MulticastGroup> {
         Some(self)
     }
 }
 
-impl Operand<Group> for IpAddr {
-    fn operand(self) -> Option<Group> {
+impl Operand<MulticastGroup> for IpAddr {
+    fn operand(self) -> Option<MulticastGroup> {
         Some(self.into())
     }
 }
@@ -441,7 +441,7 @@ impl Net {
     /// }
     /// ```
     #[track_caller]
-    pub fn members(&self, group: impl Operand<Group>) -> Vec<Location> {
+    pub fn members(&self, group: impl Operand<MulticastGroup>) -> Vec<Location> {
         group.operand().map(|group| self.0.members(group)).unwrap_or_default()
     }
 

@@ -88,10 +88,10 @@ pub trait Policy: Send + Sync {
     /// [`Compose::guarded`](crate::Compose::guarded) makes implement this; policies of your own need not.
     ///
     /// ```
-    /// use maple::portal::{Group, max_hops};
+    /// use maple::guard::{HostGroup, max_hops};
     /// use maple::prelude::*;
     ///
-    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &Group::all())]);
+    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &HostGroup::all())]);
     /// let names = short.constraints();
     /// assert!(&*names[0] == "no_loops" && names[1].starts_with("max_hops"));
     /// ```
@@ -153,9 +153,9 @@ where
 }
 
 /// Adapts a policy to the form that the engine runs.
-pub(crate) struct Engine<P>(pub P);
+pub(crate) struct PolicyAdapter<P>(pub P);
 
-impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {
+impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for PolicyAdapter<P> {
     fn decide(&self, pkt: &PacketHandle, net: &CoreNet) -> Result<Route, PolicyError> {
         self.0.decide(&Packet::from_handle(pkt), &Net::from_handle(net))
     }

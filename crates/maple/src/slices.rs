@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_core::compose::{Composition, Slice as CoreSlice};
+use maple_core::guard::Requirement;
 use maple_core::network::{LinkName, Location, Mac};
-use maple_core::portal::Rule;
 use maple_core::trace::{Cond, Source};
 
 use crate::compose::{Composed, composition};
+use crate::guard::{self, HostGroup, RouteConstraint};
 use crate::policy::Policy;
-use crate::portal::{self, Constraint, Group};
 
 /// The reason why slices are refused: two of them have a packet in common, or a name is not allowed.
 ///
@@ -113,24 +113,24 @@ impl Slice {
         Slice(self.0.links(links))
     }
 
-    /// Creates a constraint: packets from `of` take the slice's links only, and leave by its edge ports. They need not
+    /// Creates a constraint: packets from `src` take the slice's links only, and leave by its edge ports. They need not
     /// be packets of the slice.
     ///
     /// ```
-    /// use maple::portal::Group;
+    /// use maple::guard::HostGroup;
     /// use maple::prelude::*;
     /// use maple::testing::{Bench, tcp};
     ///
     /// let bench = Bench::new().switch(1, 1..=3);
     /// let flood = |_: &Packet, net: &Net| net.flood();
     /// let lab = maple::Slice::new("lab", flood).ports([bench.port(1, 1), bench.port(1, 2)]);
-    /// let inside = flood.guarded([lab.only_within(&Group::place((1, 1)))]);
+    /// let inside = flood.guarded([lab.only_within(&HostGroup::place((1, 1)))]);
     /// assert!(bench.decide(&inside, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty(), "the flood leaves by port 3");
     /// ```
     #[track_caller]
-    pub fn only_within(&self, of: &Group) -> Constraint {
+    pub fn only_within(&self, src: &HostGroup) -> RouteConstraint {
         let scope = self.0.scope().clone();
-        portal::of("only_within", Rule::OnlyWithinScope { scope, of: of.core() })
+        guard::with_requirement("only_within", Requirement::OnlyWithinScope { scope, src: src.core() })
     }
 }
 

@@ -28,7 +28,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use crate::app::write_now;
 use crate::net::Net;
 use crate::packet::Packet;
-use crate::policy::{Engine, Policy};
+use crate::policy::{Policy, PolicyAdapter};
 
 /// A network that consists of state only.
 ///
@@ -105,22 +105,22 @@ impl Bench {
     /// bench.run(|pkt, net| assert_eq!(net.edge_ports(pkt.switch()).len(), 3));
     /// ```
     #[must_use]
-    pub fn switch(self, dpid: u64, ports: impl IntoIterator<Item = u32>) -> Bench {
-        let dpid = Dpid(dpid);
+    pub fn switch(self, dpid: impl Into<Dpid>, ports: impl IntoIterator<Item = u32>) -> Bench {
+        let dpid = dpid.into();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
         let ports = ports.into_iter().map(|number| port(Location::new(dpid, PortNo(number)), PortKind::Edge));
         self.write([Write::Switch { dpid, info: Some(info) }].into_iter().chain(ports).collect())
     }
 
-    /// Adds a link between two ports, each given as a switch and a port number.
+    /// Adds a link between two ports, each given as a location or as a pair of switch and port.
     ///
     /// ```
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
     /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
     /// ```
     #[must_use]
-    pub fn link(self, a: (u64, u32), b: (u64, u32)) -> Bench {
-        let (a, b) = (self.port(a.0, a.1), self.port(b.0, b.1));
+    pub fn link(self, a: impl Into<Location>, b: impl Into<Location>) -> Bench {
+        let (a, b) = (a.into(), b.into());
         self.write(vec![port(a, PortKind::Link(b)), port(b, PortKind::Link(a))])
     }
 
@@ -184,8 +184,8 @@ impl Bench {
     /// let at = maple::testing::Bench::new().port(1, 2);
     /// assert_eq!((at.switch.0, at.port.0), (1, 2));
     /// ```
-    pub fn port(&self, dpid: u64, port: u32) -> Location {
-        Location::new(Dpid(dpid), PortNo(port))
+    pub fn port(&self, dpid: impl Into<Dpid>, port: u32) -> Location {
+        Location::new(dpid.into(), PortNo(port))
     }
 
     /// Runs a policy on a frame that enters at a port, and commits its writes. If the network would refuse the route,
@@ -202,7 +202,7 @@ impl Bench {
     pub fn decide(&self, policy: &impl Policy, frame: &[u8], ingress: Location) -> Decision {
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         // The batch turns a panic into an error.
-        let decided = Engine(policy).decide_batch(std::slice::from_ref(&run)).remove(0);
+        let decided = PolicyAdapter(policy).decide_batch(std::slice::from_ref(&run)).remove(0);
         let decided = decided.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
         let finished = run.finish().expect("nothing else ends this run");
         let decided = finished.error.map_or(decided, Err);

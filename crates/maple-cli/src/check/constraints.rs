@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use maple_core::check::{Check, Counted, Open};
-use maple_core::portal::Violation;
+use maple_core::guard::Violation;
 use serde_json::{Value, json};
 
 use super::output::{packets, sample_json, shown};

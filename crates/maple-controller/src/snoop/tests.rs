@@ -7,7 +7,7 @@ use maple_core::engine::ShardId;
 use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::PortInfo;
 use maple_core::run::Run;
-use maple_core::snooped::Group;
+use maple_core::snooped::MulticastGroup;
 use maple_core::state::SwitchInfo;
 use maple_wire::packet::Frame;
 use maple_wire::packet::dhcp::{Dhcp, Kind};
@@ -90,7 +90,7 @@ impl World {
         said
     }
 
-    fn members(&self, group: impl Into<Group>) -> Vec<u32> {
+    fn members(&self, group: impl Into<MulticastGroup>) -> Vec<u32> {
         let group = group.into();
         self.ask(None, |net| net.members(group)).into_iter().map(|at| at.port.0).collect()
     }

@@ -35,11 +35,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::access::{AccessAction, AccessList};
+use crate::guard::{self, NO_LOOPS, RouteConstraint, RouteConstraints};
 use crate::ids::Name;
 use crate::plan::Treatment;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::policy_error::panic_text;
-use crate::portal::{self, Constraint, Constraints, NO_LOOPS};
 use crate::route::Route;
 use crate::run::Observe as _;
 use crate::state::{Access, Cell, CellValue, Value};
@@ -70,7 +70,7 @@ enum Node<P> {
     Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
     Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
     Slices { tenants: Vec<(Tenant, Node<P>)>, at: Option<Source>, otherwise: Box<Node<P>> },
-    Guard { of: Box<Node<P>>, constraints: Arc<Constraints<P>> },
+    Guard { of: Box<Node<P>>, constraints: Arc<RouteConstraints<P>> },
 }
 
 /// The cell whose value a choice depends on.
@@ -184,11 +184,11 @@ impl<P> Composition<P> {
         all
     }
 
-    /// Puts this policy under constraints ([`crate::portal`]): a packet whose route violates one is dropped, and that
+    /// Puts this policy under constraints ([`crate::guard`]): a packet whose route violates one is dropped, and that
     /// is reported. If the route passes, its copies are judged.
     #[must_use]
-    pub fn guarded(self, constraints: impl IntoIterator<Item = Constraint<P>>) -> Composition<P> {
-        let constraints = Arc::new(Constraints::new(constraints));
+    pub fn guarded(self, constraints: impl IntoIterator<Item = RouteConstraint<P>>) -> Composition<P> {
+        let constraints = Arc::new(RouteConstraints::new(constraints));
         Composition(Node::Guard { of: Box::new(self.0), constraints })
     }
 
@@ -242,7 +242,7 @@ impl<P> Node<P> {
     fn constraints(&self, names: &mut Vec<Arc<str>>) {
         self.visit_nodes(&mut |node| {
             let Node::Guard { constraints, .. } = node else { return };
-            for name in std::iter::once(NO_LOOPS.into()).chain(constraints.iter().map(Constraint::name)) {
+            for name in std::iter::once(NO_LOOPS.into()).chain(constraints.iter().map(RouteConstraint::name)) {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -253,7 +253,9 @@ impl<P> Node<P> {
     fn visit<'a>(&'a self, see: &mut impl FnMut(&'a P)) {
         self.visit_nodes(&mut |node| match node {
             Node::Policy(policy) => see(policy),
-            Node::Guard { constraints, .. } => constraints.iter().filter_map(Constraint::function).for_each(&mut *see),
+            Node::Guard { constraints, .. } => {
+                constraints.iter().filter_map(RouteConstraint::function).for_each(&mut *see)
+            }
             _ => {}
         });
     }
@@ -320,7 +322,7 @@ impl<P> Running<'_, P> {
                 let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
                 let inner = self.decide(of)?;
                 let refused_inside = self.pkt.violations() - refused;
-                let route = portal::guarded(self.pkt, self.net, inner, constraints, is_named, self.call)?;
+                let route = guard::guarded(self.pkt, self.net, inner, constraints, is_named, self.call)?;
                 if self.pkt.violations() > refused + refused_inside {
                     // The packet is dropped, so the state that the policy wrote for it does not hold.
                     self.net.take_back_writes(savepoint);

@@ -106,6 +106,12 @@ impl Location {
     }
 }
 
+impl From<(u64, u32)> for Location {
+    fn from((switch, port): (u64, u32)) -> Location {
+        Location::new(Dpid(switch), PortNo(port))
+    }
+}
+
 impl fmt::Display for Location {
     /// Writes `0000000000000001:3`, the form that `FromStr` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use maple_core::compose::Composition;
 use maple_core::engine::{Options, Selection};
+use maple_core::guard::{HostGroup, Member, Requirement, RouteConstraint};
 use maple_core::network::{Hop, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
-use maple_core::portal::{Constraint, Group, Member, Rule};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::trace::Cond;
@@ -20,14 +20,17 @@ use crate::scripts::{A, B, at, ring_with, send, shortest, udp};
 
 const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
 
-fn guarded(policy: impl Policy + 'static, rules: impl IntoIterator<Item = Rule<Arc<dyn Policy>>>) -> Arc<dyn Policy> {
-    let constraints = rules.into_iter().map(|rule| Constraint::new("a constraint", None, rule));
+fn guarded(
+    policy: impl Policy + 'static,
+    rules: impl IntoIterator<Item = Requirement<Arc<dyn Policy>>>,
+) -> Arc<dyn Policy> {
+    let constraints = rules.into_iter().map(|rule| RouteConstraint::new("a constraint", None, rule));
     Arc::new(Composition::single(Arc::new(policy) as Arc<dyn Policy>).guarded(constraints))
 }
 
-fn waypoint(via: u64) -> Rule<Arc<dyn Policy>> {
-    let everybody = || Group::new([Member::Fits(Cond::default())]);
-    Rule::Waypoint { src: everybody(), dst: everybody(), via: [Dpid(via)].into() }
+fn waypoint(via: u64) -> Requirement<Arc<dyn Policy>> {
+    let everybody = || HostGroup::new([Member::Fits(Cond::default())]);
+    Requirement::Waypoint { src: everybody(), dst: everybody(), via: [Dpid(via)].into() }
 }
 
 fn line_of_three(options: &Options, policy: Arc<dyn Policy>) -> Sim {
@@ -80,7 +83,7 @@ fn a_loop_of_hops_is_a_violation_of_every_guard() {
         let hop = |switch, port| Hop::new(Dpid(switch), PortNo(port));
         Route::hops([hop(1, 2), hop(2, 2), hop(3, 2), hop(4, 2)])
     };
-    let policy = guarded(around, [Rule::MaxHops { most: 9, of: Group::all() }]);
+    let policy = guarded(around, [Requirement::MaxHops { max: 9, src: HostGroup::all() }]);
     assert_eq!(policy.constraints(), ["no_loops".into(), "a constraint".into()]);
     let mut sim = ring_with(&Options::default(), policy, 4, 1, Version::Of13);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
@@ -99,9 +102,9 @@ fn announce(mac: Mac, ip: [u8; 4]) -> Vec<u8> {
 
 #[test]
 fn a_host_that_becomes_a_member_elsewhere_re_decides_no_unicast_of_others() {
-    let guests = || Group::new([Member::Ip(IpAddr::from([10, 0, 9, 0]), 24)]);
-    let everybody = || Group::new([Member::Fits(Cond::default())]);
-    let policy = guarded(shortest, [Rule::Isolate(everybody(), guests())]);
+    let guests = || HostGroup::new([Member::Ip(IpAddr::from([10, 0, 9, 0]), 24)]);
+    let everybody = || HostGroup::new([Member::Fits(Cond::default())]);
+    let policy = guarded(shortest, [Requirement::Isolate(everybody(), guests())]);
     let mut sim = ring_with(&Options::default(), policy, 4, 1, Version::Of13);
     for (place, mac, ip) in [(at(1, 3), A, [10, 0, 0, 1]), (at(2, 3), B, [10, 0, 0, 2]), (at(3, 3), C, [10, 0, 0, 3])] {
         send(&mut sim, place, announce(mac, ip));

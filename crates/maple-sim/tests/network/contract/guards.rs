@@ -1,14 +1,14 @@
 //! Random constraints around random policies, and a plain judge of their meaning.
 //!
-//! The judge reads the frame, the hosts and the resolved route directly. It shares no code with `portal/`.
+//! The judge reads the frame, the hosts and the resolved route directly. It shares no code with `guard/`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use maple_core::guard::{HostGroup, Member, Requirement, RouteConstraint};
 use maple_core::network::{LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
-use maple_core::portal::{Constraint, Group, Member, Rule};
 use maple_core::route::{Resolved, Route, rewritten};
 use maple_core::state::{Cell, CellValue, Snapshot, Value};
 use maple_core::trace::Cond;
@@ -116,20 +116,20 @@ fn group(random: &mut Random, world: &World) -> Vec<Member> {
 }
 
 impl Guard {
-    /// Returns the guard as a constraint of the portal.
-    pub fn constraint(&self) -> Constraint<Arc<dyn Policy>> {
-        let group = |members: &Vec<Member>| Group::new(members.clone());
+    /// Returns the guard as a constraint of `guard/`.
+    pub fn constraint(&self) -> RouteConstraint<Arc<dyn Policy>> {
+        let group = |members: &Vec<Member>| HostGroup::new(members.clone());
         let rule = match self.clone() {
-            Guard::Waypoint(src, dst, via) => Rule::Waypoint { src: group(&src), dst: group(&dst), via },
-            Guard::Isolate(a, b) => Rule::Isolate(group(&a), group(&b)),
-            Guard::Never(port, src) => Rule::Never { port, src: group(&src) },
-            Guard::MaxHops(most, of) => Rule::MaxHops { most, of: group(&of) },
-            Guard::Avoid(link, of) => Rule::Avoid { link, of: group(&of) },
-            Guard::OnlyWithin(switches, of) => Rule::OnlyWithin { switches, of: group(&of) },
-            Guard::FewDeliveries(most) => Rule::Own(Arc::new(FewDeliveries(most)) as Arc<dyn Policy>),
-            Guard::FailsOnTcp => Rule::Own(Arc::new(FailsOnTcp) as Arc<dyn Policy>),
+            Guard::Waypoint(src, dst, via) => Requirement::Waypoint { src: group(&src), dst: group(&dst), via },
+            Guard::Isolate(a, b) => Requirement::Isolate(group(&a), group(&b)),
+            Guard::Never(port, src) => Requirement::Never { port, src: group(&src) },
+            Guard::MaxHops(most, of) => Requirement::MaxHops { max: most, src: group(&of) },
+            Guard::Avoid(link, of) => Requirement::Avoid { link, src: group(&of) },
+            Guard::OnlyWithin(switches, of) => Requirement::OnlyWithin { switches, src: group(&of) },
+            Guard::FewDeliveries(most) => Requirement::Custom(Arc::new(FewDeliveries(most)) as Arc<dyn Policy>),
+            Guard::FailsOnTcp => Requirement::Custom(Arc::new(FailsOnTcp) as Arc<dyn Policy>),
         };
-        Constraint::new(format!("{self:?}"), None, rule)
+        RouteConstraint::new(format!("{self:?}"), None, rule)
     }
 }
 

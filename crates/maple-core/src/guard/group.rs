@@ -32,7 +32,7 @@ pub enum Member {
 
 /// The hosts, or the packets, that a constraint is about.
 #[derive(Clone)]
-pub struct Group {
+pub struct HostGroup {
     members: Vec<Member>,
     /// The members with hardware addresses, by address, each with the condition on packets that it sends.
     macs: BTreeMap<u128, Cond>,
@@ -43,13 +43,13 @@ pub struct Group {
     receives: [Vec<Cond>; 2],
     places: BTreeSet<Location>,
     /// The queries for the locations of members with addresses; `None` if there is no such member.
-    located: Option<Located>,
+    located: Option<MemberQueries>,
 }
 
 /// The queries for the locations of members. One asks about a single place, and other hosts that come and go hardly
 /// change its answer. The other asks about all places, for routes that lead to many.
 #[derive(Clone)]
-struct Located {
+struct MemberQueries {
     is_at: Query<Location, bool>,
     all: Query<(), Vec<Location>>,
 }
@@ -57,15 +57,15 @@ struct Located {
 /// The maximum number of places that are asked about one by one.
 const FEW: usize = 8;
 
-impl fmt::Debug for Group {
+impl fmt::Debug for HostGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.members).finish()
     }
 }
 
-impl Group {
+impl HostGroup {
     /// Creates the group of these members.
-    pub fn new(members: impl IntoIterator<Item = Member>) -> Group {
+    pub fn new(members: impl IntoIterator<Item = Member>) -> HostGroup {
         let members: Vec<Member> = members.into_iter().collect();
         let places = members.iter().filter_map(|member| match member {
             Member::Place(at) => Some(*at),
@@ -79,7 +79,7 @@ impl Group {
             _ => None,
         };
         let has_address = members.iter().any(|member| matches!(member, Member::Mac(_) | Member::Ip(..)));
-        Group {
+        HostGroup {
             macs: members.iter().filter_map(mac).collect(),
             sends: members.iter().flat_map(Member::sends).collect(),
             receives: [by_address, as_said],
@@ -90,8 +90,8 @@ impl Group {
     }
 
     /// Creates the group of all hosts, and all packets.
-    pub fn all() -> Group {
-        Group::new([Member::Fits(Cond::default())])
+    pub fn all() -> HostGroup {
+        HostGroup::new([Member::Fits(Cond::default())])
     }
 
     /// Reports whether a member sends the packet, as it is before the policy's route changes it. `source` is its source
@@ -251,7 +251,7 @@ fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {
 
 /// Creates the queries for the places of members with addresses. All routes share their answers, which are computed
 /// again when hosts of the place change, or hosts that may be members.
-fn locate(members: Vec<Member>) -> Located {
+fn locate(members: Vec<Member>) -> MemberQueries {
     let members = Arc::new(members);
     let all = Arc::clone(&members);
     let has_prefixes = members.iter().any(|member| matches!(member, Member::Ip(..)));
@@ -276,7 +276,7 @@ fn locate(members: Vec<Member>) -> Located {
         }
         places.into_iter().collect()
     };
-    Located {
+    MemberQueries {
         is_at: Query::new("members of a group at a port", is_at),
         all: Query::new("members of a group", everywhere),
     }

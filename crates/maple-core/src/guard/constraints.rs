@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{Constraint, Group, Rule};
+use super::{HostGroup, Requirement, RouteConstraint};
 use crate::policy::PacketHandle;
 use crate::trace::CondList;
 
 /// The constraints of a guard.
 #[derive(Debug)]
-pub(crate) struct Constraints<P> {
-    all: Vec<Constraint<P>>,
+pub(crate) struct RouteConstraints<P> {
+    all: Vec<RouteConstraint<P>>,
     /// The places of the constraints that are only about senders with hardware addresses, by such an address.
     by_sender: FxHashMap<u128, Vec<usize>>,
     /// The places of all other constraints.
@@ -25,24 +25,24 @@ pub(crate) struct Constraints<P> {
     named: Arc<CondList>,
 }
 
-impl<P> Constraints<P> {
+impl<P> RouteConstraints<P> {
     /// Collects constraints. If several have the same name, a number is appended to the text of all but the first,
     /// because reports and verdicts are counted by name.
-    pub fn new(constraints: impl IntoIterator<Item = Constraint<P>>) -> Constraints<P> {
+    pub fn new(constraints: impl IntoIterator<Item = RouteConstraint<P>>) -> RouteConstraints<P> {
         let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        let distinct = |constraint: Constraint<P>| {
+        let distinct = |constraint: RouteConstraint<P>| {
             let number = seen.entry(constraint.name()).or_default();
             *number += 1;
             match *number {
                 1 => constraint,
-                number => Constraint { text: format!("{} #{number}", constraint.text).into(), ..constraint },
+                number => RouteConstraint { text: format!("{} #{number}", constraint.text).into(), ..constraint },
             }
         };
-        let all: Vec<Constraint<P>> = constraints.into_iter().map(distinct).collect();
+        let all: Vec<RouteConstraint<P>> = constraints.into_iter().map(distinct).collect();
         let (mut by_sender, mut others) = (FxHashMap::<u128, Vec<usize>>::default(), Vec::new());
         for (place, constraint) in all.iter().enumerate() {
-            let senders = constraint.rule.senders();
-            let macs = senders.map(|groups| groups.into_iter().map(Group::only_macs).collect::<Option<Vec<_>>>());
+            let senders = constraint.requirement.senders();
+            let macs = senders.map(|groups| groups.into_iter().map(HostGroup::only_macs).collect::<Option<Vec<_>>>());
             let Some(macs) = macs.flatten() else {
                 others.push(place);
                 continue;
@@ -54,19 +54,19 @@ impl<P> Constraints<P> {
                 }
             }
         }
-        let groups = all.iter().filter_map(|constraint| constraint.rule.senders()).flatten();
-        let named = groups.flat_map(Group::named_senders).flat_map(CondList::stated).map(Arc::new);
+        let groups = all.iter().filter_map(|constraint| constraint.requirement.senders()).flatten();
+        let named = groups.flat_map(HostGroup::named_senders).flat_map(CondList::stated).map(Arc::new);
         let named = Arc::new(CondList::new(named));
-        Constraints { all, by_sender, others, named }
+        RouteConstraints { all, by_sender, others, named }
     }
 
     /// Returns all constraints, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Constraint<P>> {
+    pub fn iter(&self) -> impl Iterator<Item = &RouteConstraint<P>> {
         self.all.iter()
     }
 
     /// Returns the constraints that may concern packets of a source, in order; all of them if the source is not known.
-    pub fn for_source(&self, source: Option<u128>) -> impl Iterator<Item = &Constraint<P>> {
+    pub fn for_source(&self, source: Option<u128>) -> impl Iterator<Item = &RouteConstraint<P>> {
         let everything = if source.is_none() { &self.all[..] } else { &[] };
         let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);
         let others = if source.is_none() { &[] } else { &self.others[..] };
@@ -86,19 +86,19 @@ impl<P> Constraints<P> {
     }
 }
 
-impl<P> Rule<P> {
-    /// Returns the groups whose packets the rule is about; `None` for all packets.
-    fn senders(&self) -> Option<Vec<&Group>> {
+impl<P> Requirement<P> {
+    /// Returns the groups whose packets the requirement is about; `None` for all packets.
+    fn senders(&self) -> Option<Vec<&HostGroup>> {
         match self {
-            Rule::Waypoint { src: of, .. }
-            | Rule::Never { src: of, .. }
-            | Rule::MaxHops { of, .. }
-            | Rule::Avoid { of, .. }
-            | Rule::OnlyWithin { of, .. }
-            | Rule::OnlyWithinScope { of, .. }
-            | Rule::NoOverload { of, .. } => Some(vec![of]),
-            Rule::Isolate(a, b) => Some(vec![a, b]),
-            Rule::Own(_) => None,
+            Requirement::Waypoint { src, .. }
+            | Requirement::Never { src, .. }
+            | Requirement::MaxHops { src, .. }
+            | Requirement::Avoid { src, .. }
+            | Requirement::OnlyWithin { src, .. }
+            | Requirement::OnlyWithinScope { src, .. }
+            | Requirement::NoOverload { src, .. } => Some(vec![src]),
+            Requirement::Isolate(a, b) => Some(vec![a, b]),
+            Requirement::Custom(_) => None,
         }
     }
 }

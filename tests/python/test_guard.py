@@ -97,7 +97,7 @@ def test_a_constraint_refuses_what_it_names_and_nothing_else(bench: Bench, name:
 def test_a_refusal_names_the_line_of_the_policy_and_the_constraint(bench: Bench) -> None:
     decision = decided(bench, guard(routing, max_hops(1), avoid((1, 2))))
     (first, why), (second, _) = decision.violations
-    assert first.startswith("max_hops(1) (") and "test_portal.py:" in first and second.startswith("avoid((1, 2))")
+    assert first.startswith("max_hops(1) (") and "test_guard.py:" in first and second.startswith("avoid((1, 2))")
     assert why == "it passes 2 switches on its way to 0000000000000002:1"
     assert str(decision.route) == "<route: drop>"
 
@@ -290,7 +290,7 @@ def test_a_change_of_the_network_withdraws_what_violates_and_gives_it_back() -> 
     assert h1.ping(h3, count=2).received == 0
     assert h2.ping(h3).received == 1, "others go on"
     errors = [text for text, _ in net.errors if "violates waypoint" in text]
-    assert errors and "test_portal.py" in errors[0]
+    assert errors and "test_guard.py" in errors[0]
     ways[1, 2].up()
     net.run(2)
     assert h1.ping(h3, count=3).received == before == 3

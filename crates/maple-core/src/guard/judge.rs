@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::{Constraints, Group, Rule, Violation};
+use super::{HostGroup, Requirement, RouteConstraints, Violation};
 use crate::network::{LinkName, Location};
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::policy_error::panic_text;
@@ -20,10 +20,10 @@ use crate::state::{Cell, CellValue, Name, Value};
 pub(crate) const NO_LOOPS: &str = "no_loops";
 
 /// A function that calls the function of a user's constraint.
-pub(crate) type CallOwn<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
+pub(crate) type CallCustom<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
 /// Returns the route if it satisfies all constraints; otherwise a drop. `is_named` is the answer of
-/// [`Constraints::ask_who_sends`]. All constraints that concern the packet judge, so that each violation is recorded.
+/// [`RouteConstraints::ask_who_sends`]. All constraints that concern the packet judge, so that each violation is recorded.
 ///
 /// # Errors
 /// The error of the first constraint that fails, or the reason why the route can't be followed.
@@ -31,17 +31,17 @@ pub(crate) fn guarded<P>(
     pkt: &PacketHandle,
     net: &Net,
     route: Route,
-    constraints: &Constraints<P>,
+    constraints: &RouteConstraints<P>,
     is_named: bool,
-    own: &mut CallOwn<'_, P>,
+    own: &mut CallCustom<'_, P>,
 ) -> Result<Route, PolicyError> {
     if route.sends_nothing() {
         return Ok(route);
     }
-    let judge = Judge { pkt, net, route: &route, source: pkt.known_source(), is_named, view: OnceCell::new() };
+    let judge = RouteJudge { pkt, net, route: &route, source: pkt.known_source(), is_named, view: OnceCell::new() };
     let mut is_refused = false;
     if pkt.loops(&route)
-        && let Err(Stop::Route(PolicyError::Route { error: error @ RouteError::Loop(_), made_at })) = judge.way()
+        && let Err(JudgeError::Route(PolicyError::Route { error: error @ RouteError::Loop(_), made_at })) = judge.way()
     {
         let violation = Violation { constraint: NO_LOOPS.into(), why: error.to_string().into(), place: made_at };
         pkt.note_violation(violation);
@@ -49,16 +49,16 @@ pub(crate) fn guarded<P>(
     }
     for constraint in constraints.for_source(judge.source) {
         let error_before = net.take_error();
-        let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.rule, own)))
+        let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.requirement, own)))
             .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
         let error = net.take_error();
         net.set_error(error_before);
         let found = match (found, error) {
-            (Err(Stop::Route(error)), _) => return Err(error),
-            (Err(Stop::Failed(PolicyError::Retry)), _) | (_, Some(PolicyError::Retry)) => {
+            (Err(JudgeError::Route(error)), _) => return Err(error),
+            (Err(JudgeError::Failed(PolicyError::Retry)), _) | (_, Some(PolicyError::Retry)) => {
                 return Err(PolicyError::Retry);
             }
-            (Err(Stop::Failed(error)), _) | (Ok(_), Some(error)) => {
+            (Err(JudgeError::Failed(error)), _) | (Ok(_), Some(error)) => {
                 let error = Box::new(error);
                 return Err(PolicyError::InConstraint { constraint: constraint.name(), error });
             }
@@ -78,21 +78,21 @@ pub(crate) fn guarded<P>(
 }
 
 /// The reason why a constraint could not judge.
-enum Stop {
+enum JudgeError {
     /// The route can't be followed.
     Route(PolicyError),
     /// The constraint failed.
     Failed(PolicyError),
 }
 
-impl From<PolicyError> for Stop {
-    fn from(error: PolicyError) -> Stop {
-        Stop::Failed(error)
+impl From<PolicyError> for JudgeError {
+    fn from(error: PolicyError) -> JudgeError {
+        JudgeError::Failed(error)
     }
 }
 
 /// The finding of a constraint: what is wrong with the route, if anything.
-type Found = Result<Option<String>, Stop>;
+type Finding = Result<Option<String>, JudgeError>;
 
 /// The bit of a MAC address that marks a group address.
 const GROUP: u128 = 1 << 40;
@@ -100,70 +100,70 @@ const GROUP: u128 = 1 << 40;
 /// The fields that are rewritten, with their new values.
 type Rewrites = BTreeMap<Field, u128>;
 
-struct Judge<'a> {
+struct RouteJudge<'a> {
     pkt: &'a PacketHandle,
     net: &'a Net,
     route: &'a Route,
     /// The source address of the packet, if an earlier question has revealed it.
     source: Option<u128>,
-    /// Whether the packet fits a condition on the senders of some constraint ([`Constraints::ask_who_sends`]).
+    /// Whether the packet fits a condition on the senders of some constraint ([`RouteConstraints::ask_who_sends`]).
     is_named: bool,
     /// The view of the route, once a constraint has asked for it, and the rewrites of each switch where the packet
     /// leaves.
     view: OnceCell<(RouteView, Vec<Rewrites>)>,
 }
 
-impl Judge<'_> {
-    fn judge<P>(&self, rule: &Rule<P>, own: &mut CallOwn<'_, P>) -> Found {
-        match rule {
-            Rule::Waypoint { src, dst, via } => self.waypoint(src, dst, via),
-            Rule::Isolate(a, b) => Ok(self.isolated(a, b)?.or(self.isolated(b, a)?)),
-            Rule::Never { port, src } if self.sends(src) => self.never(*port),
-            Rule::MaxHops { most, of } if self.sends(of) => {
-                let far = |delivery: &Delivery| delivery.path.len() > *most;
+impl RouteJudge<'_> {
+    fn judge<P>(&self, requirement: &Requirement<P>, own: &mut CallCustom<'_, P>) -> Finding {
+        match requirement {
+            Requirement::Waypoint { src, dst, via } => self.waypoint(src, dst, via),
+            Requirement::Isolate(a, b) => Ok(self.isolated(a, b)?.or(self.isolated(b, a)?)),
+            Requirement::Never { port, src } if self.sends(src) => self.never(*port),
+            Requirement::MaxHops { max, src } if self.sends(src) => {
+                let far = |delivery: &Delivery| delivery.path.len() > *max;
                 let at = self.delivered(far)?;
                 Ok(at.map(|one| format!("it passes {} switches on its way to {}", one.path.len(), one.at)))
             }
-            Rule::Avoid { link, of } if self.sends(of) => {
+            Requirement::Avoid { link, src } if self.sends(src) => {
                 let taken = self.view()?.links.iter().find(|taken| is_link(link, taken));
                 Ok(taken.map(|(from, to)| format!("it takes the link from {from} to {to}")))
             }
-            Rule::OnlyWithin { switches, of } if self.sends(of) => {
+            Requirement::OnlyWithin { switches, src } if self.sends(src) => {
                 let all = self.view()?.switches();
                 let outside = all.into_iter().find(|switch| !switches.contains(switch));
                 Ok(outside.map(|switch| format!("it passes switch {switch}")))
             }
-            Rule::OnlyWithinScope { scope, of } if self.sends(of) => {
+            Requirement::OnlyWithinScope { scope, src } if self.sends(src) => {
                 if let Some((from, to)) = self.view()?.links.iter().find(|(from, to)| !scope.has_link(*from, *to)) {
                     return Ok(Some(format!("it takes the link from {from} to {to}")));
                 }
                 let outside = self.delivered(|delivery| !scope.has_port(delivery.at))?;
                 Ok(outside.map(|delivery| format!("it leaves by {}", delivery.at)))
             }
-            Rule::NoOverload { reserved, link, capacity, of } if self.sends(of) => {
+            Requirement::NoOverload { reserved, link, capacity, src } if self.sends(src) => {
                 let links = self.view()?.links.iter();
                 let mut links = links.filter(|taken| link.as_ref().is_none_or(|link| is_link(link, taken)));
                 links.find_map(|(from, _)| self.overloaded(*from, reserved, *capacity).transpose()).transpose()
             }
-            Rule::Own(function) => self.own(function, own),
+            Requirement::Custom(function) => self.own(function, own),
             _ => Ok(None),
         }
     }
 
-    fn sends(&self, group: &Group) -> bool {
+    fn sends(&self, group: &HostGroup) -> bool {
         group.sends(self.pkt, self.source, self.is_named)
     }
 
     /// Returns the view of the route. The run depends on it.
-    fn view(&self) -> Result<&RouteView, Stop> {
+    fn view(&self) -> Result<&RouteView, JudgeError> {
         Ok(&self.way()?.0)
     }
 
-    fn way(&self) -> Result<&(RouteView, Vec<Rewrites>), Stop> {
+    fn way(&self) -> Result<&(RouteView, Vec<Rewrites>), JudgeError> {
         if let Some(way) = self.view.get() {
             return Ok(way);
         }
-        let error = |error| Stop::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
+        let error = |error| JudgeError::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
         let resolved = self.pkt.hops_to_judge(self.route).map_err(error)?;
         let in_port =
             || PortNo(self.pkt.read(Field::InPort, Field::InPort.full_mask(), None).unwrap_or_default() as u32);
@@ -176,7 +176,7 @@ impl Judge<'_> {
 
     /// Returns the first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
     /// came in by, unless the route says so by name.
-    fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, Stop> {
+    fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, JudgeError> {
         let named = self.route.sends_back_by_name();
         let is_made = |delivery: &&Delivery| named || !self.is_back(delivery);
         Ok(self.view()?.deliveries.iter().filter(|one| is_wrong(one)).find(is_made))
@@ -192,19 +192,19 @@ impl Judge<'_> {
 
     /// Reports whether the packet is addressed to the group, as it is now or as it leaves somewhere. Without
     /// `by_address`, only the conditions of the group count.
-    fn is_to(&self, group: &Group, by_address: bool) -> Result<bool, Stop> {
-        let error = |error| Stop::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
+    fn is_to(&self, group: &HostGroup, by_address: bool) -> Result<bool, JudgeError> {
+        let error = |error| JudgeError::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
         group.receives(self.pkt, &self.way()?.1, by_address).map_err(error)
     }
 
     /// Reports whether the packet is for all hosts or for a multicast group, as it is now and as it leaves: an ARP
     /// request asks for one host, and is delivered to others too.
-    fn is_for_many(&self) -> Result<bool, Stop> {
+    fn is_for_many(&self) -> Result<bool, JudgeError> {
         let is_rewritten = self.way()?.1.iter().any(|rewrites| rewrites.contains_key(&Field::EthDst));
         Ok(!is_rewritten && self.pkt.equals(Field::EthDst, GROUP, GROUP, None))
     }
 
-    fn waypoint(&self, src: &Group, dst: &Group, via: &BTreeSet<Dpid>) -> Found {
+    fn waypoint(&self, src: &HostGroup, dst: &HostGroup, via: &BTreeSet<Dpid>) -> Finding {
         if !self.sends(src) {
             return Ok(None);
         }
@@ -223,12 +223,12 @@ impl Judge<'_> {
     }
 
     /// Returns the places where the route delivers to members of a group.
-    fn members(&self, group: &Group) -> Result<BTreeSet<Location>, Stop> {
+    fn members(&self, group: &HostGroup) -> Result<BTreeSet<Location>, JudgeError> {
         let deliveries: Vec<Location> = self.view()?.deliveries.iter().map(|delivery| delivery.at).collect();
         Ok(group.among(self.net, &deliveries)?)
     }
 
-    fn isolated(&self, from: &Group, to: &Group) -> Found {
+    fn isolated(&self, from: &HostGroup, to: &HostGroup) -> Finding {
         if !self.sends(from) {
             return Ok(None);
         }
@@ -243,14 +243,14 @@ impl Judge<'_> {
         Ok(reached.map(|delivery| format!("it delivers to the other group at {}", delivery.at)))
     }
 
-    fn never(&self, port: Location) -> Found {
+    fn never(&self, port: Location) -> Finding {
         let over_link = self.view()?.links.iter().any(|(from, _)| *from == port);
         let leaves = over_link || self.delivered(|delivery| delivery.at == port)?.is_some();
         Ok(leaves.then(|| format!("it leaves by {port}")))
     }
 
     /// Reports whether more of a link's capacity is reserved than the link has.
-    fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> Found {
+    fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> Finding {
         let pair = [u128::from(from.switch.0), from.port.0.into()].map(|number| Value::Int(number as i128));
         let mut reserved = 0.0;
         for key in [Value::Location(from), Value::Tuple(pair.into())] {
@@ -283,7 +283,7 @@ impl Judge<'_> {
     }
 
     /// Asks a constraint that a user wrote. Its view has only the deliveries that are made.
-    fn own<P>(&self, function: &P, call: &mut CallOwn<'_, P>) -> Found {
+    fn own<P>(&self, function: &P, call: &mut CallCustom<'_, P>) -> Finding {
         let mut view = self.view()?.clone();
         if !self.route.sends_back_by_name() {
             // One read is cheaper than a test for each port.

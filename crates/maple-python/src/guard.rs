@@ -1,13 +1,13 @@
-//! Constraints on routes, as `python/maple/_portal.py` builds them.
+//! Constraints on routes, as `python/maple/_guard.py` builds them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use maple_core::compose::Composition;
+use maple_core::guard::{HostGroup, Member, Requirement, RouteConstraint};
 use maple_core::network::{LinkName, Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
-use maple_core::portal::{Constraint, Group, Member, Rule};
 use maple_core::route::{Route, RouteView};
 use maple_core::trace::Source;
 use maple_wire::Dpid;
@@ -25,7 +25,7 @@ use crate::told::described;
 
 /// A condition on every route of a policy.
 #[pyclass(frozen, name = "Constraint", module = "maple")]
-pub struct PyConstraint(pub Constraint<Part>);
+pub struct PyConstraint(pub RouteConstraint<Part>);
 
 /// Where a route leads.
 #[pyclass(frozen, name = "RouteView", module = "maple")]
@@ -45,18 +45,18 @@ fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
 }
 
 /// Returns the group that an object means: one member, or a list of members.
-fn group(object: &Bound<'_, PyAny>) -> PyResult<Group> {
+fn group(object: &Bound<'_, PyAny>) -> PyResult<HostGroup> {
     let is_one = object.is_instance_of::<PyString>() || object.is_instance_of::<PyDict>();
     let is_one = is_one || object.is_instance_of::<PyLocation>() || member(object).is_ok();
     if is_one {
-        return Ok(Group::new([member(object)?]));
+        return Ok(HostGroup::new([member(object)?]));
     }
     let Ok(members) = object.try_iter() else { return Err(wrong_member(object)) };
     let members = members.map(|one| member(&one?)).collect::<PyResult<Vec<_>>>()?;
     if members.is_empty() {
         return Err(PyValueError::new_err("a group needs at least one member"));
     }
-    Ok(Group::new(members))
+    Ok(HostGroup::new(members))
 }
 
 fn wrong_member(object: &Bound<'_, PyAny>) -> PyErr {
@@ -142,9 +142,9 @@ pub fn verdict(answer: &Bound<'_, PyAny>) -> Result<Route, PolicyError> {
 }
 
 impl PyConstraint {
-    fn from_rule(place: (&str, &str, u32), rule: Rule<Part>) -> PyConstraint {
+    fn with_requirement(place: (&str, &str, u32), requirement: Requirement<Part>) -> PyConstraint {
         let (text, file, line) = place;
-        PyConstraint(Constraint::new(text, Some(Source::new(file, line)), rule))
+        PyConstraint(RouteConstraint::new(text, Some(Source::new(file, line)), requirement))
     }
 }
 
@@ -160,19 +160,19 @@ impl PyConstraint {
         dst: &Bound<'_, PyAny>,
         via: &Bound<'_, PyAny>,
     ) -> PyResult<PyConstraint> {
-        let rule = Rule::Waypoint { src: group(src)?, dst: group(dst)?, via: switches(via)? };
-        Ok(PyConstraint::from_rule(place, rule))
+        let requirement = Requirement::Waypoint { src: group(src)?, dst: group(dst)?, via: switches(via)? };
+        Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
     fn isolate(place: Place<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        Ok(PyConstraint::from_rule(place, Rule::Isolate(group(a)?, group(b)?)))
+        Ok(PyConstraint::with_requirement(place, Requirement::Isolate(group(a)?, group(b)?)))
     }
 
     #[staticmethod]
     fn never(place: Place<'_>, port: &Bound<'_, PyAny>, src: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        let rule = Rule::Never { port: PyLocation::from_object(port)?, src: group(src)? };
-        Ok(PyConstraint::from_rule(place, rule))
+        let requirement = Requirement::Never { port: PyLocation::from_object(port)?, src: group(src)? };
+        Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
@@ -180,25 +180,25 @@ impl PyConstraint {
         if most == 0 {
             return Err(PyValueError::new_err("max_hops() takes 1 or more: each packet passes a switch"));
         }
-        Ok(PyConstraint::from_rule(place, Rule::MaxHops { most, of: group(of)? }))
+        Ok(PyConstraint::with_requirement(place, Requirement::MaxHops { max: most, src: group(of)? }))
     }
 
     #[staticmethod]
     fn avoid(place: Place<'_>, taken: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        Ok(PyConstraint::from_rule(place, Rule::Avoid { link: link(taken)?, of: group(of)? }))
+        Ok(PyConstraint::with_requirement(place, Requirement::Avoid { link: link(taken)?, src: group(of)? }))
     }
 
     #[staticmethod]
     fn only_within(place: Place<'_>, within: &Bound<'_, PyAny>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
-        let rule = Rule::OnlyWithin { switches: switches(within)?, of: group(of)? };
-        Ok(PyConstraint::from_rule(place, rule))
+        let requirement = Requirement::OnlyWithin { switches: switches(within)?, src: group(of)? };
+        Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
     fn only_within_slice(place: Place<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
         let policy = Composition::single(Part::Route(Route::pass()));
         let scope = slice.slice(of.py(), policy)?.scope().clone();
-        Ok(PyConstraint::from_rule(place, Rule::OnlyWithinScope { scope, of: group(of)? }))
+        Ok(PyConstraint::with_requirement(place, Requirement::OnlyWithinScope { scope, src: group(of)? }))
     }
 
     #[staticmethod]
@@ -210,13 +210,14 @@ impl PyConstraint {
         of: &Bound<'_, PyAny>,
     ) -> PyResult<PyConstraint> {
         let link = taken.map(link).transpose()?;
-        let rule = Rule::NoOverload { reserved: reserved.get().cell_name(), link, capacity, of: group(of)? };
-        Ok(PyConstraint::from_rule(place, rule))
+        let requirement =
+            Requirement::NoOverload { reserved: reserved.get().cell_name(), link, capacity, src: group(of)? };
+        Ok(PyConstraint::with_requirement(place, requirement))
     }
 
     #[staticmethod]
     fn own(place: Place<'_>, function: Py<PyAny>) -> PyConstraint {
-        PyConstraint::from_rule(place, Rule::Own(Part::Constraint(Arc::new(function))))
+        PyConstraint::with_requirement(place, Requirement::Custom(Part::Constraint(Arc::new(function))))
     }
 
     fn __repr__(&self) -> String {

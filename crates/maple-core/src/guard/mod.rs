@@ -1,8 +1,8 @@
-//! The portal: constraints that every route of a policy must satisfy before it reaches a switch.
+//! The guard: constraints that every route of a policy must satisfy before it reaches a switch.
 //!
 //! # What
 //!
-//! [`Composition::guarded`](crate::compose::Composition::guarded) puts [`Constraint`]s around a policy. When the policy
+//! [`Composition::guarded`](crate::compose::Composition::guarded) puts [`RouteConstraint`]s around a policy. When the policy
 //! has given its route, they judge it within the same run. If the route violates one, the packet is dropped, and the
 //! run carries a [`Violation`], which the engine reports.
 //!
@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-pub(crate) use constraints::Constraints;
-pub use group::{Group, Member};
+pub(crate) use constraints::RouteConstraints;
+pub use group::{HostGroup, Member};
 pub(crate) use judge::{NO_LOOPS, guarded};
 
 use crate::ids::Name;
@@ -53,60 +53,60 @@ pub use crate::run::Violation;
 
 /// A condition on every route of a policy. `P` is the type of the users' own constraints, as in a composition.
 #[derive(Clone, Debug)]
-pub struct Constraint<P> {
+pub struct RouteConstraint<P> {
     text: Arc<str>,
     at: Option<Source>,
-    rule: Rule<P>,
+    requirement: Requirement<P>,
 }
 
 /// The demands that a constraint can make.
 #[derive(Clone, Debug)]
-pub enum Rule<P> {
+pub enum Requirement<P> {
     /// A packet of `src` passes one of these switches before it is delivered to `dst`.
     Waypoint {
         /// The senders.
-        src: Group,
+        src: HostGroup,
         /// The receivers.
-        dst: Group,
+        dst: HostGroup,
         /// The switches, of which each copy must pass one.
         via: BTreeSet<Dpid>,
     },
     /// No packet of a member of one group is sent or delivered to a member of the other, in either direction.
-    Isolate(Group, Group),
+    Isolate(HostGroup, HostGroup),
     /// No packet of these senders leaves by this port.
     Never {
         /// The edge port, or one end of a link.
         port: Location,
         /// The senders.
-        src: Group,
+        src: HostGroup,
     },
     /// A packet passes at most this many switches on its way to each place.
     MaxHops {
         /// The maximum number of switches.
-        most: usize,
+        max: usize,
         /// The senders of the packets.
-        of: Group,
+        src: HostGroup,
     },
     /// No packet takes this link, or these links, in either direction.
     Avoid {
         /// The link.
         link: LinkName,
         /// The senders of the packets.
-        of: Group,
+        src: HostGroup,
     },
     /// A packet passes these switches only.
     OnlyWithin {
         /// The switches.
         switches: BTreeSet<Dpid>,
         /// The senders of the packets.
-        of: Group,
+        src: HostGroup,
     },
     /// A packet takes the links of a part of the network only, and leaves by its edge ports.
     OnlyWithinScope {
         /// The part of the network, as a slice has it.
         scope: Scope,
         /// The senders of the packets.
-        of: Group,
+        src: HostGroup,
     },
     /// No packet takes a link of which more is reserved than it can carry. A table holds the reservations: from the
     /// sending end of a link, as a location or a pair of numbers, to bits per second.
@@ -118,18 +118,18 @@ pub enum Rule<P> {
         /// The capacity of each link, in bits per second; `None` for the one that its switch reports.
         capacity: Option<u64>,
         /// The senders of the packets.
-        of: Group,
+        src: HostGroup,
     },
     /// A function of packet, route and network, which a user wrote. It judges the packet's
     /// [`judged_route`](crate::PacketHandle::judged_route). [`PolicyError::Violates`](crate::PolicyError::Violates)
     /// refuses the route; any answer allows it.
-    Own(P),
+    Custom(P),
 }
 
-impl<P> Constraint<P> {
+impl<P> RouteConstraint<P> {
     /// Creates a constraint. `text` names it in reports, as its user would write it; `at` is the line that states it.
-    pub fn new(text: impl Into<Arc<str>>, at: Option<Source>, rule: Rule<P>) -> Constraint<P> {
-        Constraint { text: text.into(), at, rule }
+    pub fn new(text: impl Into<Arc<str>>, at: Option<Source>, requirement: Requirement<P>) -> RouteConstraint<P> {
+        RouteConstraint { text: text.into(), at, requirement }
     }
 
     /// Returns the constraint as reports name it: with its line, if that is known.
@@ -142,8 +142,8 @@ impl<P> Constraint<P> {
 
     /// Returns the function of a constraint that a user wrote.
     pub fn function(&self) -> Option<&P> {
-        match &self.rule {
-            Rule::Own(function) => Some(function),
+        match &self.requirement {
+            Requirement::Custom(function) => Some(function),
             _ => None,
         }
     }

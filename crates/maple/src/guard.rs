@@ -1,0 +1,288 @@
+//! Constraints on the routes of a policy, checked before a route reaches a switch.
+//!
+//! ```
+//! use maple::guard::{HostGroup, isolate, max_hops};
+//! use maple::prelude::*;
+//! use maple::testing::{Bench, tcp};
+//!
+//! let lab = HostGroup::place((1, 1));
+//! let office = HostGroup::place((1, 2));
+//! let policy = (|_: &Packet, net: &Net| net.flood()).guarded([isolate(&lab, &office), max_hops(3, &HostGroup::all())]);
+//!
+//! let bench = Bench::new().switch(1, 1..=3);
+//! assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+//! assert_eq!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 3)).exits(), [bench.port(1, 1), bench.port(1, 2)]);
+//! ```
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use maple_core::guard::{HostGroup as CoreHostGroup, Member, Requirement, RouteConstraint as CoreConstraint};
+use maple_core::network::{LinkName, Location, Mac};
+use maple_core::policy::PolicyError;
+use maple_core::route::Route;
+use maple_core::state::Table;
+use maple_core::trace::{Cond, Source};
+use maple_wire::Dpid;
+
+use crate::net::Net;
+use crate::packet::Packet;
+use crate::policy::Policy;
+
+/// ```
+/// use maple::guard::{HostGroup, constraint};
+/// use maple::prelude::*;
+///
+/// let near = constraint("near", |_, route, _| {
+///     let far = route.deliveries.iter().find(|delivery| delivery.path.len() > 2);
+///     far.map_or(Ok(()), |delivery| Err(format!("{} is far", delivery.at)))
+/// });
+/// ```
+#[doc(inline)]
+pub use maple_core::route::{Delivery, RouteView};
+
+/// A condition on every route of a policy, for [`Compose::guarded`](crate::Compose::guarded).
+///
+/// ```
+/// use maple::guard::{RouteConstraint, HostGroup, avoid, max_hops};
+/// use maple::{Dpid, LinkName};
+///
+/// let all: [RouteConstraint; 2] = [max_hops(4, &HostGroup::all()), avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all())];
+/// ```
+#[derive(Clone)]
+pub struct RouteConstraint(pub(crate) CoreConstraint<Arc<dyn Policy>>);
+
+impl fmt::Debug for RouteConstraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.name())
+    }
+}
+
+/// The hosts or packets that a constraint is about. A member sends the packets that come from its address or place, and
+/// gets those that are addressed to it or delivered at its place.
+///
+/// ```
+/// use maple::guard::HostGroup;
+///
+/// let staff = HostGroup::hosts("10.0.1.0".parse().unwrap(), 24).and(HostGroup::mac("00:00:00:00:00:05".parse().unwrap()));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostGroup(Vec<Member>);
+
+impl HostGroup {
+    /// Creates the group of all hosts and packets.
+    ///
+    /// ```
+    /// let anybody = maple::guard::HostGroup::all();
+    /// ```
+    pub fn all() -> HostGroup {
+        HostGroup::fits(Cond::default())
+    }
+
+    /// Creates the group of the host with this address.
+    ///
+    /// ```
+    /// let printer = maple::guard::HostGroup::mac("00:00:00:00:00:05".parse().unwrap());
+    /// ```
+    pub fn mac(mac: Mac) -> HostGroup {
+        HostGroup(vec![Member::Mac(mac)])
+    }
+
+    /// Creates the group of hosts whose IP addresses agree with this one in the first `length` bits. A length beyond
+    /// the address's width means all of its bits.
+    ///
+    /// ```
+    /// let guests = maple::guard::HostGroup::hosts("10.0.9.0".parse().unwrap(), 24);
+    /// ```
+    pub fn hosts(network: IpAddr, length: u8) -> HostGroup {
+        HostGroup(vec![Member::Ip(network, length)])
+    }
+
+    /// Creates the group of hosts at an edge port, given as a location or as a pair of switch and port.
+    ///
+    /// ```
+    /// use maple::guard::HostGroup;
+    /// use maple::{Dpid, Location, PortNo};
+    ///
+    /// assert_eq!(HostGroup::place((1, 4)), HostGroup::place(Location::new(Dpid(1), PortNo(4))));
+    /// ```
+    pub fn place(at: impl Into<Location>) -> HostGroup {
+        HostGroup(vec![Member::Place(at.into())])
+    }
+
+    /// Creates the group of packets that fit a condition, whichever host sends or gets them.
+    ///
+    /// ```
+    /// use maple::guard::HostGroup;
+    /// use maple::{Cond, Constraint, Field};
+    ///
+    /// let web = HostGroup::fits(Cond::default().and(Constraint::exact(Field::TcpDst, 80)));
+    /// ```
+    pub fn fits(cond: Cond) -> HostGroup {
+        HostGroup(vec![Member::Fits(cond)])
+    }
+
+    /// Returns the union of both groups.
+    ///
+    /// ```
+    /// use maple::guard::HostGroup;
+    ///
+    /// let two_ports = HostGroup::place((1, 4)).and(HostGroup::place((1, 5)));
+    /// ```
+    #[must_use]
+    pub fn and(mut self, other: HostGroup) -> HostGroup {
+        self.0.extend(other.0);
+        self
+    }
+
+    pub(crate) fn core(&self) -> CoreHostGroup {
+        CoreHostGroup::new(self.0.iter().cloned())
+    }
+}
+
+/// Requires that packets from `src` pass one of these switches before they are delivered to `dst`.
+///
+/// ```
+/// use maple::guard::{HostGroup, waypoint};
+///
+/// let inspected = waypoint(&HostGroup::place((1, 4)), &HostGroup::all(), [3]);
+/// ```
+#[track_caller]
+pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = impl Into<Dpid>>) -> RouteConstraint {
+    let via = via.into_iter().map(Into::into).collect();
+    with_requirement("waypoint", Requirement::Waypoint { src: src.core(), dst: dst.core(), via })
+}
+
+/// Forbids that a packet from a member of one group, or a copy of it, is addressed or delivered to a member of the
+/// other.
+///
+/// ```
+/// use maple::guard::{HostGroup, isolate};
+///
+/// let apart = isolate(&HostGroup::hosts("10.0.9.0".parse().unwrap(), 24), &HostGroup::place((1, 4)));
+/// ```
+#[track_caller]
+pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
+    with_requirement("isolate", Requirement::Isolate(a.core(), b.core()))
+}
+
+/// Forbids that packets from `src` leave by this port, which is an edge port or one end of a link.
+///
+/// ```
+/// use maple::guard::{HostGroup, never};
+///
+/// let shut = never((1, 3), &HostGroup::hosts("10.0.9.0".parse().unwrap(), 24));
+/// ```
+#[track_caller]
+pub fn never(port: impl Into<Location>, src: &HostGroup) -> RouteConstraint {
+    with_requirement("never", Requirement::Never { port: port.into(), src: src.core() })
+}
+
+/// Requires that packets from `src` pass at most `max` switches on their way to each place.
+///
+/// ```
+/// use maple::guard::{HostGroup, max_hops};
+///
+/// let short = max_hops(4, &HostGroup::all());
+/// ```
+#[track_caller]
+pub fn max_hops(max: usize, src: &HostGroup) -> RouteConstraint {
+    with_requirement("max_hops", Requirement::MaxHops { max, src: src.core() })
+}
+
+/// Forbids that packets from `src` take this link, in either direction.
+///
+/// ```
+/// use maple::guard::{HostGroup, avoid};
+/// use maple::{Dpid, LinkName};
+///
+/// let around = avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all());
+/// ```
+#[track_caller]
+pub fn avoid(link: LinkName, src: &HostGroup) -> RouteConstraint {
+    with_requirement("avoid", Requirement::Avoid { link, src: src.core() })
+}
+
+/// Requires that packets from `src` pass these switches only.
+///
+/// ```
+/// use maple::guard::{HostGroup, only_within};
+///
+/// let inside = only_within([1, 2, 3], &HostGroup::hosts("10.0.1.0".parse().unwrap(), 24));
+/// ```
+#[track_caller]
+pub fn only_within(switches: impl IntoIterator<Item = impl Into<Dpid>>, src: &HostGroup) -> RouteConstraint {
+    let switches = switches.into_iter().map(Into::into).collect();
+    with_requirement("only_within", Requirement::OnlyWithin { switches, src: src.core() })
+}
+
+/// Forbids that packets from `src` take a link on which more is reserved than it can carry. The table maps the sending
+/// end of a link to bits per second. Only `link` counts, or every link if it is `None`. `capacity` is in bits per
+/// second; without it, the capacity that the switches report counts. A link that has reservations but no known capacity
+/// is refused.
+///
+/// ```
+/// use maple::guard::{HostGroup, no_overload};
+/// use maple::prelude::*;
+///
+/// let reserved: Table<Location, u64> = Table::new("reserved");
+/// let fair = no_overload(&reserved, None, Some(1_000_000_000), &HostGroup::all());
+/// ```
+#[track_caller]
+pub fn no_overload(
+    reserved: &Table<Location, u64>,
+    link: Option<LinkName>,
+    capacity: Option<u64>,
+    src: &HostGroup,
+) -> RouteConstraint {
+    with_requirement(
+        "no_overload",
+        Requirement::NoOverload { reserved: reserved.name().into(), link, capacity, src: src.core() },
+    )
+}
+
+/// Creates a constraint of your own: `judge` allows the route, or returns why not. The function is traced like a
+/// policy. If it panics, the packet is dropped.
+///
+/// ```
+/// use maple::guard::constraint;
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let one_exit = constraint("one_exit", |_, route, _| match route.deliveries.len() {
+///     0 | 1 => Ok(()),
+///     exits => Err(format!("it leaves by {exits} ports")),
+/// });
+/// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([one_exit]);
+/// let bench = Bench::new().switch(1, 1..=3);
+/// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+/// ```
+#[track_caller]
+pub fn constraint<F>(name: &str, judge: F) -> RouteConstraint
+where
+    F: Fn(&Packet, &RouteView, &Net) -> Result<(), String> + Send + Sync + 'static,
+{
+    let own: Arc<dyn Policy> = Arc::new(CustomConstraint(judge));
+    RouteConstraint(CoreConstraint::new(name, Some(Source::here()), Requirement::Custom(own)))
+}
+
+/// Creates the constraint with this requirement. Its source line is that of the caller's caller.
+#[track_caller]
+pub(crate) fn with_requirement(name: &str, requirement: Requirement<Arc<dyn Policy>>) -> RouteConstraint {
+    RouteConstraint(CoreConstraint::new(name, Some(Source::here()), requirement))
+}
+
+/// Adapts a function of packet, route and network to the form that compositions call.
+struct CustomConstraint<F>(F);
+
+impl<F> Policy for CustomConstraint<F>
+where
+    F: Fn(&Packet, &RouteView, &Net) -> Result<(), String> + Send + Sync,
+{
+    fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
+        let view = pkt.handle().judged_route().unwrap_or_default();
+        (self.0)(pkt, &view, net).map_err(|why| PolicyError::Violates(why.into()))?;
+        Ok(Route::pass())
+    }
+}
