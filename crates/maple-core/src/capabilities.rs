@@ -32,7 +32,7 @@ pub struct Capabilities {
 
 /// The abilities of a switch, as far as rules depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Model {
+pub struct SwitchModel {
     /// The OpenFlow version of the session with the switch.
     pub version: Version,
     /// The number of tables of the switch.
@@ -43,14 +43,14 @@ pub struct Model {
     pub has_bundles: bool,
 }
 
-impl Model {
-    pub(crate) fn from_capabilities(capabilities: &Capabilities) -> Model {
+impl SwitchModel {
+    pub(crate) fn from_capabilities(capabilities: &Capabilities) -> SwitchModel {
         let Capabilities { version, tables, narrow, bundles, .. } = *capabilities;
-        Model { version, tables, is_open_vswitch: narrow, has_bundles: bundles }
+        SwitchModel { version, tables, is_open_vswitch: narrow, has_bundles: bundles }
     }
 
     pub(crate) fn capabilities(self, dpid: Dpid) -> Capabilities {
-        let Model { version, tables, is_open_vswitch, has_bundles } = self;
+        let SwitchModel { version, tables, is_open_vswitch, has_bundles } = self;
         let (n_buffers, auxiliary_id, capabilities, actions) = (0, 0, 0, 0);
         let ports = Vec::new();
         let features = Features { dpid, n_buffers, n_tables: tables, auxiliary_id, capabilities, actions, ports };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid, PortNo};
 use serde::{Deserialize, Serialize};
 
-pub use crate::capabilities::Model;
+pub use crate::capabilities::SwitchModel;
 use crate::labels::{LabelIds, LabelKey};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Store};
@@ -41,7 +41,7 @@ pub struct Surroundings {
     /// The labels in use.
     pub labels: Vec<RememberedLabel>,
     /// The models of the switches.
-    pub models: Vec<(Dpid, Model)>,
+    pub models: Vec<(Dpid, SwitchModel)>,
 }
 
 /// A label in use.

@@ -102,15 +102,15 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
 /// The rules that a table of a switch has. A value holds only what its key does not state, because a table may have a
 /// hundred thousand entries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Installed {
-    entries: FxHashMap<EntryKey, Held>,
+pub(crate) struct InstalledRules {
+    entries: FxHashMap<EntryKey, HeldRule>,
     /// The number of barrier rules among the entries.
     barrier_rules: usize,
 }
 
 /// The instructions and cookies of an installed rule. Its key states the rest.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldRule {
     instructions: Arc<[Instruction]>,
     /// The rule's cookie.
     pub cookie: u64,
@@ -182,7 +182,7 @@ fn number(bytes: &mut &[u8], count: usize) -> u128 {
     front.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-impl Held {
+impl HeldRule {
     /// Reports whether the rule has exactly these instructions.
     pub(crate) fn does(&self, instructions: &[Instruction]) -> bool {
         self.instructions[..] == *instructions
@@ -205,10 +205,10 @@ impl Held {
     }
 }
 
-impl Installed {
+impl InstalledRules {
     /// All rules, by falling priority.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        let mut all: Vec<(&EntryKey, &Held)> = self.entries.iter().collect();
+        let mut all: Vec<(&EntryKey, &HeldRule)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter().map(|(key, held)| held.at(key)).collect()
     }
@@ -216,7 +216,7 @@ impl Installed {
     /// Finds the rule that takes a packet with these fields. Goes through all entries, and matches those that are
     /// higher than the best so far.
     pub(crate) fn find(&self, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
-        let mut best: Option<(&EntryKey, &Held)> = None;
+        let mut best: Option<(&EntryKey, &HeldRule)> = None;
         for (key, held) in &self.entries {
             if best.is_none_or(|(best, _)| key < best) && key.fits(value) {
                 best = Some((key, held));
@@ -228,7 +228,7 @@ impl Installed {
     /// Notes that the switch has a rule, in place of one with the same priority and match.
     pub(crate) fn insert(&mut self, rule: Rule) {
         let (key, cookie) = (key_of(&rule), rule.cookie);
-        let new = Held { instructions: rule.instructions, cookie, reported: cookie };
+        let new = HeldRule { instructions: rule.instructions, cookie, reported: cookie };
         let is_barrier = new.is_barrier_rule(rule.priority);
         let was_barrier = self.entries.insert(key, new).is_some_and(|old| old.is_barrier_rule(rule.priority));
         self.barrier_rules = self.barrier_rules + usize::from(is_barrier) - usize::from(was_barrier);
@@ -269,7 +269,7 @@ impl Installed {
     }
 
     /// The rule that the switch has at an entry.
-    pub(crate) fn get(&self, key: &EntryKey) -> Option<&Held> {
+    pub(crate) fn get(&self, key: &EntryKey) -> Option<&HeldRule> {
         self.entries.get(key)
     }
 }
@@ -370,7 +370,7 @@ mod tests {
 
         #[test]
         fn barrier_rules_are_counted_as_rules_come_and_go(all in prop::collection::vec(change(), 0..60)) {
-            let mut installed = Installed::default();
+            let mut installed = InstalledRules::default();
             for change in all {
                 installed.apply(&change);
                 let is_barrier = |rule: &&Rule| (3..=65000).contains(&rule.priority) && rule.instructions == to_controller();

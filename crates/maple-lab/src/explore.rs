@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use maple::Policy;
-use maple_core::check::{Claim, Counterexample, Examined, Host, Open, Scope, ScopedClaim};
+use maple_core::check::{Claim, Counterexample, Examined, Host, Open, PacketScope, ScopedClaim};
 use maple_core::state::Store;
 use maple_wire::packet::text::summary;
 
@@ -129,7 +129,8 @@ impl Network {
         let destinations = self.everyone().into_iter().map(|(mac, _)| mac).collect();
         let is_addressed = receivers.is_some();
         let by_address = self.laboratory.tracks_hosts();
-        let scope = Scope { senders, receivers, is_addressed, by_address, destinations, ..Scope::default() };
+        let scope =
+            PacketScope { senders, receivers, is_addressed, by_address, destinations, ..PacketScope::default() };
         let state = other.map(Store::snapshot);
         let examined = self.laboratory.examine(ScopedClaim { scope, claim }, state.as_deref(), PACKETS);
         let Examined { counterexample, coverage, open } = examined.unwrap_or_else(|error| panic!("{error}"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maple_controller::discovery::{self, Key, ParsedProbe, Probe};
 use maple_controller::snoop::QUERIER_MAC;
-use maple_core::check::{Claim, Counterexample, Examined, Host, Scope, ScopedClaim};
+use maple_core::check::{Claim, Counterexample, Examined, Host, PacketScope, ScopedClaim};
 use maple_core::engine::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
@@ -233,11 +233,11 @@ fn scope(
     senders: &[String],
     only: Cond,
     except: Vec<Cond>,
-) -> PyResult<Scope> {
+) -> PyResult<PacketScope> {
     let destinations: Vec<Mac> = known.iter().map(|(_, (mac, _))| *mac).collect();
     let senders = hosts(known, senders)?;
     let by_address = laboratory.tracks_hosts();
-    Ok(Scope { senders, by_address, only, except, destinations, ..Scope::default() })
+    Ok(PacketScope { senders, by_address, only, except, destinations, ..PacketScope::default() })
 }
 
 fn hosts(known: &[(String, Host)], names: &[String]) -> PyResult<Vec<Host>> {

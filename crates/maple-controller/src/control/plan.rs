@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_core::engine::{
-    Candidate, DecidedPacket, Decision, Difference, DifferenceKind, Rehearsal, Rehearsed, RuleDifference, TableRule,
-    Trial,
+    Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Rehearsal, Rehearsed, RuleDifference,
+    TableRule, Trial,
 };
 use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
@@ -58,7 +58,8 @@ const DIGITS: usize = 12;
 impl Digits {
     fn from_difference(one: &Difference) -> Digits {
         let Difference { kind, before, after, .. } = one;
-        let exits = |decision: &Decision| decision.exits.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let exits =
+            |decision: &DecisionSummary| decision.exits.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let (from, to) = (exits(before), exits(after));
         // Where the ports are equal, the path or the treatment differs; an error has no ports at all.
         let is_in_route = from == to || *kind == DifferenceKind::Fails;
@@ -91,8 +92,8 @@ fn digits_of(packet: &DecidedPacket) -> String {
 }
 
 impl Plan {
-    /// Rehearses what would change if `candidate`, a policy with this name and these files, took the place of the rehearsed one. The
-    /// rules of switches are printed in their OpenFlow versions.
+    /// Rehearses what would change if `candidate`, a policy with this name and these files, took the place of the
+    /// rehearsed one. The rules of switches are printed in their OpenFlow versions.
     pub fn rehearse(
         rehearsal: Rehearsal,
         policy: String,
@@ -269,7 +270,7 @@ fn difference(one: &Difference) -> Value {
     })
 }
 
-fn decision(one: &Decision) -> Value {
+fn decision(one: &DecisionSummary) -> Value {
     let exits: Value = one.exits.iter().copied().map(location).collect();
     json!({ "route": one.route, "exits": exits, "lines": one.lines })
 }

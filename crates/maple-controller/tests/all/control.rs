@@ -15,7 +15,7 @@ use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
 use maple_controller::control::socket::{Fingerprint, Tolerance, schema};
 use maple_controller::{Handle, LateShard};
 use maple_core::engine::Counted;
-use maple_core::explain::Entering;
+use maple_core::explain::EnteringPacket;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
@@ -369,7 +369,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
         gate.is_met()
     });
     let dpid = Dpid(1);
-    let packet = Entering { at: Location::new(dpid, PortNo(1)), frame: vec![0; 60].into() };
+    let packet = EnteringPacket { at: Location::new(dpid, PortNo(1)), frame: vec![0; 60].into() };
     type Ask<'a> = Box<dyn Fn(&Handle) -> Option<LateShard> + Send + Sync + 'a>;
     let questions: Vec<(&str, Ask<'_>)> = vec![
         ("switches", Box::new(|handle| handle.switches().err())),

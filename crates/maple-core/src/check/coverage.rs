@@ -10,7 +10,7 @@ use crate::trace::{Item, Source, Step, Trace};
 pub(super) struct MergedTraces {
     /// The children of each node, by the step that leads to them; node 0 is the root. The maps are never iterated into
     /// output.
-    nodes: Vec<HashMap<Key, usize>>,
+    nodes: Vec<HashMap<StepKey, usize>>,
     /// The parent of each node but the root, which is its own.
     parents: Vec<usize>,
     /// The number of `no` and of `yes` answers, for each line and question.
@@ -20,7 +20,7 @@ pub(super) struct MergedTraces {
 
 /// The parts of a step that distinguish it from others.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Key {
+pub(super) enum StepKey {
     Item(Item),
     /// The answer of a list of this length. The list is identified by its address.
     List {
@@ -30,21 +30,21 @@ pub(super) enum Key {
     },
 }
 
-impl Key {
-    fn from_step(step: Step<'_>) -> Key {
+impl StepKey {
+    fn from_step(step: Step<'_>) -> StepKey {
         match step {
-            Step::Item(item, _) => Key::Item(item.clone()),
+            Step::Item(item, _) => StepKey::Item(item.clone()),
             Step::List(answer) => {
                 let (list, first) = answer.key();
-                Key::List { list, length: answer.list.conds().len(), first }
+                StepKey::List { list, length: answer.list.conds().len(), first }
             }
         }
     }
 }
 
 /// Returns the keys of a trace's steps, which distinguish it from other traces.
-pub(super) fn keys(trace: &Trace) -> Vec<Key> {
-    trace.steps().map(Key::from_step).collect()
+pub(super) fn keys(trace: &Trace) -> Vec<StepKey> {
+    trace.steps().map(StepKey::from_step).collect()
 }
 
 /// A source line, ordered by file and line.
@@ -99,7 +99,7 @@ impl MergedTraces {
                 let place = source.map(|source| (source.file.clone(), source.line));
                 self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;
             }
-            let key = Key::from_step(step);
+            let key = StepKey::from_step(step);
             at = match self.nodes[at].get(&key) {
                 Some(next) => *next,
                 None => {
@@ -118,7 +118,7 @@ impl MergedTraces {
 
     /// Returns each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
     /// no order.
-    pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &Key>)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &StepKey>)> {
         self.nodes.iter().map(HashMap::keys).enumerate()
     }
 
@@ -128,7 +128,7 @@ impl MergedTraces {
         while at != 0 {
             let parent = self.parents[at];
             let step = self.nodes[parent].iter().find(|(_, child)| **child == at);
-            items.extend(step.and_then(|(key, _)| if let Key::Item(item) = key { Some(item) } else { None }));
+            items.extend(step.and_then(|(key, _)| if let StepKey::Item(item) = key { Some(item) } else { None }));
             at = parent;
         }
         items.reverse();
@@ -140,9 +140,9 @@ impl MergedTraces {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {
             for key in children.keys() {
-                let Key::Item(Item::Test { cond, outcome }) = key else { continue };
+                let StepKey::Item(Item::Test { cond, outcome }) = key else { continue };
                 let opposite = Item::Test { cond: cond.clone(), outcome: !outcome };
-                let other = children.contains_key(&Key::Item(opposite));
+                let other = children.contains_key(&StepKey::Item(opposite));
                 // A test with both sides is counted twice here, once from each side.
                 sides += if other { 1 } else { 2 };
                 open += u64::from(!other);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::coverage::keys;
 use super::packet::first_packets;
 use super::proof::Open;
-use super::scope::{Scope, Scoped};
+use super::scope::{PacketScope, Scoped};
 use super::{Check, Clock, Coverage, Host, Observation, Sample};
 use crate::network::Location;
 use crate::plan::{Resolved, RouteError};
@@ -36,7 +36,7 @@ const STEP: u64 = 256;
 /// A claim about all packets of a scope.
 pub struct ScopedClaim {
     /// The packets that the claim is about.
-    pub scope: Scope,
+    pub scope: PacketScope,
     /// The claim.
     pub claim: Claim,
 }
@@ -80,8 +80,8 @@ pub struct Counterexample {
 
 /// Explores a policy until a packet contradicts the claim, everything is explored, or `packets` packets were tried.
 ///
-/// The policy writes into the store, so pass a copy of the network's. `hosts` are those of the network. `clock` measures
-/// runs of the policy.
+/// The policy writes into the store, so pass a copy of the network's. `hosts` are those of the network. `clock`
+/// measures runs of the policy.
 pub fn examine(
     policy: &Arc<dyn Policy>,
     store: &Arc<Store>,
@@ -102,7 +102,7 @@ pub fn examine(
     let mut check = Check::new(Arc::new(scoped), Arc::clone(store), hosts, track_hosts, 1, clock);
     samples.into_iter().rev().for_each(|sample| check.give(sample));
     check.for_packets_that_pass(scope.last_tests());
-    let mut judge = Judge { policy, scope: &scope, claim: &claim, track_hosts, judged: HashSet::new(), passed: 0 };
+    let mut judge = ClaimJudge { policy, scope: &scope, claim: &claim, track_hosts, judged: HashSet::new(), passed: 0 };
     let mut counterexample = None;
     let mut limit = 0;
     while counterexample.is_none() && limit < packets {
@@ -118,7 +118,7 @@ pub fn examine(
 }
 
 /// Returns packets of the usual kinds from each sender to each receiver.
-fn seeds(scope: &Scope, hosts: &[Host]) -> Vec<Sample> {
+fn seeds(scope: &PacketScope, hosts: &[Host]) -> Vec<Sample> {
     let to = scope.receivers.as_deref().unwrap_or(hosts);
     let pairs = scope.senders.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
     let pairs = pairs.filter(|(from, to)| from.0 != to.0).take(PAIRS);
@@ -126,18 +126,18 @@ fn seeds(scope: &Scope, hosts: &[Host]) -> Vec<Sample> {
 }
 
 /// The judge of packets that were decided.
-struct Judge<'a> {
+struct ClaimJudge<'a> {
     policy: &'a Arc<dyn Policy>,
-    scope: &'a Scope,
+    scope: &'a PacketScope,
     claim: &'a Claim,
     track_hosts: bool,
     /// The traces that were judged, each with the version of its state.
-    judged: HashSet<(u64, Vec<super::coverage::Key>)>,
+    judged: HashSet<(u64, Vec<super::coverage::StepKey>)>,
     /// The number of packets that were judged or skipped.
     passed: usize,
 }
 
-impl Judge<'_> {
+impl ClaimJudge<'_> {
     /// Returns the first packet that contradicts the claim, among those that were not judged yet.
     fn first_contradiction(&mut self, check: &Check) -> Option<Counterexample> {
         for (sample, state, run) in check.decided().skip(self.passed) {

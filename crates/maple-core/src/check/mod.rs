@@ -59,10 +59,10 @@ use crate::trace::{Cond, Item, Source, Step};
 pub use cost::{Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use examine::{Claim, Counterexample, Examined, ScopedClaim, examine};
-pub use observe::{Difference, Observation};
+pub use observe::{Observation, RunDifference};
 pub use packet::{Sample, frame_of};
 pub use proof::Open;
-pub use scope::Scope;
+pub use scope::PacketScope;
 
 pub(crate) use packet::Headers;
 pub(crate) use vary::{failing, fitting};
@@ -72,7 +72,7 @@ use coverage::{MergedTraces, keys};
 use packet::first_packets;
 use proof::Explored;
 use random::Random;
-use vary::{Values, variants};
+use vary::{TriedValues, variants};
 
 /// The number of traces of one shape from which other packets are made.
 const SAME_SHAPE: u32 = 4;
@@ -110,9 +110,9 @@ pub struct Check {
     /// this happened.
     passes: (u64, u32),
     shapes: HashMap<u64, u32>,
-    values: Values,
+    values: TriedValues,
     merged: MergedTraces,
-    findings: BTreeMap<Key, Finding>,
+    findings: BTreeMap<StepKey, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
     /// Packets for which the policy writes each time, by the line that writes.
@@ -140,13 +140,13 @@ struct Tried {
 
 /// The key under which findings are counted together: the line, and whether the traces are equal and only their ends
 /// differ.
-type Key = (Option<(Arc<str>, u32)>, bool);
+type StepKey = (Option<(Arc<str>, u32)>, bool);
 
 /// A place where f reads something that is not tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The place where two runs differed, and how, for the first packet that showed it.
-    pub difference: Difference,
+    pub difference: RunDifference,
     /// The first packet that showed it.
     pub sample: Sample,
     /// The number of comparisons that showed it.
@@ -184,7 +184,7 @@ impl Check {
             store.know_no_hosts();
         }
         let state = store.snapshot();
-        let values = Values::from_network(&hosts, &state);
+        let values = TriedValues::from_network(&hosts, &state);
         let first = first_packets(&hosts);
         let mut check = Check {
             policy,

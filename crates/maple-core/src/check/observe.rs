@@ -38,7 +38,7 @@ pub struct Observation {
 
 /// The place where two runs of f on the same packet and state differ, although they should be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct RunDifference {
     /// The line of the first difference: that of a trace item, or else the one that made the route. If neither is
     /// known, the last line before it.
     pub at: Option<Source>,
@@ -106,7 +106,7 @@ impl Observation {
     /// Returns the difference between this run and a later one on the same packet and state, if there is one.
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
-    pub fn difference(&self, later: &Observation) -> Option<Difference> {
+    pub fn difference(&self, later: &Observation) -> Option<RunDifference> {
         let part = self.trace.steps().zip(later.trace.steps()).take_while(|(a, b)| a == b).count();
         let is_whole = part == self.trace.steps().count() && part == later.trace.steps().count();
         if is_whole && self.reads == later.reads && self.writes == later.writes && self.answers_like(later) {
@@ -117,7 +117,7 @@ impl Observation {
         let (first, second) = if is_whole { self.ends(later) } else { (self.step(part), later.step(part)) };
         let asked = source(self, part).or_else(|| source(later, part));
         let at = asked.or_else(|| self.made_at.clone()).or_else(|| later.made_at.clone()).or_else(|| after.clone());
-        Some(Difference { at, after, first, second })
+        Some(RunDifference { at, after, first, second })
     }
 
     fn answers_like(&self, later: &Observation) -> bool {
@@ -193,7 +193,7 @@ fn route_text(route: &Resolved) -> String {
     std::iter::once(format!("route {switches}{meter}")).chain(own).collect::<Vec<_>>().join(", ")
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for RunDifference {
     /// Shows the difference, such as `a.py:7 (after a.py:5): first test tcp_dst=22: yes, then drop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {

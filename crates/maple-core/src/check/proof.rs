@@ -18,11 +18,11 @@ use std::fmt;
 
 use maple_wire::{Constraint, Dpid, Field, PortNo, counted};
 
-use super::coverage::{Key, MergedTraces};
+use super::coverage::{MergedTraces, StepKey};
 use super::observe::Observation;
 use crate::network::{Mac, PortKind};
 use crate::state::Snapshot;
-use crate::trace::{Cond, Item, Known, KnownAnswer};
+use crate::trace::{Cond, Item, Knowledge, KnownAnswer};
 
 /// The maximum number of bits of a read whose values are all tried: 256 values.
 pub(super) const BITS: u32 = 8;
@@ -140,7 +140,7 @@ impl Explored {
 
 /// Reports whether no packet that passes the items fits the condition, because it would have fitted a test that failed.
 fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
-    let mut known = Known::default();
+    let mut known = Knowledge::default();
     items.iter().for_each(|item| known.learn((*item).clone()));
     known.suppose(cond);
     items.iter().any(|item| match item {
@@ -151,7 +151,7 @@ fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
 
 /// Checks that the items that follow a node of the tree are all that can follow it.
 fn complete<'a>(
-    children: impl Iterator<Item = &'a Key>,
+    children: impl Iterator<Item = &'a StepKey>,
     ports: &[PortNo],
     fits_none: &impl Fn(&Cond) -> bool,
     is_last: &impl Fn(&Cond) -> bool,
@@ -160,8 +160,8 @@ fn complete<'a>(
     let mut answers: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
     for key in children {
         match key {
-            Key::Item(item) => items.push(item),
-            Key::List { list, length, first } => _ = answers.entry((*list, *length)).or_default().insert(*first),
+            StepKey::Item(item) => items.push(item),
+            StepKey::List { list, length, first } => _ = answers.entry((*list, *length)).or_default().insert(*first),
         }
     }
     if let Some(((_, length), there)) = answers.first_key_value() {

@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! A [`Scope`] defines the senders, the receivers and the headers. A [`Scoped`] policy first asks the packet, by tests,
-//! whether it belongs to the scope, and drops all others. So the tree of traces begins with these tests. If the tree is
-//! complete, the observations hold for all packets of the scope.
+//! A [`PacketScope`] defines the senders, the receivers and the headers. A [`Scoped`] policy first asks the packet, by
+//! tests, whether it belongs to the scope, and drops all others. So the tree of traces begins with these tests. If the
+//! tree is complete, the observations hold for all packets of the scope.
 //!
 //! The receivers' addresses are tested one by one before the policy runs. Where such a test holds, the address is
 //! known, and a policy that reads the whole address learns nothing new. So its read leaves no value untried.
@@ -24,7 +24,7 @@ use crate::trace::Cond;
 
 /// The packets that a question is about.
 #[derive(Clone, Debug, Default)]
-pub struct Scope {
+pub struct PacketScope {
     /// The senders: packets enter at these hosts' ports. See `by_address` for their source addresses.
     pub senders: Vec<Host>,
     /// Whether packets must also have their sender's hardware address.
@@ -72,7 +72,7 @@ fn exact(field: Field, value: u128) -> Cond {
     Cond::default().and(Constraint::exact(field, value))
 }
 
-impl Scope {
+impl PacketScope {
     /// Reports whether a packet belongs to the scope.
     pub fn holds(&self, sample: &Sample) -> bool {
         self.asks(sample)
@@ -142,7 +142,7 @@ fn is_addressed(packet: &impl Asked, (_, src): &Host, (_, dst): &Host) -> bool {
 /// A policy that drops packets outside of a scope. Another one may run after it, in the same run, so that the trace
 /// holds the observations of both. The route is that of the first.
 pub(super) struct Scoped {
-    pub scope: Arc<Scope>,
+    pub scope: Arc<PacketScope>,
     pub policy: Arc<dyn Policy>,
     pub other: Option<Arc<dyn Policy>>,
 }

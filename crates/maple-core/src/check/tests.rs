@@ -62,7 +62,7 @@ fn a_counter_that_is_not_tracked_is_found_at_the_line_that_follows_it() {
     let check = checked(policy, 300);
     let findings: Vec<&Finding> = check.findings().collect();
     assert_eq!(findings.len(), 1, "{findings:?}");
-    let Difference { at, after, first, second } = &findings[0].difference;
+    let RunDifference { at, after, first, second } = &findings[0].difference;
     assert!(at.as_ref().is_some_and(|at| at.file.ends_with("check/tests.rs")));
     assert_eq!(after.as_ref().map(|after| after.line), Some(line + 2));
     assert!([first, second].iter().any(|text| text.starts_with("read tcp_src")), "{first} {second}");
@@ -184,7 +184,8 @@ fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> 
     let (store, hosts) = network();
     let claim = claim(&hosts);
     let destinations = hosts.iter().map(|(mac, _)| *mac).collect();
-    let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
+    let scope =
+        PacketScope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..PacketScope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy);
     examine(&policy, &store, hosts, true, ScopedClaim { scope, claim }, 2000, stopped())
 }
@@ -212,7 +213,7 @@ fn what_is_read_as_a_whole_leaves_a_claim_open_but_for_known_receivers() {
     assert_eq!(found.open, Some(Open::Read(Field::EthDst, 48)));
     let (store, hosts) = network();
     let receivers = Some(vec![hosts[3].clone()]);
-    let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, receivers, ..Scope::default() };
+    let scope = PacketScope { senders: vec![hosts[0].clone()], by_address: true, receivers, ..PacketScope::default() };
     let policy: Arc<dyn Policy> = Arc::new(forward);
     let found = examine(&policy, &store, hosts, true, ScopedClaim { scope, claim: Claim::Arrives }, 2000, stopped());
     assert!(found.counterexample.is_none() && found.open.is_none(), "{:?}", found.open);

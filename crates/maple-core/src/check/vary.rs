@@ -36,7 +36,7 @@ enum ValueKind {
 
 /// Values that may matter, by kind.
 #[derive(Default)]
-pub(super) struct Values(BTreeMap<ValueKind, BTreeSet<u128>>);
+pub(super) struct TriedValues(BTreeMap<ValueKind, BTreeSet<u128>>);
 
 impl ValueKind {
     fn from_field(field: Field) -> ValueKind {
@@ -52,10 +52,10 @@ impl ValueKind {
     }
 }
 
-impl Values {
+impl TriedValues {
     /// Collects the values of the network's hosts, and some that belong to no host.
-    pub fn from_network(hosts: &[Host], state: &Snapshot) -> Values {
-        let mut values = Values::default();
+    pub fn from_network(hosts: &[Host], state: &Snapshot) -> TriedValues {
+        let mut values = TriedValues::default();
         for (mac, info) in hosts {
             values.note(ValueKind::Mac, mac.bits());
             info.ipv4.iter().for_each(|ip| values.note(ValueKind::Ipv4, u128::from(u32::from(*ip))));
@@ -152,7 +152,7 @@ fn table(cell: &Cell) -> Option<&str> {
 pub(super) fn variants(
     sample: &Sample,
     run: &Observation,
-    values: &Values,
+    values: &TriedValues,
     random: &mut Random,
     all_values: bool,
 ) -> Vec<Sample> {
@@ -230,7 +230,7 @@ fn is_small(read: &Constraint) -> bool {
 
 /// Returns changes that give a field that was read each value that it can have; for the input port, each port of the
 /// network.
-fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
+fn every(read: &Constraint, values: &TriedValues) -> Vec<Headers> {
     let with_value = |value| Headers::from([(read.field, value)]);
     if read.field == Field::InPort {
         return values
@@ -249,7 +249,7 @@ fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
 
 /// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask
 /// matter.
-fn others(read: &Constraint, values: &Values, random: &mut Random) -> Vec<Headers> {
+fn others(read: &Constraint, values: &TriedValues, random: &mut Random) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();
     all.insert(read.value ^ 1 << read.mask.trailing_zeros().min(127));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::engine::dispatch::Engine;
-use crate::explain::{Admission, Entering, LeafView, Network, Passage};
+use crate::explain::{Admission, EnteringPacket, ExplainedNetwork, LeafView, Passage};
 use crate::network::Location;
 use crate::policy::Policy;
 
@@ -19,17 +19,17 @@ impl Engines<'_> {
     }
 }
 
-impl Network for Engines<'_> {
+impl ExplainedNetwork for Engines<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
         self.engine_of(at.switch).map(|engine| Arc::clone(&engine.decisions.policy))
     }
 
-    fn admit(&mut self, packet: &Entering) -> Admission {
+    fn admit(&mut self, packet: &EnteringPacket) -> Admission {
         let refused = || Admission::Refused("the switch is not connected".into());
         self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
     }
 
-    fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
+    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView> {
         self.engine_of(packet.at.switch)?.leaf_view(packet)
     }
 

@@ -29,8 +29,8 @@
 //!
 //! # Where
 //!
-//! Only switches with three tables have rules that go on. With one table, a rule above the leaves' would have to do what
-//! each of them does, so a watch there is refused.
+//! Only switches with three tables have rules that go on. With one table, a rule above the leaves' would have to do
+//! what each of them does, so a watch there is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,10 +72,10 @@ const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
 
 /// The watches of a shard, by number.
 #[derive(Debug, Default)]
-pub(super) struct LiveWatches(BTreeMap<u8, Watch>);
+pub(super) struct LiveWatches(BTreeMap<u8, LiveWatch>);
 
 #[derive(Debug)]
-struct Watch {
+struct LiveWatch {
     /// The number by which the caller knows the watch.
     token: u64,
     filter: LiveFilter,
@@ -84,7 +84,7 @@ struct Watch {
     /// When the watch is checked next. An earlier timer is that of a former watch with this number.
     due: Time,
     /// When and under which transaction id its rule was last sent; `None` if the switch is not to have the rule.
-    sent: Option<Sent>,
+    sent: Option<SentRules>,
     /// The start of the second that is counted, and the copies in it.
     second: Time,
     copies: u32,
@@ -92,12 +92,12 @@ struct Watch {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentRules {
     at: Time,
     xid: u32,
 }
 
-impl Watch {
+impl LiveWatch {
     /// The match of its rule. `None` if no packet can have all its fields.
     fn matching(&self, track_hosts: bool) -> Option<Match> {
         let mut all = vec![from_port(self.filter.at.port)];
@@ -116,7 +116,7 @@ impl LiveWatches {
         };
         let now = fabric.ctx.now;
         let watch =
-            Watch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
+            LiveWatch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
         self.0.insert(number, watch);
         self.look_after(fabric, number);
     }
@@ -213,7 +213,7 @@ impl LiveWatches {
         // A deletion in this batch comes after it.
         fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
         if let Some(watch) = self.0.get_mut(&number) {
-            watch.sent = Some(Sent { at: now, xid });
+            watch.sent = Some(SentRules { at: now, xid });
         }
         self.tell(fabric, number, LiveNews::Watching);
     }
@@ -250,7 +250,8 @@ impl LiveWatches {
 
     /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
     pub(super) fn refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
-        let is_it = |watch: &Watch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
+        let is_it =
+            |watch: &LiveWatch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
         let Some(number) = self.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
             return false;
         };
@@ -272,7 +273,7 @@ impl LiveWatches {
         let leaf = fabric.switches.lookup(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
         let track_hosts = fabric.ctx.options.track_hosts;
-        let wants = |(number, watch): &(&u8, &Watch)| **number == rule || watch.filter.fits(&received, track_hosts);
+        let wants = |(number, watch): &(&u8, &LiveWatch)| **number == rule || watch.filter.fits(&received, track_hosts);
         let here = self.0.iter().filter(|(_, watch)| watch.filter.at == at);
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
@@ -314,7 +315,7 @@ fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
     fabric.ctx.after.push(Effect::Live { token, news });
 }
 
-impl Watch {
+impl LiveWatch {
     /// The messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
     /// Empty if the switch does not have the rule.
     fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {

@@ -25,8 +25,8 @@
 //!
 //! # Where to find what
 //!
-//! `dispatch` is [`Engine`] and where to begin: from top to bottom it is the way of a packet. What it hands events to are
-//! parts, in layers, each in a folder that has its methods. A part is handed those below it, and cannot reach those
+//! `dispatch` is [`Engine`] and where to begin: from top to bottom it is the way of a packet. What it hands events to
+//! are parts, in layers, each in a folder that has its methods. A part is handed those below it, and cannot reach those
 //! above. A file of a folder has one concern of the part. From the bottom:
 //!
 //! | folder | its concerns, in reading order |
@@ -39,6 +39,8 @@
 //! | `decisions` | `hit/` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_ready`, `route_changes`, `label_news`; switches: `flush`, `confirm`, `await_barriers`, `refusals/`, `eviction`; counts: `count_reports`, `leaf_drops`; for people: `leaf_view`, `rule_view` |
 //! | `reruns` | `samples` beforehand, `reload` with `comparison` and `differences`, `restore` |
 //! | `live` | people watch packets |
+//! | `dispatch` | the engine, and copies of it |
+//! | `explain`, `rehearsal`, `testing` | what is built on whole engines |
 //! | `dispatch` | the engine, and copies of it |
 //! | `explain`, `rehearsal`, `testing` | what is built on whole engines |
 
@@ -75,7 +77,7 @@ pub use context::messages::Mail;
 pub use context::options::Options;
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;
-pub use context::trial::{Candidate, DecidedPacket, Decision, Difference, DifferenceKind, Trial};
+pub use context::trial::{Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Trial};
 pub use context::uses::{BadUses, Conductor, Due};
 pub use context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 pub use decisions::await_barriers::{BARRIER_ROUNDS, Unsettled};

@@ -39,17 +39,18 @@ use crate::engine::one_switch::Switch;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
-use crate::remembered::{Model, Surroundings, Witness};
+use crate::remembered::{Surroundings, SwitchModel, Witness};
 use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 
-/// The maximum simulated time of one [`Rehearsal::run`] of remembered packets. It is longer than a reroute may take, and
-/// shorter than what is presumed of links and hosts lasts without being confirmed.
+/// The maximum simulated time of one [`Rehearsal::run`] of remembered packets. It is longer than a reroute may take,
+/// and shorter than what is presumed of links and hosts lasts without being confirmed.
 const SPAN: Duration = Duration::from_secs(5);
 /// The maximum number of further runs until all remembered packets are decided.
 const MAX_ROUNDS: usize = 12;
 /// The model that is assumed for a switch whose model is not known.
-const UNKNOWN: Model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
+const UNKNOWN: SwitchModel =
+    SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
 /// The maximum number of batches of one [`Rehearsal::run`].
 const MAX_BATCHES: usize = 1_000_000;
 

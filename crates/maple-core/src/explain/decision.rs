@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entering, Tried};
+use super::{EnteringPacket, PolicyTrial};
 use crate::network::Location;
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -12,7 +12,7 @@ use crate::trace::{Source, Trace};
 
 /// The fate of a packet by f's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PacketFate {
     /// Copies leave the network, or f answers with frames of its own.
     Forwarded,
     /// The packet goes nowhere.
@@ -27,7 +27,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Decision {
     /// The fate of the packet.
-    pub verdict: Verdict,
+    pub fate: PacketFate,
     /// Everything that f asked, in order.
     pub account: Vec<AccountStep>,
     /// The line that made the route, if it is known.
@@ -46,14 +46,14 @@ pub struct Decision {
     pub writes: Vec<Write>,
 }
 
-impl Verdict {
-    /// Returns one word for the verdict.
+impl PacketFate {
+    /// Returns one word for the fate.
     pub fn word(&self) -> &'static str {
         match self {
-            Verdict::Forwarded => "forwarded",
-            Verdict::Dropped => "dropped",
-            Verdict::Waits => "waits",
-            Verdict::Failed(_) => "failed",
+            PacketFate::Forwarded => "forwarded",
+            PacketFate::Dropped => "dropped",
+            PacketFate::Waits => "waits",
+            PacketFate::Failed(_) => "failed",
         }
     }
 }
@@ -61,7 +61,7 @@ impl Verdict {
 impl Decision {
     /// Runs the policy on a packet, as if these writes were made: those that the controller learns from the packet, and
     /// assumptions.
-    pub fn from_trial(tried: &Tried<'_>, packet: &Entering, given: &[Write]) -> Decision {
+    pub fn from_trial(tried: &PolicyTrial<'_>, packet: &EnteringPacket, given: &[Write]) -> Decision {
         let run = tried.run(packet, given);
         let answer = tried.policy.decide_batch(std::slice::from_ref(&run)).pop();
         let answer = answer.unwrap_or_else(|| Err(PolicyError::Exception("the policy gave no answer".into())));
@@ -78,14 +78,14 @@ impl Decision {
         let made_at = resolved.as_ref().ok().and_then(|(_, route)| route.made_at().cloned());
         let made_at = made_at.or_else(|| violations.last().and_then(|violation| violation.place.clone()));
         let copies = resolved.as_ref().ok().map(|(resolved, _)| resolved.copies(&packet.frame, packet.at));
-        let verdict = match (&resolved, &copies) {
-            (Err(PolicyError::Retry), _) => Verdict::Waits,
-            (Err(error), _) => Verdict::Failed(error.clone()),
-            (Ok(_), Some(copies)) if copies.is_empty() => Verdict::Dropped,
-            (Ok(_), _) => Verdict::Forwarded,
+        let fate = match (&resolved, &copies) {
+            (Err(PolicyError::Retry), _) => PacketFate::Waits,
+            (Err(error), _) => PacketFate::Failed(error.clone()),
+            (Ok(_), Some(copies)) if copies.is_empty() => PacketFate::Dropped,
+            (Ok(_), _) => PacketFate::Forwarded,
         };
         Decision {
-            verdict,
+            fate,
             account,
             made_at,
             route: resolved.as_ref().map(|(_, route)| text(route)).unwrap_or_default(),
@@ -99,7 +99,7 @@ impl Decision {
 
     fn failed(error: PolicyError) -> Decision {
         Decision {
-            verdict: Verdict::Failed(error),
+            fate: PacketFate::Failed(error),
             account: Vec::new(),
             made_at: None,
             route: String::new(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use maple_wire::Dpid;
 
-use super::{Entering, Network, Passage, PassageOutcome};
+use super::{EnteringPacket, ExplainedNetwork, Passage, PassageOutcome};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 
@@ -14,7 +14,7 @@ pub const MAX_HOPS: usize = 1000;
 
 /// A packet, or a copy of it, at one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct JourneyHop {
     /// The port where it comes in.
     pub at: Location,
     /// The rules that take it there, and the copies that leave.
@@ -34,7 +34,7 @@ pub struct Arrival {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journey {
     /// The hops, in the order in which the packet takes them.
-    pub hops: Vec<Hop>,
+    pub hops: Vec<JourneyHop>,
     /// The copies that leave the network, in order.
     pub arrivals: Vec<Arrival>,
     /// The places where copies are lost, and why.
@@ -45,7 +45,7 @@ pub struct Journey {
 
 impl Journey {
     /// Follows a packet that enters the network.
-    pub fn follow(network: &mut dyn Network, state: &Snapshot, packet: &Entering) -> Journey {
+    pub fn follow(network: &mut dyn ExplainedNetwork, state: &Snapshot, packet: &EnteringPacket) -> Journey {
         let mut journey = Journey::default();
         let mut seen = BTreeSet::new();
         let mut to_follow = VecDeque::from([(packet.at, packet.frame.to_vec())]);
@@ -63,7 +63,7 @@ impl Journey {
                     journey.leave(state, Location::new(at.switch, *port), frame.clone(), &mut to_follow);
                 }
             }
-            journey.hops.push(Hop { at, passage });
+            journey.hops.push(JourneyHop { at, passage });
         }
         journey.arrivals.sort();
         journey

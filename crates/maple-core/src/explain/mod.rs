@@ -3,10 +3,10 @@
 //!
 //! # What
 //!
-//! [`Decision::from_trial`] runs f on a packet once more, with an account of everything that it asks ([`crate::run::Asked`]).
-//! Nothing is committed. [`instead`] changes one answer at a time, and says which change makes f decide otherwise.
-//! [`Passage::through`] is one switch: the rules that take the packet, and what leaves. [`Journey::follow`] follows the
-//! packet from switch to switch. [`explain`] puts these together.
+//! [`Decision::from_trial`] runs f on a packet once more, with an account of everything that it asks
+//! ([`crate::run::AccountItem`]). Nothing is committed. [`find_alternatives`] changes one answer at a time, and says
+//! which change makes f decide otherwise. [`Passage::through`] is one switch: the rules that take the packet, and what
+//! leaves. [`Journey::follow`] follows the packet from switch to switch. [`explain`] puts these together.
 //!
 //! # Why it is correct
 //!
@@ -20,17 +20,17 @@
 //! An explanation costs a run of f, and one for each alternative, at most [`MAX_ALTERNATIVES`]. Each switch on the way
 //! costs a comparison with each of its rules.
 
+mod account_text;
+mod alternatives;
 mod decision;
-mod instead;
 mod journey;
 mod passage;
-mod words;
 
 use std::sync::Arc;
 
-pub use decision::{Decision, Verdict};
-pub use instead::{Alternative, Change, MAX_ALTERNATIVES, instead};
-pub use journey::{Arrival, Hop, Journey, MAX_HOPS};
+pub use alternatives::{Alternative, Hypothesis, MAX_ALTERNATIVES, find_alternatives};
+pub use decision::{Decision, PacketFate};
+pub use journey::{Arrival, Journey, JourneyHop, MAX_HOPS};
 pub use passage::{Passage, PassageOutcome, PassedRule, TableRules};
 
 use crate::ids::LeafId;
@@ -42,7 +42,7 @@ use crate::trace::Cond;
 
 /// A packet that enters the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entering {
+pub struct EnteringPacket {
     /// The port where it enters.
     pub at: Location,
     /// The bytes of the packet.
@@ -71,15 +71,15 @@ pub struct LeafView {
 }
 
 /// The network that a packet enters, with what an explanation asks of it.
-pub trait Network {
+pub trait ExplainedNetwork {
     /// Returns the policy that decides at this place.
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>>;
 
     /// Reports whether f decides about a packet, and what is learned from it.
-    fn admit(&mut self, packet: &Entering) -> Admission;
+    fn admit(&mut self, packet: &EnteringPacket) -> Admission;
 
     /// Returns the leaf that decides about a packet, if there is one.
-    fn leaf(&mut self, packet: &Entering) -> Option<LeafView>;
+    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView>;
 
     /// Returns what a switch does with a frame that comes in by a port; `None` if the switch is not connected.
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage>;
@@ -87,7 +87,7 @@ pub trait Network {
 
 /// The conditions under which policies run here.
 #[derive(Clone, Debug, Default)]
-pub struct Conditions {
+pub struct RunConditions {
     /// Whether f may ask where hosts are.
     pub track_hosts: bool,
     /// The packets that listeners want.
@@ -98,11 +98,11 @@ pub struct Conditions {
 #[derive(Debug)]
 pub struct Explanation {
     /// The packet.
-    pub packet: Entering,
+    pub packet: EnteringPacket,
     /// f's decision; or the reason why f has none to make.
     pub decision: Result<Decision, String>,
     /// Changes that make f decide otherwise.
-    pub instead: Vec<Alternative>,
+    pub alternatives: Vec<Alternative>,
     /// The leaf that decides about such packets.
     pub leaf: Option<LeafView>,
     /// The path of the packet by the rules that the switches have.
@@ -110,27 +110,32 @@ pub struct Explanation {
 }
 
 /// Explains the fate of a packet that enters the network now.
-pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
+pub fn explain(
+    network: &mut dyn ExplainedNetwork,
+    store: &Store,
+    conditions: &RunConditions,
+    packet: EnteringPacket,
+) -> Explanation {
     let (journey, leaf) = (Journey::follow(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
-    let (decision, instead) = match (learned(network, store, &packet), policy) {
+    let (decision, alternatives) = match (learned(network, store, &packet), policy) {
         (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Ok(learned), Some(policy)) => {
-            let tried = Tried { policy: &*policy, store, conditions };
+            let tried = PolicyTrial { policy: &*policy, store, conditions };
             let decision = Decision::from_trial(&tried, &packet, &learned);
-            let alternatives = instead(&tried, network, &packet, &learned, &decision);
+            let alternatives = find_alternatives(&tried, network, &packet, &learned, &decision);
             (Ok(decision), alternatives)
         }
     };
-    Explanation { packet, decision, instead, leaf, journey }
+    Explanation { packet, decision, alternatives, leaf, journey }
 }
 
 /// Returns what the controller learns from a packet before f decides about it.
 ///
 /// # Errors
 /// The reason why f never sees the packet.
-fn learned(network: &mut dyn Network, store: &Store, packet: &Entering) -> Result<Vec<Write>, String> {
+fn learned(network: &mut dyn ExplainedNetwork, store: &Store, packet: &EnteringPacket) -> Result<Vec<Write>, String> {
     match network.admit(packet) {
         Admission::Refused(why) => Err(why),
         Admission::Decided(learned) if learned.is_empty() => Ok(learned),
@@ -158,18 +163,18 @@ impl Explanation {
 }
 
 /// A policy, with the state and conditions in which it is tried.
-pub struct Tried<'a> {
+pub struct PolicyTrial<'a> {
     /// The policy.
     pub policy: &'a dyn Policy,
     /// The state.
     pub store: &'a Store,
     /// The conditions of its runs.
-    pub conditions: &'a Conditions,
+    pub conditions: &'a RunConditions,
 }
 
-impl Tried<'_> {
+impl PolicyTrial<'_> {
     /// Starts a run on a packet in the newest state with these writes. It keeps an account.
-    fn run(&self, packet: &Entering, writes: &[Write]) -> Run {
+    fn run(&self, packet: &EnteringPacket, writes: &[Write]) -> Run {
         let mut txn = self.store.begin();
         writes.iter().for_each(|write| txn.write(write.clone()));
         let (frame, length) = (Arc::clone(&packet.frame), packet.frame.len());

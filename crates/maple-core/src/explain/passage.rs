@@ -66,7 +66,7 @@ pub struct Passage {
 }
 
 /// A packet on its way through the tables.
-struct Passing<'a> {
+struct PacketInSwitch<'a> {
     flight: Flight,
     passage: &'a mut Passage,
 }
@@ -77,7 +77,7 @@ impl Passage {
         let version = tables.version();
         let mut passage =
             Passage { version, rules: Vec::new(), missed: None, meters: Vec::new(), outcomes: Vec::new() };
-        let mut passing = Passing { flight: Flight::new(frame.to_vec(), in_port), passage: &mut passage };
+        let mut passing = PacketInSwitch { flight: Flight::new(frame.to_vec(), in_port), passage: &mut passage };
         let mut next = Some(0);
         for _ in 0..MAX_TABLES {
             let Some(table) = next else { break };
@@ -99,7 +99,7 @@ impl Passage {
     }
 }
 
-impl Passing<'_> {
+impl PacketInSwitch<'_> {
     /// Passes one table. Returns the next one, if there is one. Returns `None` if no further table takes the packet,
     /// and its action set is not applied.
     fn table(&mut self, tables: &dyn TableRules, table: u8) -> Option<Option<u8>> {

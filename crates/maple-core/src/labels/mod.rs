@@ -11,7 +11,7 @@
 //!
 //! * [`Suffix`], [`Carriage`]: the meaning of labels, and how they carry a route.
 //! * [`LabelIds`]: the ids of a switch that are free. It outlives the switch's session.
-//! * [`Onward`]: the labels of the next switches, as a holder keeps them.
+//! * [`OnwardLabels`]: the labels of the next switches, as a holder keeps them.
 //! * [`LabelTable`]: the labels of one switch, kept by the switch's shard.
 //!
 //! The *holder* of a label sends packets under it: a route at its ingress, or the label of the switch before. A holder
@@ -58,7 +58,7 @@ use maple_wire::{Dpid, PortNo};
 pub use ids::{LabelRange, LabelRangeError};
 
 pub(crate) use ids::{AllLabelIds, LabelIds, RehearsedLabel};
-pub(crate) use onward::Onward;
+pub(crate) use onward::OnwardLabels;
 pub(crate) use suffix::{Carriage, Suffix};
 pub(crate) use table::{LabelKey, LabelRuleChanges, LabelTable, outline};
 

@@ -9,7 +9,7 @@ use crate::network::Location;
 
 /// One label for each link that packets leave by.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Onward {
+pub(crate) struct OnwardLabels {
     links: Vec<Link>,
 }
 
@@ -22,11 +22,11 @@ struct Link {
     ready: bool,
 }
 
-impl Onward {
+impl OnwardLabels {
     /// Creates labels for these suffixes, none of which has an id yet.
-    pub fn new(links: impl Iterator<Item = (PortNo, Location, Arc<Suffix>)>) -> Onward {
+    pub fn new(links: impl Iterator<Item = (PortNo, Location, Arc<Suffix>)>) -> OnwardLabels {
         let link = |(port, far, suffix)| Link { port, far, suffix, label: None, ready: false };
-        Onward { links: links.map(link).collect() }
+        OnwardLabels { links: links.map(link).collect() }
     }
 
     /// Asks for all labels.

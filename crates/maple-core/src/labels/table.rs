@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 
 use super::ids::MAX_SERIAL;
 use super::{
-    Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, RehearsedLabel, Suffix,
+    Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, OnwardLabels, Quarantine, Refusal, RehearsedLabel, Suffix,
 };
 use crate::forwarding::{self, Forwarding};
 use crate::ids::Time;
@@ -74,17 +74,17 @@ struct Label {
     /// A number that is never used again at this switch, unlike the id.
     serial: u64,
     suffix: Arc<Suffix>,
-    next: Onward,
+    next: OnwardLabels,
     holders: BTreeSet<Holder>,
     /// The time until which packets of former holders may be in flight.
     in_flight: Time,
-    state: State,
+    state: LabelState,
     /// The reason why no packets may be sent under the label any more.
     refused: Option<Refusal>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+enum LabelState {
     /// The ids of the next labels are not known yet.
     Waiting,
     /// The rule was sent to the switch, which has not confirmed it.
@@ -107,13 +107,13 @@ pub(crate) struct LabelRuleChanges {
 
 impl Label {
     fn is_ready(&self) -> bool {
-        matches!(self.state, State::Confirmed(_)) && self.next.is_ready() && self.refused.is_none()
+        matches!(self.state, LabelState::Confirmed(_)) && self.next.is_ready() && self.refused.is_none()
     }
 
     fn rule(&self) -> Option<&Rule> {
         match &self.state {
-            State::Sent(rule) | State::Confirmed(rule) | State::Leaving(rule) => Some(rule),
-            State::Waiting | State::Denied(_) => None,
+            LabelState::Sent(rule) | LabelState::Confirmed(rule) | LabelState::Leaving(rule) => Some(rule),
+            LabelState::Waiting | LabelState::Denied(_) => None,
         }
     }
 }
@@ -191,13 +191,14 @@ impl LabelTable {
         let any = |ids: &mut LabelIds| if self.only_scoped { None } else { ids.take(now, range, None, false, meaning) };
         let taken = ids.take_rehearsed(now, range, port, self.only_scoped, suffix.meaning()).or_else(|| any(ids));
         let (key, serial) = taken.or_else(|| ids.take(now, range, Some(port), self.only_scoped, meaning))?;
-        let next = Onward::new(suffix.links.iter().cloned());
+        let next = OnwardLabels::new(suffix.links.iter().cloned());
         let switch = self.switch;
         next.ask(|port| Holder::Label { switch, serial, port }, out);
         self.by_suffix.insert((key.port, Arc::clone(&suffix)), key);
         self.by_serial.insert(serial, key);
         let (holders, refused, in_flight) = (BTreeSet::new(), None, now);
-        self.labels.insert(key, Label { serial, suffix, next, holders, in_flight, state: State::Waiting, refused });
+        self.labels
+            .insert(key, Label { serial, suffix, next, holders, in_flight, state: LabelState::Waiting, refused });
         self.touched.insert(key);
         Some(key)
     }
@@ -210,7 +211,7 @@ impl LabelTable {
         }
         let Some(label) = self.labels.get_mut(&key) else { return };
         label.next.learn(port, news);
-        if label.state == State::Waiting {
+        if label.state == LabelState::Waiting {
             self.touched.insert(key);
         }
         self.tell_ready(key, out);
@@ -223,17 +224,17 @@ impl LabelTable {
             self.arrivals.extend(self.awaited.remove(serial).unwrap_or_default());
             let Some(label) = self.labels.get_mut(&key) else { continue };
             match &label.state {
-                State::Sent(rule) => {
-                    label.state = State::Confirmed(rule.clone());
+                LabelState::Sent(rule) => {
+                    label.state = LabelState::Confirmed(rule.clone());
                     // The quarantine of the label may have ended before the switch had the rule.
                     if label.holders.is_empty() && label.in_flight <= now {
                         self.end(now, key, ids, out);
                     }
                     self.tell_ready(key, out);
                 }
-                State::Leaving(_) => self.forget(now, key, true, ids, out),
-                State::Confirmed(_) => self.tell_ready(key, out),
-                State::Waiting | State::Denied(_) => {}
+                LabelState::Leaving(_) => self.forget(now, key, true, ids, out),
+                LabelState::Confirmed(_) => self.tell_ready(key, out),
+                LabelState::Waiting | LabelState::Denied(_) => {}
             }
         }
     }
@@ -277,15 +278,15 @@ impl LabelTable {
     fn end(&mut self, now: Time, key: LabelKey, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         let Some(label) = self.labels.get_mut(&key) else { return };
         match &label.state {
-            State::Sent(_) | State::Leaving(_) => return,
-            State::Confirmed(rule) => {
-                label.state = State::Leaving(rule.clone());
+            LabelState::Sent(_) | LabelState::Leaving(_) => return,
+            LabelState::Confirmed(rule) => {
+                label.state = LabelState::Leaving(rule.clone());
                 self.touched.insert(key);
             }
-            State::Waiting | State::Denied(None) => return self.forget(now, key, true, ids, out),
+            LabelState::Waiting | LabelState::Denied(None) => return self.forget(now, key, true, ids, out),
             // The deletion of the rule is not collected yet.
-            State::Denied(Some(rule)) => {
-                label.state = State::Leaving(rule.clone());
+            LabelState::Denied(Some(rule)) => {
+                label.state = LabelState::Leaving(rule.clone());
                 self.touched.insert(key);
             }
         }
@@ -331,7 +332,8 @@ impl LabelTable {
     /// Refuses a label because the switch is full: the label's rule does not fit, or something else that was to be sent
     /// with it. A label whose rule is confirmed may be in use, and stays.
     pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
-        let is_there = |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, State::Confirmed(_)));
+        let is_there =
+            |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, LabelState::Confirmed(_)));
         if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
             self.take_rule(key, why, out);
         }
@@ -358,9 +360,9 @@ impl LabelTable {
         self.refuse(key, why, out);
         let Some(label) = self.labels.get_mut(&key) else { return };
         label.state = match &label.state {
-            State::Waiting => State::Denied(None),
-            State::Sent(rule) | State::Confirmed(rule) => State::Denied(Some(rule.clone())),
-            State::Denied(_) | State::Leaving(_) => return,
+            LabelState::Waiting => LabelState::Denied(None),
+            LabelState::Sent(rule) | LabelState::Confirmed(rule) => LabelState::Denied(Some(rule.clone())),
+            LabelState::Denied(_) | LabelState::Leaving(_) => return,
         };
         self.touched.insert(key);
         if label.holders.is_empty() {
@@ -388,20 +390,22 @@ impl LabelTable {
             let rule = self.rule(key, &cookie);
             let Some(label) = self.labels.get_mut(&key) else { continue };
             match &mut label.state {
-                State::Waiting => {
+                LabelState::Waiting => {
                     let Some(rule) = rule.filter(|_| label.refused.is_none()) else { continue };
                     unmade.changes.push(Change::Add(rule.clone()));
                     unmade.confirms.push(label.serial);
-                    label.state = State::Sent(rule);
+                    label.state = LabelState::Sent(rule);
                 }
-                State::Leaving(rule) => {
+                LabelState::Leaving(rule) => {
                     unmade.changes.push(Change::Delete(rule.clone()));
                     unmade.confirms.push(label.serial);
                 }
-                State::Denied(rule) => unmade.changes.extend(rule.take().map(Change::Delete)),
+                LabelState::Denied(rule) => unmade.changes.extend(rule.take().map(Change::Delete)),
                 // The classifier changes for this label.
-                State::Confirmed(_) if self.awaited.contains_key(&label.serial) => unmade.confirms.push(label.serial),
-                State::Sent(_) | State::Confirmed(_) => {}
+                LabelState::Confirmed(_) if self.awaited.contains_key(&label.serial) => {
+                    unmade.confirms.push(label.serial)
+                }
+                LabelState::Sent(_) | LabelState::Confirmed(_) => {}
             }
         }
         unmade
@@ -487,13 +491,13 @@ impl LabelTable {
     /// Returns the rule that was sent to the switch for a label, and is not confirmed.
     pub fn unconfirmed_rule(&self, serial: u64) -> Option<&Rule> {
         let label = self.labels.get(self.by_serial.get(&serial)?)?;
-        if let State::Sent(rule) = &label.state { Some(rule) } else { None }
+        if let LabelState::Sent(rule) = &label.state { Some(rule) } else { None }
     }
 
     /// Returns the rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
     pub fn confirmed_rules(&self) -> impl Iterator<Item = (u64, &Rule)> {
         self.labels.values().filter(|label| label.refused.is_none()).filter_map(|label| match &label.state {
-            State::Confirmed(rule) => Some((label.serial, rule)),
+            LabelState::Confirmed(rule) => Some((label.serial, rule)),
             _ => None,
         })
     }
@@ -508,7 +512,7 @@ impl LabelTable {
     /// Returns the serial numbers of the labels that are not ready for packets because of this switch.
     pub fn unready(&self) -> impl Iterator<Item = u64> {
         let is_unready = |label: &&Label| {
-            matches!(label.state, State::Waiting | State::Sent(_)) || self.awaited.contains_key(&label.serial)
+            matches!(label.state, LabelState::Waiting | LabelState::Sent(_)) || self.awaited.contains_key(&label.serial)
         };
         self.labels.values().filter(is_unready).map(|label| label.serial)
     }

@@ -77,7 +77,7 @@ pub struct HostFacts {
 
 /// All declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Declared")]
+#[serde(from = "DeclaredFacts")]
 pub struct Facts {
     switches: BTreeMap<Dpid, SwitchFacts>,
     hosts: BTreeMap<Mac, HostFacts>,
@@ -87,13 +87,13 @@ pub struct Facts {
 
 /// All declarations as they are read: the owners follow from them.
 #[derive(Deserialize)]
-struct Declared {
+struct DeclaredFacts {
     switches: BTreeMap<Dpid, SwitchFacts>,
     hosts: BTreeMap<Mac, HostFacts>,
 }
 
-impl From<Declared> for Facts {
-    fn from(Declared { switches, hosts }: Declared) -> Facts {
+impl From<DeclaredFacts> for Facts {
+    fn from(DeclaredFacts { switches, hosts }: DeclaredFacts) -> Facts {
         Facts::new(switches, hosts)
     }
 }

@@ -13,7 +13,7 @@ use std::fmt;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{FarEnd, RouteError, Topology, Way, of_switch};
+use super::{FarEnd, HopWay, RouteError, Topology, of_switch};
 use crate::network::{Hop, Location, PortInfo, PortKind};
 
 /// The reason why a place is absent.
@@ -57,7 +57,7 @@ impl fmt::Display for Absence {
 
 /// A place that a route leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeftOut {
+pub struct OmittedPlace {
     /// The place.
     pub at: Location,
     /// The reason why it is absent.
@@ -65,7 +65,7 @@ pub struct LeftOut {
 }
 
 /// The hops of a route.
-pub(super) type Ways = BTreeMap<Hop, Way>;
+pub(super) type Ways = BTreeMap<Hop, HopWay>;
 
 /// Removes the hops that only lead to `absent`, the hops that were left out, and the hops after those.
 pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
@@ -74,7 +74,7 @@ pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
     }
     let mut lost: BTreeSet<Dpid> = absent.iter().map(|hop| hop.switch).collect();
     loop {
-        let leads_nowhere = |way: &Way| match way.far {
+        let leads_nowhere = |way: &HopWay| match way.far {
             FarEnd::Switch(far) => lost.contains(&far.switch) && of_switch(ways, far.switch).next().is_none(),
             _ => false,
         };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHasher;
 
-pub use absent::{Absence, LeftOut};
+pub use absent::{Absence, OmittedPlace};
 pub use error::{FRAME_BYTES, FrameError, MAX_FRAMES, RouteError};
 pub use limit::{Limit, Meter, Unit};
 pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
@@ -186,7 +186,7 @@ impl Plan {
     }
 
     /// Returns the places that the plan leaves out because they are absent. A hop may lead to another switch.
-    pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<LeftOut> {
+    pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<OmittedPlace> {
         let ingress = self.0.ingress;
         let mut all = Vec::new();
         for branch in &self.0.branches {
@@ -196,7 +196,7 @@ impl Plan {
             for (at, is_end) in ends.map(|at| (at, true)).chain(hops.map(|at| (at, false))) {
                 let goes_on = |why: &Absence| !is_end && matches!(why, Absence::Link(_));
                 let is_there = at == Location::new(ingress, PortNo::IN_PORT);
-                all.extend(absence(at).filter(|why| !is_there && !goes_on(why)).map(|why| LeftOut { at, why }));
+                all.extend(absence(at).filter(|why| !is_there && !goes_on(why)).map(|why| OmittedPlace { at, why }));
             }
         }
         all.sort_unstable();
@@ -272,8 +272,8 @@ impl PathTo {
         Hop::new(self.to.switch, self.to.port)
     }
 
-    fn end(&self) -> (Hop, Named) {
-        (self.last(), Named::AsEnd)
+    fn end(&self) -> (Hop, HopName) {
+        (self.last(), HopName::AsEnd)
     }
 }
 
@@ -334,20 +334,20 @@ impl PlanOf {
         let mut may_be_empty = self.is_multicast;
         for branch in &self.branches {
             let mut add = |hop, far: Option<FarEnd>| match far {
-                Some(far) => drop(ways.insert(hop, Way { treatment: branch.treatment.clone(), far })),
+                Some(far) => drop(ways.insert(hop, HopWay { treatment: branch.treatment.clone(), far })),
                 None => absent.push(hop),
             };
             if branch.flood.is_on() {
                 may_be_empty = true;
                 for hop in topology.flood(ingress, branch.within.as_ref()).iter().flat_map(|hops| hops.iter()) {
-                    add(*hop, self.behind(*hop, Named::ByFlood, topology));
+                    add(*hop, self.behind(*hop, HopName::ByFlood, topology));
                 }
             }
-            let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), Named::AsEnd));
-            let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, Named::AsHop))).collect();
+            let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), HopName::AsEnd));
+            let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, HopName::AsHop))).collect();
             if let Some(path) = &branch.path {
                 match topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref()) {
-                    Some(found) => hops.extend(found.iter().map(|hop| (*hop, Named::AsHop)).chain([path.end()])),
+                    Some(found) => hops.extend(found.iter().map(|hop| (*hop, HopName::AsHop)).chain([path.end()])),
                     None if topology.port(path.to).is_none() => hops.push(path.end()),
                     None => may_be_empty = true,
                 }
@@ -369,8 +369,8 @@ impl PlanOf {
             let Some(place) = branch.copy_to else { continue };
             branch.check([Hop::new(place.switch, place.port)], self.ingress, topology)?;
             for hop in self.way_to_copy(ways, place, branch.within.as_ref(), topology) {
-                let far = self.behind(hop, Named::AsHop, topology);
-                ways.extend(far.map(|far| (hop, Way { treatment: branch.treatment.clone(), far })));
+                let far = self.behind(hop, HopName::AsHop, topology);
+                ways.extend(far.map(|far| (hop, HopWay { treatment: branch.treatment.clone(), far })));
             }
         }
         Ok(())
@@ -400,17 +400,17 @@ impl PlanOf {
     }
 
     /// Returns what is at the far end of a hop's port; `None` if it is absent.
-    fn behind(&self, hop: Hop, named: Named, topology: &mut impl Topology) -> Option<FarEnd> {
+    fn behind(&self, hop: Hop, named: HopName, topology: &mut impl Topology) -> Option<FarEnd> {
         let at = hop.location();
         if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
-            || matches!(named, Named::ByFlood) && topology.peer(at).is_none()
+            || matches!(named, HopName::ByFlood) && topology.peer(at).is_none()
         {
             return Some(FarEnd::Hosts);
         }
         match topology.port(at)?.kind {
             PortKind::New | PortKind::Shared { .. } => Some(FarEnd::Nothing),
             PortKind::Edge | PortKind::Middlebox => Some(FarEnd::Hosts),
-            PortKind::Link(_) if matches!(named, Named::AsEnd) => None,
+            PortKind::Link(_) if matches!(named, HopName::AsEnd) => None,
             PortKind::Link(far) => {
                 topology.port(far);
                 Some(topology.peer(at).map_or(FarEnd::Nothing, FarEnd::Switch))
@@ -420,18 +420,18 @@ impl PlanOf {
 }
 
 /// Returns the hops that leave a switch.
-fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &Way)> {
+fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &HopWay)> {
     ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }
 
 /// The treatment and the far end of a hop.
-struct Way {
+struct HopWay {
     treatment: Treatment,
     far: FarEnd,
 }
 
 /// The way in which a route names a hop.
-enum Named {
+enum HopName {
     /// The route names the place where packets leave the network.
     AsEnd,
     /// The route names the hop among others.

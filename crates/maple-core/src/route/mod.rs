@@ -26,7 +26,7 @@ pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
 pub use crate::plan::{
-    Absence, FRAME_BYTES, FrameError, LeftOut, Limit, MAX_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    Absence, FRAME_BYTES, FrameError, Limit, MAX_FRAMES, Meter, OmittedPlace, Plan, Resolved, RouteError, SwitchHops,
     Treatment, Unit, is_settable,
 };
 use crate::plan::{Branch, Flood, PathTo};
@@ -191,8 +191,9 @@ impl Route {
         Route::from_branch(Branch { ports, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too. A hop whose
-    /// port is not there is left out, with all that leads to it only or comes after it; the run fails if nothing is left.
+    /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too. A hop
+    /// whose port is not there is left out, with all that leads to it only or comes after it; the run fails if nothing
+    /// is left.
     #[track_caller]
     pub fn hops(hops: impl IntoIterator<Item = Hop>) -> Route {
         let hops = hops.into_iter().collect();

@@ -8,7 +8,7 @@ use maple_wire::{Dpid, Field, Version};
 use super::Route;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
-    Branch, FRAME_BYTES, Flood, FrameError, LeftOut, MAX_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    Branch, FRAME_BYTES, Flood, FrameError, MAX_FRAMES, Meter, OmittedPlace, Plan, Resolved, RouteError, SwitchHops,
     is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
@@ -101,7 +101,7 @@ impl Route {
     }
 
     /// Returns the places that the route leaves out in this state because they are absent.
-    pub fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<LeftOut> {
+    pub fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<OmittedPlace> {
         state.left_out(&self.plan(ingress))
     }
 

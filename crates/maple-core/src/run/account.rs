@@ -18,14 +18,14 @@ pub const MAX_STEPS: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStep {
     /// The question with its answer, or the write.
-    pub what: Asked,
+    pub what: AccountItem,
     /// The line of the policy that asked, if it is known.
     pub source: Option<Source>,
 }
 
 /// A question with its answer, or a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum AccountItem {
     /// The value of a field under a mask; `None` if the packet lacks the field.
     Field(Field, u128, Option<u128>),
     /// Whether the packet fits a condition.
@@ -65,7 +65,7 @@ impl Run {
 
 impl RunState {
     /// Adds a step, if there is an account.
-    pub(super) fn note(&mut self, source: Option<&Source>, what: impl FnOnce() -> Asked) {
+    pub(super) fn note(&mut self, source: Option<&Source>, what: impl FnOnce() -> AccountItem) {
         let Some(account) = self.account.as_mut().filter(|account| account.steps.len() < MAX_STEPS) else { return };
         let source = source.cloned().map(|line| match &self.tier {
             Some(tier) => line.in_tier(tier),
@@ -75,7 +75,7 @@ impl RunState {
     }
 
     /// Adds a step about the state. The line is the binding's, or else that of the Rust code which asked.
-    pub(super) fn note_state(&mut self, at: &Caller<'_>, what: impl FnOnce() -> Asked) {
+    pub(super) fn note_state(&mut self, at: &Caller<'_>, what: impl FnOnce() -> AccountItem) {
         if let Some(account) = &self.account {
             let source = account.line.clone().or_else(|| caller(at));
             self.note(source.as_ref(), what);
@@ -89,7 +89,7 @@ impl RunState {
 }
 
 impl PacketHandle {
-    pub(super) fn note(&self, source: Option<&Source>, what: impl FnOnce() -> Asked) {
+    pub(super) fn note(&self, source: Option<&Source>, what: impl FnOnce() -> AccountItem) {
         self.0.state().note(source, what);
     }
 }

@@ -25,7 +25,7 @@ const TAGGED: u128 = 0x1000;
 
 /// The fields that earlier policies wrote.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct FieldChanges {
     /// The written fields, as in a route: `vlan_vid` is an id, or 0 for no tag.
     written: Treatment,
     /// Whether the packet came in with a VLAN tag; known only if `vlan_vid` was written.
@@ -33,7 +33,7 @@ pub(crate) struct Changes {
 }
 
 /// A field as a later policy sees it.
-enum Seen {
+enum LaterField {
     /// The field has the value that was written.
     Value(u128),
     /// The field is gone.
@@ -44,7 +44,7 @@ enum Seen {
     AsEntered,
 }
 
-impl Changes {
+impl FieldChanges {
     /// Returns the whole frame with the changes; `None` if they don't fit it.
     pub fn frame(&self, bytes: &Arc<[u8]>) -> Option<Arc<[u8]>> {
         if self.written.rewrites.is_empty() {
@@ -61,47 +61,49 @@ impl Changes {
 
     /// Reports whether a field is as the packet came in.
     pub(super) fn is_as_entered(&self, field: Field) -> bool {
-        matches!(self.seen(field), Seen::AsEntered)
+        matches!(self.seen(field), LaterField::AsEntered)
     }
 
-    fn seen(&self, field: Field) -> Seen {
+    fn seen(&self, field: Field) -> LaterField {
         let vid = self.written.rewrites.get(&Field::VlanVid);
         match (field, vid, self.written.rewrites.get(&field)) {
-            (Field::VlanVid, Some(0), _) => Seen::Value(0),
-            (Field::VlanVid, Some(vid), _) => Seen::Value(TAGGED | vid),
-            (Field::VlanPcp, Some(0), _) => Seen::Absent,
-            (_, _, Some(value)) => Seen::Value(*value),
-            (Field::VlanPcp, Some(_), None) if self.was_tagged => Seen::PriorityOfTag,
-            (Field::VlanPcp, Some(_), None) => Seen::Value(0),
-            _ => Seen::AsEntered,
+            (Field::VlanVid, Some(0), _) => LaterField::Value(0),
+            (Field::VlanVid, Some(vid), _) => LaterField::Value(TAGGED | vid),
+            (Field::VlanPcp, Some(0), _) => LaterField::Absent,
+            (_, _, Some(value)) => LaterField::Value(*value),
+            (Field::VlanPcp, Some(_), None) if self.was_tagged => LaterField::PriorityOfTag,
+            (Field::VlanPcp, Some(_), None) => LaterField::Value(0),
+            _ => LaterField::AsEntered,
         }
     }
 }
 
 /// A packet with its changes, for one question.
-pub(super) struct Changed<'a> {
-    pub changes: &'a Changes,
+pub(super) struct ChangedPacket<'a> {
+    pub changes: &'a FieldChanges,
     pub recorder: &'a mut Recorder,
     pub packet: &'a View<'a>,
     pub source: Option<Source>,
 }
 
-impl Changed<'_> {
+impl ChangedPacket<'_> {
     /// Returns the field's value under a mask, or `None` if it is not there.
     pub fn read(&mut self, field: Field, mask: u128) -> Option<u128> {
         match self.changes.seen(field) {
-            Seen::Value(value) => Some(value & mask),
-            Seen::Absent => None,
-            Seen::PriorityOfTag | Seen::AsEntered => self.recorder.read(self.packet, field, mask, self.source.clone()),
+            LaterField::Value(value) => Some(value & mask),
+            LaterField::Absent => None,
+            LaterField::PriorityOfTag | LaterField::AsEntered => {
+                self.recorder.read(self.packet, field, mask, self.source.clone())
+            }
         }
     }
 
     /// Reports whether the field is there and has this value under the mask.
     pub fn equals(&mut self, field: Field, value: u128, mask: u128) -> bool {
         match self.changes.seen(field) {
-            Seen::Value(written) => value & !field.full_mask() == 0 && written & mask == value & mask,
-            Seen::Absent => false,
-            Seen::PriorityOfTag | Seen::AsEntered => {
+            LaterField::Value(written) => value & !field.full_mask() == 0 && written & mask == value & mask,
+            LaterField::Absent => false,
+            LaterField::PriorityOfTag | LaterField::AsEntered => {
                 self.recorder.equals(self.packet, field, value, mask, self.source.clone())
             }
         }
@@ -110,9 +112,9 @@ impl Changed<'_> {
     /// Reports whether the field is there, between these values.
     pub fn in_range(&mut self, field: Field, lo: u128, hi: u128) -> bool {
         match self.changes.seen(field) {
-            Seen::Value(written) => lo <= written && written <= hi,
-            Seen::Absent => false,
-            Seen::PriorityOfTag | Seen::AsEntered => {
+            LaterField::Value(written) => lo <= written && written <= hi,
+            LaterField::Absent => false,
+            LaterField::PriorityOfTag | LaterField::AsEntered => {
                 self.recorder.in_range(self.packet, field, lo, hi, self.source.clone())
             }
         }
@@ -121,9 +123,9 @@ impl Changed<'_> {
     /// Reports whether the field is there.
     pub fn present(&mut self, field: Field) -> bool {
         match self.changes.seen(field) {
-            Seen::Value(_) | Seen::PriorityOfTag => true,
-            Seen::Absent => false,
-            Seen::AsEntered => self.recorder.present(self.packet, field, self.source.clone()),
+            LaterField::Value(_) | LaterField::PriorityOfTag => true,
+            LaterField::Absent => false,
+            LaterField::AsEntered => self.recorder.present(self.packet, field, self.source.clone()),
         }
     }
 
@@ -154,14 +156,14 @@ impl Changed<'_> {
         let mut rest = Cond::default();
         for constraint in &cond.all {
             match self.changes.seen(constraint.field) {
-                Seen::AsEntered | Seen::PriorityOfTag => rest.all.push(*constraint),
+                LaterField::AsEntered | LaterField::PriorityOfTag => rest.all.push(*constraint),
                 _ if self.equals(constraint.field, constraint.value, constraint.mask) => {}
                 _ => return false,
             }
         }
         for range in &cond.ranges {
             match self.changes.seen(range.field) {
-                Seen::AsEntered | Seen::PriorityOfTag => rest.ranges.push(*range),
+                LaterField::AsEntered | LaterField::PriorityOfTag => rest.ranges.push(*range),
                 _ if self.in_range(range.field, range.lo, range.hi) => {}
                 _ => return false,
             }
@@ -173,12 +175,12 @@ impl Changed<'_> {
 /// The questions and changes of compositions.
 impl PacketHandle {
     /// Returns the changes that were made so far.
-    pub(crate) fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> FieldChanges {
         self.0.state().changes.clone()
     }
 
     /// Replaces the changes that were made so far.
-    pub(crate) fn set_changes(&self, changes: Changes) {
+    pub(crate) fn set_changes(&self, changes: FieldChanges) {
         self.0.state().changes = changes;
     }
 
@@ -200,7 +202,7 @@ impl PacketHandle {
         } else {
             changes.was_tagged
         };
-        *changes = Changes { written: changes.written.then(by), was_tagged };
+        *changes = FieldChanges { written: changes.written.then(by), was_tagged };
         Ok(())
     }
 
@@ -216,7 +218,7 @@ impl PacketHandle {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        Changed { changes, recorder, packet: &packet, source: None }.check(rewrites)
+        ChangedPacket { changes, recorder, packet: &packet, source: None }.check(rewrites)
     }
 
     /// Reports whether the packet, as changed so far, can take a route. The run then depends on that. For a route that
@@ -235,7 +237,7 @@ impl PacketHandle {
     }
 }
 
-impl Changed<'_> {
+impl ChangedPacket<'_> {
     fn check(&mut self, rewrites: &BTreeMap<Field, u128>) -> Result<(), RouteError> {
         let makes_tag = rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
         for (&field, &value) in rewrites {

@@ -13,7 +13,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::ids::Name;
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, LeftOut, PathReads, Resolved, Route, RouteView};
+use crate::route::{Goal, OmittedPlace, PathReads, Resolved, Route, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
@@ -25,8 +25,8 @@ mod packet;
 mod slice;
 mod tables;
 
-pub use account::{AccountStep, Asked, MAX_STEPS};
-pub(crate) use changes::Changes;
+pub use account::{AccountItem, AccountStep, MAX_STEPS};
+pub(crate) use changes::FieldChanges;
 pub use guarded::Violation;
 pub use net::Net;
 pub use packet::{Observe, PacketHandle};
@@ -38,12 +38,12 @@ pub struct Run {
 }
 
 struct RunState {
-    subject: Subject,
+    subject: RunSubject,
     ingress: Location,
     track_hosts: bool,
     recorder: Recorder,
     /// The fields that earlier policies of a composition wrote into the packet.
-    changes: Changes,
+    changes: FieldChanges,
     /// The tier of a composition that is running.
     tier: Option<Name>,
     /// The slice that is running.
@@ -69,7 +69,7 @@ struct RunState {
 pub(crate) type ReceivedFrame = (Arc<[u8]>, usize, Location);
 
 /// The subject of one run of f: what it decides about.
-enum Subject {
+enum RunSubject {
     Frame { bytes: Arc<[u8]>, total_len: usize },
     Headers(Rc<dyn Fields>),
 }
@@ -99,7 +99,7 @@ pub struct Finished {
     /// nothing there.
     pub goes_back: Option<Arc<str>>,
     /// The places that the route leaves out because they are absent.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedPlace>,
     /// The listeners that receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
     /// The routes that constraints refused; the packet takes another route, mostly a drop.
@@ -138,7 +138,7 @@ impl Run {
     /// Starts a run over `frame`, the captured bytes of a packet that had `total_len` bytes on the wire and entered at
     /// `ingress`.
     pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
-        let subject = Subject::Frame { bytes: frame, total_len };
+        let subject = RunSubject::Frame { bytes: frame, total_len };
         Run::on(subject, ingress, txn, track_hosts, Recorder::new())
     }
 
@@ -146,22 +146,22 @@ impl Run {
     /// entered.
     pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
-        Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
+        Run::on(RunSubject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
     }
 
     /// Starts a run of a query, with state and a packet that has no fields.
     pub(crate) fn of_state(txn: Txn, track_hosts: bool) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
-        Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
+        Run::on(RunSubject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
     }
 
-    fn on(subject: Subject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
+    fn on(subject: RunSubject, ingress: Location, txn: Txn, track_hosts: bool, recorder: Recorder) -> Run {
         let state = RunState {
             subject,
             ingress,
             track_hosts,
             recorder,
-            changes: Changes::default(),
+            changes: FieldChanges::default(),
             tier: None,
             slice: None,
             read_switch: false,
@@ -181,7 +181,7 @@ impl Run {
     pub(crate) fn subject(&self) -> Option<(ReceivedFrame, Arc<Snapshot>, bool)> {
         let state = self.state.borrow();
         let state = state.as_ref()?;
-        let Subject::Frame { bytes, total_len } = &state.subject else { return None };
+        let RunSubject::Frame { bytes, total_len } = &state.subject else { return None };
         let received = (Arc::clone(bytes), *total_len, state.ingress);
         Some((received, state.result.txn.base(), state.track_hosts))
     }
@@ -212,7 +212,8 @@ impl Run {
         }
     }
 
-    /// Asks the packet which of these conditions it fits. A listener that receives one such packet receives all of them.
+    /// Asks the packet which of these conditions it fits. A listener that receives one such packet receives all of
+    /// them.
     pub(crate) fn hear(&self, wanted: &[Cond]) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
@@ -300,13 +301,13 @@ impl Run {
     }
 }
 
-impl Subject {
+impl RunSubject {
     fn view(&self, ingress: Location) -> View<'_> {
         match self {
-            Subject::Frame { bytes, total_len } => {
+            RunSubject::Frame { bytes, total_len } => {
                 View::Packet(Packet::with_wire_len(bytes, ingress.port.0, *total_len))
             }
-            Subject::Headers(headers) => View::Headers(&**headers),
+            RunSubject::Headers(headers) => View::Headers(&**headers),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{Asked, Run, slice};
+use super::{AccountItem, Run, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -209,7 +209,7 @@ impl Net {
             return state.read(cell);
         }
         let value = state.read(cell.clone());
-        state.note_state(Caller::caller(), || Asked::Cell(cell, value.clone()));
+        state.note_state(Caller::caller(), || AccountItem::Cell(cell, value.clone()));
         value
     }
 
@@ -222,7 +222,7 @@ impl Net {
             if let CellValue::Hops(found) = cell.evaluate(state.result.txn.peek()) {
                 let is_there = found.is_some().then(|| state.is_there(to));
                 let (route, reads) = Route::path(&cell, to, found, is_there);
-                state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there == Some(true)));
+                state.note_state(Caller::caller(), || AccountItem::Path(cell.clone(), is_there == Some(true)));
                 state.paths.push((cell, reads));
                 return Some(route);
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
-use super::changes::Changed;
-use super::{Asked, Run, RunState, Subject};
+use super::changes::ChangedPacket;
+use super::{AccountItem, Run, RunState, RunSubject};
 use crate::network::{Mac, RESERVED};
 use crate::route::Route;
 use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
@@ -55,7 +55,7 @@ impl PacketHandle {
         let mut state = self.0.state();
         state.read_switch = true;
         let switch = state.ingress.switch;
-        state.note_state(Caller::caller(), || Asked::Switch(switch));
+        state.note_state(Caller::caller(), || AccountItem::Switch(switch));
         switch
     }
 
@@ -101,12 +101,12 @@ impl PacketHandle {
             None => source(place),
         };
         let packet = subject.view(*ingress);
-        let first = Changed { changes, recorder, packet: &packet, source: None }.first_of(list, named);
+        let first = ChangedPacket { changes, recorder, packet: &packet, source: None }.first_of(list, named);
         if state.account.is_some() {
             let place = first.unwrap_or(list.conds().len());
             let (list, source) = (Arc::clone(list), source(place));
             state.note(source.as_ref(), || {
-                Asked::List(ListAnswer { after: 0, list, first: place, source: source.clone() })
+                AccountItem::List(ListAnswer { after: 0, list, first: place, source: source.clone() })
             });
         }
         first
@@ -141,7 +141,7 @@ impl PacketHandle {
             let answer = self.ask(source.clone(), |packet| packet.equals(Field::EthDst, *value, *mask));
             if answer || asked() > before {
                 let cond = || Cond::default().and(Constraint::masked(Field::EthDst, *value, *mask));
-                self.note(source.as_ref(), || Asked::Test(cond(), answer));
+                self.note(source.as_ref(), || AccountItem::Test(cond(), answer));
             }
             answer
         };
@@ -174,9 +174,9 @@ impl PacketHandle {
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
         state.each = true;
-        state.note_state(Caller::caller(), || Asked::Frame);
+        state.note_state(Caller::caller(), || AccountItem::Frame);
         match &state.subject {
-            Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
+            RunSubject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
             _ => None,
         }
     }
@@ -196,7 +196,7 @@ impl PacketHandle {
     }
 
     /// Asks the packet as earlier policies of a composition have changed it.
-    fn ask<T>(&self, source: Option<Source>, question: impl FnOnce(&mut Changed<'_>) -> T) -> T {
+    fn ask<T>(&self, source: Option<Source>, question: impl FnOnce(&mut ChangedPacket<'_>) -> T) -> T {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, tier, .. } = &mut *state;
         let source = match tier {
@@ -204,40 +204,40 @@ impl PacketHandle {
             None => source,
         };
         let packet = subject.view(*ingress);
-        question(&mut Changed { changes, recorder, packet: &packet, source })
+        question(&mut ChangedPacket { changes, recorder, packet: &packet, source })
     }
 }
 
 impl Observe for PacketHandle {
     fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
         let value = self.ask(source.clone(), |packet| packet.read(field, mask));
-        self.note(source.as_ref(), || Asked::Field(field, mask, value));
+        self.note(source.as_ref(), || AccountItem::Field(field, mask, value));
         value
     }
 
     fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
         let answer = self.ask(source.clone(), |packet| packet.equals(field, value, mask));
         let cond = || Cond::default().and(Constraint::masked(field, value, mask));
-        self.note(source.as_ref(), || Asked::Test(cond(), answer));
+        self.note(source.as_ref(), || AccountItem::Test(cond(), answer));
         answer
     }
 
     fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
         let answer = self.ask(source.clone(), |packet| packet.in_range(field, lo, hi));
         let cond = || Cond::default().within(Range { field, lo, hi });
-        self.note(source.as_ref(), || Asked::Test(cond(), answer));
+        self.note(source.as_ref(), || AccountItem::Test(cond(), answer));
         answer
     }
 
     fn present(&self, field: Field, source: Option<Source>) -> bool {
         let answer = self.ask(source.clone(), |packet| packet.present(field));
-        self.note(source.as_ref(), || Asked::Present(field, answer));
+        self.note(source.as_ref(), || AccountItem::Present(field, answer));
         answer
     }
 
     fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
         let answer = self.ask(source.clone(), |packet| packet.matches(cond));
-        self.note(source.as_ref(), || Asked::Test(cond.clone(), answer));
+        self.note(source.as_ref(), || AccountItem::Test(cond.clone(), answer));
         answer
     }
 }

@@ -3,7 +3,7 @@
 use std::panic::Location as Caller;
 use std::sync::Arc;
 
-use super::{Asked, Net};
+use super::{AccountItem, Net};
 use crate::network::LinkName;
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -100,7 +100,7 @@ impl Net {
     /// Makes a write, for bindings that know their own source lines.
     pub fn write(&self, write: Write, source: Option<Source>) {
         let mut state = self.0.state();
-        state.note(source.as_ref(), || Asked::Wrote(write.clone()));
+        state.note(source.as_ref(), || AccountItem::Wrote(write.clone()));
         let write = state.own_write(write);
         if state.result.txn.write_at(write, source.clone()) && state.result.wrote_at.is_none() {
             state.result.wrote_at = source;

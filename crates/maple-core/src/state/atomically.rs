@@ -24,7 +24,7 @@ use std::task::Waker;
 
 use arc_swap::Guard;
 
-use super::sync::{Held, Rank};
+use super::sync::{HeldLock, LockRank};
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, Written, sync};
 use crate::ids::DependentId;
 use crate::trace::Source;
@@ -108,7 +108,7 @@ pub struct View(Guard<Arc<Snapshot>>);
 /// The right to commit alone: no other thread commits while it lives.
 pub struct ExclusiveCommit<'a> {
     pub(super) store: &'a Store,
-    _turnstile: Held<RwLockWriteGuard<'a, ()>>,
+    _turnstile: HeldLock<RwLockWriteGuard<'a, ()>>,
 }
 
 impl ExclusiveCommit<'_> {
@@ -216,7 +216,7 @@ impl Store {
     /// Waits until all commits under way are done, and then makes all others wait. What the holder reads and commits
     /// through the returned value cannot conflict. The holder must not commit in any other way.
     pub fn turn(&self) -> ExclusiveCommit<'_> {
-        ExclusiveCommit { store: self, _turnstile: sync::write(Rank::Turnstile, &self.turnstile) }
+        ExclusiveCommit { store: self, _turnstile: sync::write(LockRank::Turnstile, &self.turnstile) }
     }
 
     fn run<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>, commit: impl FnOnce(Txn) -> Option<Commit>) -> Attempt<T> {

@@ -4,8 +4,8 @@
 //!
 //! Cells are found by hash. Each has a number by which dependents know it: 4 bytes for each dependent and cell. So a
 //! write costs the look-ups of the few cells that it can change, however many subscriptions there are. For a table that
-//! no one reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may concern
-//! all paths: each *distinct* one is evaluated once.
+//! no one reads, even these are saved. Questions about the topology are also kept in order, as a change of a link may
+//! concern all paths: each *distinct* one is evaluated once.
 //!
 //! A query with subscribers is itself subscribed to the cells that its answer was made of. When one of these changes,
 //! the query is evaluated once for all its dependents; they are affected only if the answer differs.
@@ -40,7 +40,7 @@ pub(crate) struct Dependents {
     /// The number of times that a subscription was the first to need a measurement.
     measurings: u64,
     /// The number of subscribed cells about each table.
-    tables: FxHashMap<Name, About>,
+    tables: FxHashMap<Name, TableSubscriptions>,
     dependents: FxHashMap<DependentId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
     next_waiter: WaiterId,
@@ -83,7 +83,7 @@ pub struct WaiterId(u64);
 
 /// The number of subscribed cells about a table.
 #[derive(Clone, Debug, Default)]
-struct About {
+struct TableSubscriptions {
     keys: usize,
     /// The cells about the table as a whole, or about its number of keys.
     whole: usize,
@@ -115,7 +115,7 @@ pub(crate) struct Invalidated {
     pub wake: Vec<Waker>,
 }
 
-impl About {
+impl TableSubscriptions {
     fn count_of(&mut self, cell: &Cell) -> &mut usize {
         if matches!(cell, Cell::Table(..)) { &mut self.keys } else { &mut self.whole }
     }

@@ -13,20 +13,20 @@ use rustc_hash::FxHashMap;
 use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
 use crate::network::graph::{self, Distances, Graph};
 use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
-use crate::plan::{Absence, LeftOut, Plan, Resolved, RouteError, Topology};
+use crate::plan::{Absence, OmittedPlace, Plan, Resolved, RouteError, Topology};
 
 /// The moment at which something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Changed {
+pub(super) enum LastChange {
     /// The commit that made the snapshot of this version.
     At(u64),
     /// Writes that are not committed.
     InDraft,
 }
 
-impl Default for Changed {
-    fn default() -> Changed {
-        Changed::At(0)
+impl Default for LastChange {
+    fn default() -> LastChange {
+        LastChange::At(0)
     }
 }
 
@@ -37,31 +37,31 @@ pub(super) type Inputs = Arc<[(Cell, CellValue)]>;
 #[derive(Debug, Default)]
 pub(super) struct Derived {
     /// Values that depend on links alone.
-    links: Mutex<Remembered>,
+    links: Mutex<RememberedValue>,
     /// Values that depend on links and edge ports.
-    ports: Mutex<Remembered>,
+    ports: Mutex<RememberedValue>,
 }
 
 #[derive(Debug, Default)]
-struct Remembered {
+struct RememberedValue {
     version: u64,
     values: FxHashMap<Cell, (CellValue, Inputs)>,
     distances: FxHashMap<(Dpid, Option<Name>, Option<Scope>), Arc<Distances>>,
 }
 
-impl Remembered {
+impl RememberedValue {
     /// The maximum number of values, and of search results, that are remembered: bounds memory.
     const MAX_RESULTS: usize = 1 << 17;
 
     /// Returns the results for this version, emptied first if they are of an older version or too many. `None` if they
     /// are of a newer version, or if `changed` is a draft.
-    fn at(&mut self, changed: Changed) -> Option<&mut Remembered> {
-        let Changed::At(version) = changed else { return None };
+    fn at(&mut self, changed: LastChange) -> Option<&mut RememberedValue> {
+        let LastChange::At(version) = changed else { return None };
         if self.version < version
-            || self.values.len() >= Remembered::MAX_RESULTS
-            || self.distances.len() >= Remembered::MAX_RESULTS
+            || self.values.len() >= RememberedValue::MAX_RESULTS
+            || self.distances.len() >= RememberedValue::MAX_RESULTS
         {
-            *self = Remembered { version: self.version.max(version), ..Remembered::default() };
+            *self = RememberedValue { version: self.version.max(version), ..RememberedValue::default() };
         }
         (self.version == version).then_some(self)
     }
@@ -120,7 +120,7 @@ impl Snapshot {
     }
 
     /// The places that a route's plan leaves out because they are absent.
-    pub(crate) fn left_out(&self, plan: &Plan) -> Vec<LeftOut> {
+    pub(crate) fn left_out(&self, plan: &Plan) -> Vec<OmittedPlace> {
         plan.left_out(|at| self.absence(at))
     }
 

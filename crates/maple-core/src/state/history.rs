@@ -16,18 +16,19 @@
 //!
 //! # Cost
 //!
-//! A sample costs a few comparisons on average, a question one comparison for each swing. At most [`History::MAX_TURNS`]
-//! swings are kept; beyond that the oldest and widest are forgotten, as if the rate had been 0 before.
+//! A sample costs a few comparisons on average, a question one comparison for each swing. At most
+//! [`RateHistory::MAX_TURNS`] swings are kept; beyond that the oldest and widest are forgotten, as if the rate had been
+//! 0 before.
 
 use crate::network::Scale;
 
 /// The turning points of a rate that still matter, in bit/s.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
+pub struct RateHistory {
     turns: Vec<u64>,
 }
 
-impl History {
+impl RateHistory {
     /// The maximum number of turning points that are kept: bounds memory and the time of a question.
     pub const MAX_TURNS: usize = 64;
 
@@ -54,7 +55,7 @@ impl History {
                 break;
             }
         }
-        if self.turns.len() > History::MAX_TURNS {
+        if self.turns.len() > RateHistory::MAX_TURNS {
             self.turns.remove(0);
         }
     }
@@ -94,8 +95,8 @@ mod tests {
         samples.iter().fold(false, |busy, rate| *rate > from || (busy && *rate > until))
     }
 
-    fn after(samples: &[u64]) -> History {
-        let mut history = History::default();
+    fn after(samples: &[u64]) -> RateHistory {
+        let mut history = RateHistory::default();
         samples.iter().for_each(|rate| history.push(*rate));
         history
     }
@@ -104,7 +105,7 @@ mod tests {
     fn a_rate_is_above_from_the_upper_threshold_to_the_lower() {
         let told: Vec<bool> = (1..=7).map(|n| after(&[0, 49, 51, 45, 41, 40, 45][..n]).is_above(50, 40)).collect();
         assert_eq!(told, [false, false, true, true, true, false, false]);
-        assert!(!History::default().is_above(0, 0));
+        assert!(!RateHistory::default().is_above(0, 0));
         assert!(after(&[1]).is_above(0, 0) && !after(&[1, 0]).is_above(0, 0));
     }
 
@@ -134,7 +135,7 @@ mod tests {
     fn the_memory_of_a_rate_is_bounded() {
         let shrinking: Vec<u64> = (0..1000).map(|n| if n % 2 == 0 { 5000 - n } else { 1000 + n }).collect();
         let history = after(&shrinking);
-        assert_eq!(history.turns.len(), History::MAX_TURNS);
+        assert_eq!(history.turns.len(), RateHistory::MAX_TURNS);
         assert_eq!(history.latest(), shrinking[999]);
         assert!(history.is_above(3000, 2500) == naive(&shrinking, 3000, 2500));
     }

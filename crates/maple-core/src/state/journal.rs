@@ -22,18 +22,18 @@ pub trait Journal: Send + Sync {
 
 /// The kept names, and the journal that receives writes to them.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct KeptNames {
     names: BTreeSet<Name>,
     journal: Option<Arc<dyn Journal>>,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for KeptNames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(&self.names).finish()
     }
 }
 
-impl Kept {
+impl KeptNames {
     /// Gives the journal the kept writes of a commit. Returns the version to wait for, if there were any.
     pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
         let journal = self.journal.as_ref()?;

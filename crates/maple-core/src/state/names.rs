@@ -23,7 +23,7 @@ pub(super) fn is_named(name: &str, of: &str) -> bool {
 
 /// The declared names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Declared {
+pub(super) struct DeclaredNames {
     tables: BTreeSet<Name>,
     vars: BTreeMap<Name, Value>,
 }

@@ -3,7 +3,7 @@
 //! An answer is a [`Cell`] like any other. The query's function comes from above (`crate::query`); here it is something
 //! that reads through a transaction. An answer is remembered with the cells that it was made of, so it holds in every
 //! snapshot in which these are equal. The memo belongs to a store, and is emptied before it grows beyond
-//! [`Memo::MAX_QUESTIONS`].
+//! [`AnswerMemo::MAX_QUESTIONS`].
 
 use std::cell::RefCell;
 use std::cmp::Ordering as Order;
@@ -46,8 +46,8 @@ pub struct QueryCall {
 
 /// The remembered answers, by question.
 #[derive(Debug, Default)]
-pub(super) struct Memo {
-    answers: Mutex<FxHashMap<QueryCall, Vec<Remembered>>>,
+pub(super) struct AnswerMemo {
+    answers: Mutex<FxHashMap<QueryCall, Vec<RememberedAnswer>>>,
     /// Whether host locations are not tracked, so that asking for them is an error, as it is in f.
     no_hosts: AtomicBool,
 }
@@ -56,7 +56,7 @@ pub(super) struct Memo {
 pub(super) type Reads = Arc<[(Cell, CellValue)]>;
 
 #[derive(Clone, Debug)]
-struct Remembered {
+struct RememberedAnswer {
     /// The version of a published snapshot in which the answer is known to hold, if there is one.
     version: Option<u64>,
     answer: Value,
@@ -107,15 +107,15 @@ impl QueryCall {
         if let Some(one) = here {
             return (Ok(one.answer.clone()), one.reads.clone());
         }
-        let holds = |one: &&Remembered| one.reads.iter().all(|(cell, seen)| cell.still(seen, one.version, state));
+        let holds = |one: &&RememberedAnswer| one.reads.iter().all(|(cell, seen)| cell.still(seen, one.version, state));
         if let Some(one) = known.iter().find(holds) {
-            state.memo.remember(self, Remembered { version: state.published(), ..one.clone() });
+            state.memo.remember(self, RememberedAnswer { version: state.published(), ..one.clone() });
             return (Ok(one.answer.clone()), one.reads.clone());
         }
         let (answer, reads) = self.ask(state);
         if let Ok(answer) = &answer {
             let (version, answer, reads) = (state.published(), answer.clone(), reads.clone());
-            state.memo.remember(self, Remembered { version, answer, reads });
+            state.memo.remember(self, RememberedAnswer { version, answer, reads });
         }
         (answer, reads)
     }
@@ -152,7 +152,7 @@ impl Drop for Asking {
     }
 }
 
-impl Memo {
+impl AnswerMemo {
     /// The maximum number of questions that are remembered: bounds memory.
     const MAX_QUESTIONS: usize = 1 << 17;
     /// The maximum number of answers remembered for one question: for the newest state, and for runs that began before.
@@ -164,20 +164,20 @@ impl Memo {
         sync::lock(&self.answers).clear();
     }
 
-    fn remembered_for(&self, question: &QueryCall) -> Vec<Remembered> {
+    fn remembered_for(&self, question: &QueryCall) -> Vec<RememberedAnswer> {
         sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 
     /// Puts an answer first, in place of one that rests on the same reads.
-    fn remember(&self, question: &QueryCall, new: Remembered) {
+    fn remember(&self, question: &QueryCall, new: RememberedAnswer) {
         let mut memo = sync::lock(&self.answers);
-        if memo.len() >= Memo::MAX_QUESTIONS && !memo.contains_key(question) {
+        if memo.len() >= AnswerMemo::MAX_QUESTIONS && !memo.contains_key(question) {
             memo.clear();
         }
         let all = memo.entry(question.clone()).or_default();
         all.retain(|old| old.reads != new.reads);
         all.insert(0, new);
-        all.truncate(Memo::DEPTH);
+        all.truncate(AnswerMemo::DEPTH);
     }
 }
 

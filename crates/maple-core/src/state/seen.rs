@@ -4,8 +4,8 @@
 //!
 //! The store *moves* when something changes that another shard can see: a commit publishes writes, or a subscription is
 //! the first of its kind. What else an engine does with the store concerns its own leaves, labels and waits. So a use
-//! is determined by the engine's own uses before it, and by the number of moves before it. [`Seen`] holds that number,
-//! and whether the use itself moved the store. Uses of different engines between two moves can change places.
+//! is determined by the engine's own uses before it, and by the number of moves before it. [`UseMoment`] holds that
+//! number, and whether the use itself moved the store. Uses of different engines between two moves can change places.
 //!
 //! # How
 //!
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::store::{RestoreProgress, StoreState};
 use super::{Snapshot, Store, Write, sync};
-use crate::capabilities::Model;
+use crate::capabilities::SwitchModel;
 use crate::ids::Time;
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
 
@@ -32,7 +32,7 @@ pub(super) const MAX_DEPARTED: usize = 4096;
 
 /// The place of a use of the store among its moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct UseMoment {
     /// The number of moves before it.
     pub at: u64,
     /// Whether this use moved it.
@@ -83,15 +83,15 @@ impl Store {
     }
 
     /// Does something under the lock of the state. Returns also its place among the moves.
-    pub(crate) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+    pub(crate) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst);
         let done = work(&mut inner);
-        (done, Seen { at: at / 2, moved: self.moves.load(SeqCst) != at })
+        (done, UseMoment { at: at / 2, moved: self.moves.load(SeqCst) != at })
     }
 
     /// Does something that depends on what other engines do between two moves, or that they can see. It is a move.
-    pub(crate) fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+    pub(crate) fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
         self.seen(|inner| self.show(inner, work))
     }
 
@@ -116,19 +116,19 @@ impl Store {
     }
 
     /// Reads something without the lock, again and again until the store does not move meanwhile.
-    pub(crate) fn read_seen<T>(&self, read: impl Fn(&Store) -> T) -> (T, Seen) {
+    pub(crate) fn read_seen<T>(&self, read: impl Fn(&Store) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let value = read(self);
             if self.moves.load(SeqCst) == at {
-                return (value, Seen { at: at / 2, moved: false });
+                return (value, UseMoment { at: at / 2, moved: false });
             }
         }
     }
 
     /// Notes the abilities of a switch that has connected. Forgets disconnected switches if there are more than
     /// [`MAX_DEPARTED`].
-    pub(crate) fn note_model(&self, now: Time, dpid: Dpid, model: Model) -> ((), Seen) {
+    pub(crate) fn note_model(&self, now: Time, dpid: Dpid, model: SwitchModel) -> ((), UseMoment) {
         self.alone(|_| {
             let state = self.snapshot();
             let is_here = |of: Dpid| of == dpid || state.switch(of).is_some();
@@ -145,13 +145,13 @@ impl Store {
     }
 
     /// Works on the label ids of a switch of the caller's shard.
-    pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
+    pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let mut labels = self.labels();
             // A thread that moves the store by changing label ids waits for this lock.
             if self.moves.load(SeqCst) == at {
-                return (work(labels.for_switch(switch)), Seen { at: at / 2, moved: false });
+                return (work(labels.for_switch(switch)), UseMoment { at: at / 2, moved: false });
             }
         }
     }
@@ -170,12 +170,12 @@ impl Store {
     }
 
     /// Reads the lists of switches that are restored.
-    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, Seen) {
+    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let restoring = self.restoring();
             if self.moves.load(SeqCst) == at {
-                return (read(&restoring), Seen { at: at / 2, moved: false });
+                return (read(&restoring), UseMoment { at: at / 2, moved: false });
             }
         }
     }

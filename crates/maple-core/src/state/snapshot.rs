@@ -7,10 +7,10 @@ use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
 use serde::{Deserialize, Serialize};
 
-use super::derived::{Changed, Derived};
+use super::derived::{Derived, LastChange};
 use super::kind::{Declarations, Kind, Mismatch, Types};
-use super::query::Memo;
-use super::{History, Name, Rows, Value};
+use super::query::AnswerMemo;
+use super::{Name, RateHistory, Rows, Value};
 use crate::ids::ShardId;
 use crate::network::{Facts, Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
 
@@ -21,12 +21,12 @@ pub struct Snapshot {
     /// Whether it has writes that are not committed.
     pub(super) draft: bool,
     /// The answers of queries in this store's snapshots.
-    pub(super) memo: Arc<Memo>,
+    pub(super) memo: Arc<AnswerMemo>,
     /// The values derived from the topology in this store's snapshots.
     pub(super) derived: Arc<Derived>,
     /// The versions in which links last changed, and in which ports or links did.
-    pub(super) links_changed: Changed,
-    pub(super) ports_changed: Changed,
+    pub(super) links_changed: LastChange,
+    pub(super) ports_changed: LastChange,
     tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
     /// The declared types: few, and usually declared before the first packet.
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// The speeds of ports, in bit/s, as far as their switches report them.
     speeds: OrdMap<Location, u64>,
     /// The rates that were measured because a subscription needed them.
-    rates: OrdMap<Gauge, Arc<History>>,
+    rates: OrdMap<Gauge, Arc<RateHistory>>,
 }
 
 /// One switch, as the state holds it.
@@ -388,7 +388,7 @@ impl Snapshot {
     }
 
     /// The history of a rate, if it was measured.
-    pub fn rate(&self, gauge: &Gauge) -> Option<&History> {
+    pub fn rate(&self, gauge: &Gauge) -> Option<&RateHistory> {
         self.rates.get(gauge).map(|history| &**history)
     }
 
@@ -457,8 +457,8 @@ impl Snapshot {
         self.ports_changed = self.this_version();
     }
 
-    fn this_version(&self) -> Changed {
-        if self.draft { Changed::InDraft } else { Changed::At(self.version) }
+    fn this_version(&self) -> LastChange {
+        if self.draft { LastChange::InDraft } else { LastChange::At(self.version) }
     }
 
     /// Puts a value into a table, or removes it. A table without keys is removed.

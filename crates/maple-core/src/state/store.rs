@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
-use super::journal::Kept;
-use super::names::Declared;
-use super::seen::{Seen, StoreRecorder};
-use super::sync::{Held, Rank};
+use super::journal::KeptNames;
+use super::names::DeclaredNames;
+use super::seen::{StoreRecorder, UseMoment};
+use super::sync::{HeldLock, LockRank};
 use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
-use crate::capabilities::Model;
+use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::labels::{AllLabelIds, LabelIds};
 use crate::network::{Location, Mac};
@@ -42,7 +42,7 @@ pub(crate) struct RestoreProgress {
 
 /// All tracked state, shared by the shards.
 ///
-/// Its locks have an order, `Rank` of `sync.rs`.
+/// Its locks have an order, `LockRank` of `sync.rs`.
 #[derive(Debug, Default)]
 pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
@@ -56,7 +56,7 @@ pub struct Store {
     labels: Mutex<AllLabelIds>,
     restoring: Mutex<RestoreProgress>,
     /// The abilities of the switches, also of those that have disconnected.
-    models: Mutex<BTreeMap<Dpid, Model>>,
+    models: Mutex<BTreeMap<Dpid, SwitchModel>>,
     /// The number of declarations of ports and hosts that were numbered.
     declarations: AtomicU64,
     /// The versions of tables that policies have.
@@ -80,8 +80,8 @@ pub struct StoreCounts {
 #[derive(Default)]
 pub(crate) struct StoreState {
     pub(crate) dependents: Dependents,
-    pub(super) kept: Kept,
-    pub(super) declared: Declared,
+    pub(super) kept: KeptNames,
+    pub(super) declared: DeclaredNames,
     observers: Vec<Observer>,
     pub(super) recorder: Option<Arc<dyn StoreRecorder>>,
     counts: StoreCounts,
@@ -199,12 +199,12 @@ impl Store {
     }
 
     /// The abilities of the switches, also of the latest that have disconnected.
-    pub(crate) fn models(&self) -> Vec<(Dpid, Model)> {
+    pub(crate) fn models(&self) -> Vec<(Dpid, SwitchModel)> {
         self.models_now().iter().map(|(dpid, model)| (*dpid, *model)).collect()
     }
 
     /// The abilities of a switch, if they are known.
-    pub(crate) fn model(&self, dpid: Dpid) -> Option<Model> {
+    pub(crate) fn model(&self, dpid: Dpid) -> Option<SwitchModel> {
         self.models_now().get(&dpid).copied()
     }
 
@@ -254,7 +254,7 @@ impl Store {
         author: &Author,
         is_told: bool,
         decide: impl FnOnce(&Snapshot) -> Vec<Write>,
-    ) -> (Commit, Seen) {
+    ) -> (Commit, UseMoment) {
         let _pass = self.pass();
         let ((commit, wake), seen) = self.seen(|inner| {
             let newest = self.newest();
@@ -308,7 +308,7 @@ impl Store {
         mut txn: Txn,
         dependent: Option<DependentId>,
         is_told: bool,
-    ) -> (Result<Commit, Conflict>, Seen) {
+    ) -> (Result<Commit, Conflict>, UseMoment) {
         let (done, seen) = self.seen(|inner| {
             let newest = self.newest();
             let changed = changed_since(&txn.reads, txn.base.version, &newest);
@@ -480,29 +480,29 @@ impl Store {
         (commit, wake)
     }
 
-    pub(super) fn lock(&self) -> Held<MutexGuard<'_, StoreState>> {
-        sync::lock_in_order(Rank::State, &self.inner)
+    pub(super) fn lock(&self) -> HeldLock<MutexGuard<'_, StoreState>> {
+        sync::lock_in_order(LockRank::State, &self.inner)
     }
 
     /// Passes the turnstile: as long as the result is held, no exclusive commit begins.
-    pub(crate) fn pass(&self) -> Held<RwLockReadGuard<'_, ()>> {
-        sync::read(Rank::Turnstile, &self.turnstile)
+    pub(crate) fn pass(&self) -> HeldLock<RwLockReadGuard<'_, ()>> {
+        sync::read(LockRank::Turnstile, &self.turnstile)
     }
 
-    pub(super) fn versions(&self) -> Held<MutexGuard<'_, Versions>> {
-        sync::lock_in_order(Rank::Versions, &self.versions)
+    pub(super) fn versions(&self) -> HeldLock<MutexGuard<'_, Versions>> {
+        sync::lock_in_order(LockRank::Versions, &self.versions)
     }
 
-    pub(super) fn models_now(&self) -> Held<MutexGuard<'_, BTreeMap<Dpid, Model>>> {
-        sync::lock_in_order(Rank::Models, &self.models)
+    pub(super) fn models_now(&self) -> HeldLock<MutexGuard<'_, BTreeMap<Dpid, SwitchModel>>> {
+        sync::lock_in_order(LockRank::Models, &self.models)
     }
 
-    pub(crate) fn labels(&self) -> Held<MutexGuard<'_, AllLabelIds>> {
-        sync::lock_in_order(Rank::Labels, &self.labels)
+    pub(crate) fn labels(&self) -> HeldLock<MutexGuard<'_, AllLabelIds>> {
+        sync::lock_in_order(LockRank::Labels, &self.labels)
     }
 
-    pub(crate) fn restoring(&self) -> Held<MutexGuard<'_, RestoreProgress>> {
-        sync::lock_in_order(Rank::Restoring, &self.restoring)
+    pub(crate) fn restoring(&self) -> HeldLock<MutexGuard<'_, RestoreProgress>> {
+        sync::lock_in_order(LockRank::Restoring, &self.restoring)
     }
 }
 

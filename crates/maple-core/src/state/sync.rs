@@ -1,7 +1,7 @@
 //! The locks of the store: their order, and a seam where tests choose which thread runs next.
 //!
-//! A thread that holds one of the store's locks takes only locks that stand after it in [`Rank`]. So threads cannot wait
-//! for each other in a circle. Debug builds check it at each lock.
+//! A thread that holds one of the store's locks takes only locks that stand after it in [`LockRank`]. So threads cannot
+//! wait for each other in a circle. Debug builds check it at each lock.
 //!
 //! A thread may be interrupted at any [`step`]. In a program a step does nothing. In tests under `shuttle`, whose
 //! threads are coroutines on one system thread, a step asks the scheduler. So locks are tried there, not waited for,
@@ -39,7 +39,7 @@ pub fn step() {
 
 /// The locks of a store, in the order in which a thread may take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum LockRank {
     /// The versions of tables.
     Versions,
     /// The turnstile, which commits pass and exclusive commits hold.
@@ -55,19 +55,19 @@ pub enum Rank {
 }
 
 /// A held lock, with its place in the order.
-pub struct Held<G> {
+pub struct HeldLock<G> {
     guard: G,
-    rank: Rank,
+    rank: LockRank,
 }
 
 #[cfg(debug_assertions)]
 thread_local! {
-    static HELD: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
+    static HELD: std::cell::RefCell<Vec<LockRank>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-impl<G> Held<G> {
+impl<G> HeldLock<G> {
     /// Takes a lock that has this place.
-    fn new(rank: Rank, take: impl FnOnce() -> G) -> Held<G> {
+    fn new(rank: LockRank, take: impl FnOnce() -> G) -> HeldLock<G> {
         #[cfg(debug_assertions)]
         if !is_simulated() {
             // Simulated threads share the thread-local values of one system thread.
@@ -80,11 +80,11 @@ impl<G> Held<G> {
                 held.push(rank);
             });
         }
-        Held { guard: take(), rank }
+        HeldLock { guard: take(), rank }
     }
 }
 
-impl<G> Drop for Held<G> {
+impl<G> Drop for HeldLock<G> {
     fn drop(&mut self) {
         #[cfg(debug_assertions)]
         if !is_simulated() {
@@ -95,7 +95,7 @@ impl<G> Drop for Held<G> {
     }
 }
 
-impl<G: Deref> Deref for Held<G> {
+impl<G: Deref> Deref for HeldLock<G> {
     type Target = G::Target;
 
     fn deref(&self) -> &G::Target {
@@ -103,15 +103,15 @@ impl<G: Deref> Deref for Held<G> {
     }
 }
 
-impl<G: DerefMut> DerefMut for Held<G> {
+impl<G: DerefMut> DerefMut for HeldLock<G> {
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
     }
 }
 
 /// Locks a mutex of a store.
-pub fn lock_in_order<T>(rank: Rank, mutex: &Mutex<T>) -> Held<MutexGuard<'_, T>> {
-    Held::new(rank, || lock(mutex))
+pub fn lock_in_order<T>(rank: LockRank, mutex: &Mutex<T>) -> HeldLock<MutexGuard<'_, T>> {
+    HeldLock::new(rank, || lock(mutex))
 }
 
 /// Locks the mutex, even if a thread panicked with it: what it guards is consistent at every statement that can panic.
@@ -120,13 +120,13 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Locks for reading, together with other readers.
-pub fn read<T>(rank: Rank, lock: &RwLock<T>) -> Held<RwLockReadGuard<'_, T>> {
-    Held::new(rank, || acquire(|| lock.try_read(), || lock.read().unwrap_or_else(PoisonError::into_inner)))
+pub fn read<T>(rank: LockRank, lock: &RwLock<T>) -> HeldLock<RwLockReadGuard<'_, T>> {
+    HeldLock::new(rank, || acquire(|| lock.try_read(), || lock.read().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Locks for writing, alone.
-pub fn write<T>(rank: Rank, lock: &RwLock<T>) -> Held<RwLockWriteGuard<'_, T>> {
-    Held::new(rank, || acquire(|| lock.try_write(), || lock.write().unwrap_or_else(PoisonError::into_inner)))
+pub fn write<T>(rank: LockRank, lock: &RwLock<T>) -> HeldLock<RwLockWriteGuard<'_, T>> {
+    HeldLock::new(rank, || acquire(|| lock.try_write(), || lock.write().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn acquire<G>(mut attempt: impl FnMut() -> Result<G, TryLockError<G>>, wait: impl FnOnce() -> G) -> G {
@@ -154,15 +154,15 @@ mod tests {
     fn locks_are_taken_in_their_order_and_in_no_other() {
         let (state, labels) = (Mutex::new(()), Mutex::new(()));
         {
-            let _state = lock_in_order(Rank::State, &state);
-            let _labels = lock_in_order(Rank::Labels, &labels);
+            let _state = lock_in_order(LockRank::State, &state);
+            let _labels = lock_in_order(LockRank::Labels, &labels);
         }
         let wrong = std::panic::catch_unwind(|| {
-            let _labels = lock_in_order(Rank::Labels, &labels);
-            let _state = lock_in_order(Rank::State, &state);
+            let _labels = lock_in_order(LockRank::Labels, &labels);
+            let _state = lock_in_order(LockRank::State, &state);
         });
         assert_eq!(wrong.is_err(), cfg!(debug_assertions));
-        let again = lock_in_order(Rank::State, &state);
+        let again = lock_in_order(LockRank::State, &state);
         drop(again);
     }
 }

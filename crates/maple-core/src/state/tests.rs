@@ -6,7 +6,7 @@ use maple_wire::{Dpid, PortNo, Version};
 
 use super::seen::MAX_DEPARTED;
 use super::{Cell, CellValue, Store, SwitchInfo, Value, Write};
-use crate::capabilities::Model;
+use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, LeafId, ShardId, Time};
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 
@@ -225,7 +225,7 @@ fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
 #[test]
 fn what_is_remembered_of_switches_that_have_gone_is_bounded() {
     let store = triangle();
-    let model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
+    let model = SwitchModel { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
     let mut most = 0;
     for dpid in 1..=3 * MAX_DEPARTED as u64 {
         store.note_model(Time(1), Dpid(dpid), model);

@@ -105,7 +105,7 @@ pub(super) struct Versions {
 
 /// The writes that make the rows of versions.
 #[derive(Default)]
-struct Made {
+struct MigratedRows {
     writes: Vec<Write>,
     /// The tables that they were made from.
     from: Vec<Name>,
@@ -225,7 +225,7 @@ impl Store {
         let mut changed = Name::default();
         for _ in 0..MAX_ATTEMPTS {
             let Versions { declared, made: last, .. } = self.versions().clone();
-            let (state, mut made) = (self.snapshot(), Made::default());
+            let (state, mut made) = (self.snapshot(), MigratedRows::default());
             for (table, version) in declared.iter().filter(|(table, version)| in_use(&state, table) != version.number) {
                 made.add(&state, table, version, &last)?;
             }
@@ -300,7 +300,7 @@ fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
     tables_of(state, table, number).into_iter().flat_map(deletions).collect()
 }
 
-impl Made {
+impl MigratedRows {
     /// Makes the rows of a version from those in use. Only the differences from `last`, the rows that were made before,
     /// are written. A table without rows gets none.
     fn add(

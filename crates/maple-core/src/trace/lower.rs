@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
-use super::known::{Known, KnownAnswer, Passed};
+use super::knowledge::{ChainPrefix, Knowledge, KnownAnswer};
 use super::{Cond, Fields, Item, Range, Region, Source, Step, Trace};
 use crate::capabilities::Capabilities;
 
@@ -35,7 +35,7 @@ use crate::capabilities::Capabilities;
 #[derive(Debug, Default)]
 pub(crate) struct Lowered<'t> {
     /// The new items, and what follows from them.
-    known: Known<'t>,
+    known: Knowledge<'t>,
     /// The number of passed tests that are not among these items.
     passed: usize,
     sources: Vec<Option<Source>>,
@@ -84,9 +84,9 @@ impl Trace {
 
 impl<'t> Lowered<'t> {
     /// Starts a lowering that has passed these failed tests and these items, which were lowered already.
-    pub(crate) fn after(passed: Vec<Passed<'t>>, items: Vec<Item>) -> Lowered<'t> {
+    pub(crate) fn after(passed: Vec<ChainPrefix<'t>>, items: Vec<Item>) -> Lowered<'t> {
         let number = passed.iter().map(|passed| passed.conds.len()).sum();
-        let mut lowered = Lowered { known: Known::after(passed), passed: number, ..Lowered::default() };
+        let mut lowered = Lowered { known: Knowledge::after(passed), passed: number, ..Lowered::default() };
         items.into_iter().for_each(|item| lowered.push(item, None));
         lowered
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::capabilities::prefix_length;
 
 mod condition_index;
-mod known;
+mod knowledge;
 mod list;
 mod lower;
 mod overlap;
@@ -24,7 +24,7 @@ mod source;
 mod stated;
 
 pub(crate) use condition_index::ConditionIndex;
-pub(crate) use known::{Failures, Known, KnownAnswer, Passed};
+pub(crate) use knowledge::{ChainPrefix, FailedChain, Knowledge, KnownAnswer};
 pub(crate) use list::CaptureChecked;
 pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;

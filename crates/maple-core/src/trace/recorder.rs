@@ -3,8 +3,8 @@
 //! # What
 //!
 //! Every question of a policy goes through a method here. Each returns what the packet says and appends items to the
-//! trace, unless the answer already follows from the items before it (the paper's Algorithm 4; see [`Known`] for what
-//! follows from what).
+//! trace, unless the answer already follows from the items before it (the paper's Algorithm 4; see [`Knowledge`] for
+//! what follows from what).
 //!
 //! # Absent fields
 //!
@@ -20,22 +20,22 @@
 //!
 //! # Why it is correct
 //!
-//! Whether and what a method records depends only on its arguments and on the items before (through [`Known`]), never
-//! on the packet; and what it returns depends only on these and on the items it records. So by induction a second
+//! Whether and what a method records depends only on its arguments and on the items before (through [`Knowledge`]),
+//! never on the packet; and what it returns depends only on these and on the items it records. So by induction a second
 //! packet that passes all items makes the same policy ask the same questions and get the same answers: Theorem 2. For
 //! the same reason two traces of one policy that agree in their first `n` items, outcomes included, ask the same thing
 //! in item `n + 1`: traces form a tree.
 //!
 //! # Cost
 //!
-//! A question costs a few hash look-ups in [`Known`] for each alternative, however long the trace.
+//! A question costs a few hash look-ups in [`Knowledge`] for each alternative, however long the trace.
 
 use std::sync::Arc;
 
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field};
 
-use super::known::{Known, KnownAnswer};
+use super::knowledge::{Knowledge, KnownAnswer};
 use super::stated::stated;
 use super::{Cond, CondList, Fields, Item, ListAnswer, Range, Source, Trace};
 
@@ -43,7 +43,7 @@ use super::{Cond, CondList, Fields, Item, ListAnswer, Range, Source, Trace};
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// The items, and what follows from them.
-    known: Known<'static>,
+    known: Knowledge<'static>,
     sources: Vec<Option<Source>>,
     lists: Vec<ListAnswer>,
     read_switch: bool,

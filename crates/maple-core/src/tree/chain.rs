@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::chain_questions::ChainQuestions;
 use super::{Branch, Node, NodeId, Tree};
-use crate::trace::{Cond, ConditionIndex, Failures, Fields, Item, Passed};
+use crate::trace::{ChainPrefix, Cond, ConditionIndex, FailedChain, Fields, Item};
 
 /// The minimum number of tests of a chain that gets an index. Shorter ones are walked as fast.
 const LONG: usize = 8;
@@ -35,7 +35,7 @@ struct Chain {
     conds: Vec<Arc<Cond>>,
     index: ConditionIndex,
     /// The knowledge that follows when its tests have failed.
-    failures: Failures,
+    failures: FailedChain,
     /// The questions of runs that fail one test after the other.
     questions_ahead: ChainQuestions,
 }
@@ -104,7 +104,7 @@ impl Tree {
 
     /// The tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and the
     /// other items in their order.
-    pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<Passed<'_>>, Vec<Item>) {
+    pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<ChainPrefix<'_>>, Vec<Item>) {
         let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
         while let Some((node, branch)) = at {
             let mut first = node;
@@ -114,7 +114,7 @@ impl Tree {
                     // Each test of a chain comes after the one above it.
                     let rank = self.rank(node);
                     let number = nodes.partition_point(|there| self.rank(*there) <= rank);
-                    passed.push(Passed { failures, conds: &conds[..number] });
+                    passed.push(ChainPrefix { failures, conds: &conds[..number] });
                     first = nodes[0];
                 }
                 None => items.push(self.node(node).item(branch)),

@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use maple_prefetch::prefetch;
 
-use super::order::At;
-use super::{Branch, LeafId, Node, NodeId, Slot, Tree, Values};
+use super::order::InsertionPoint;
+use super::{Branch, LeafId, Node, NodeId, Slot, Tree, ValueNode};
 use crate::trace::Item;
 
 /// The result of adding a trace.
@@ -248,7 +248,7 @@ impl Tree {
             None => self.root = Some(id),
             Some((above, branch)) => self.link(above, branch, id),
         }
-        self.order.insert(id, At::from_parent(place));
+        self.order.insert(id, InsertionPoint::from_parent(place));
         if is_test {
             self.enter_chain(id);
         }
@@ -317,14 +317,14 @@ impl Branch {
     }
 }
 
-impl At {
+impl InsertionPoint {
     /// The position in walk order of a node at an unexplored place.
-    fn from_parent(place: Option<(NodeId, Branch)>) -> At {
+    fn from_parent(place: Option<(NodeId, Branch)>) -> InsertionPoint {
         match place {
-            None => At::Alone,
-            Some((test, Branch::Outcome(true))) => At::Before(test),
-            Some((above, Branch::Outcome(false))) => At::After(above),
-            Some((above, Branch::Value(_))) => At::First(above),
+            None => InsertionPoint::Alone,
+            Some((test, Branch::Outcome(true))) => InsertionPoint::Before(test),
+            Some((above, Branch::Outcome(false))) => InsertionPoint::After(above),
+            Some((above, Branch::Value(_))) => InsertionPoint::First(above),
         }
     }
 }
@@ -333,7 +333,7 @@ impl Node {
     /// Creates the node that asks for what the item answers, without children.
     fn asking(item: &Item) -> Node {
         match item {
-            Item::Read(c) => Node::Value(Box::new(Values::new(c.field, c.mask))),
+            Item::Read(c) => Node::Value(Box::new(ValueNode::new(c.field, c.mask))),
             Item::Test { cond, .. } => Node::Test { cond: cond.clone(), yes: None, no: None },
         }
     }

@@ -23,9 +23,9 @@
 //! it finds (`value_index.rs`).
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was
-//! last used, 4 for its memos (`question_memos.rs`). A leaf takes some 20 more to be found by its name, and a child of a
-//! large `V` node 11 to 21 (`values.rs`). A test shares its condition with the traces that ask it. In a long chain, the
-//! condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
+//! last used, 4 for its memos (`question_memos.rs`). A leaf takes some 20 more to be found by its name, and a child of
+//! a large `V` node 11 to 21 (`values.rs`). A test shares its condition with the traces that ask it. In a long chain,
+//! the condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
 //! [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up (`rarely_used.rs`).
 //!
 //! # For compilers
@@ -67,7 +67,7 @@ pub use batch_lookup::MAX_BATCH;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
 pub use replay::{Replay, Replayed};
-pub(crate) use values::Values;
+pub(crate) use values::ValueNode;
 
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +131,7 @@ pub(crate) enum Node {
     /// A decision of the policy.
     Leaf(LeafId),
     /// A read of a field under a mask: a child for each value seen.
-    Value(Box<Values>),
+    Value(Box<ValueNode>),
     /// A test of a condition, with its two sides.
     Test { cond: Arc<Cond>, yes: Option<NodeId>, no: Option<NodeId> },
 }

@@ -38,7 +38,7 @@ struct Slot {
 
 /// The position at which a node is inserted.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum At {
+pub(super) enum InsertionPoint {
     /// The node becomes the only one.
     Alone,
     /// The node comes right before this one.
@@ -64,13 +64,13 @@ impl Order {
     }
 
     /// Inserts a node.
-    pub(super) fn insert(&mut self, node: NodeId, at: At) {
+    pub(super) fn insert(&mut self, node: NodeId, at: InsertionPoint) {
         let (before, after) = match at {
-            At::Alone => (None, None),
-            At::Before(after) => (self.place(after).before, Some(after)),
-            At::After(before) | At::First(before) => (Some(before), self.place(before).after),
+            InsertionPoint::Alone => (None, None),
+            InsertionPoint::Before(after) => (self.place(after).before, Some(after)),
+            InsertionPoint::After(before) | InsertionPoint::First(before) => (Some(before), self.place(before).after),
         };
-        let share = if matches!(at, At::First(_)) { SHARE } else { 2 };
+        let share = if matches!(at, InsertionPoint::First(_)) { SHARE } else { 2 };
         let label = match self.room(before, after, share) {
             Some(label) => label,
             None => {
@@ -179,13 +179,17 @@ mod tests {
 
     fn insert(order: &mut Order, oracle: &mut Vec<NodeId>, node: NodeId, place: usize, before: bool) {
         if oracle.is_empty() {
-            order.insert(node, At::Alone);
+            order.insert(node, InsertionPoint::Alone);
             oracle.push(node);
         } else if before {
-            order.insert(node, At::Before(oracle[place]));
+            order.insert(node, InsertionPoint::Before(oracle[place]));
             oracle.insert(place, node);
         } else {
-            let at = if node.index().is_multiple_of(3) { At::First(oracle[place]) } else { At::After(oracle[place]) };
+            let at = if node.index().is_multiple_of(3) {
+                InsertionPoint::First(oracle[place])
+            } else {
+                InsertionPoint::After(oracle[place])
+            };
             order.insert(node, at);
             oracle.insert(place + 1, node);
         }

@@ -1,5 +1,5 @@
-//! Replay: a run of a policy, or a trace that was recorded, goes along its tree, and questions that the tree already has
-//! are not written again.
+//! Replay: a run of a policy, or a trace that was recorded, goes along its tree, and questions that the tree already
+//! has are not written again.
 //!
 //! # What
 //!
@@ -20,12 +20,12 @@
 //! # Why it is correct
 //!
 //! What becomes of a question depends on the question and on the items before it, and these items are the path to the
-//! node. If it becomes several items, what comes next also depends on where it was asked: [`Trace::lower`] asks for what
-//! is left of a range in another way than for the same range when it is asked there. So a memo says how many items ago
-//! the question was asked. A node that asks the same is what would have been written. While the node exists, the same
-//! question before it always becomes the same. If that was nothing, all packets that get there have the same answer. A
-//! test that a question becomes asks for parts of the question. So if the test fails, the question is denied, and
-//! nothing else becomes of it. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
+//! node. If it becomes several items, what comes next also depends on where it was asked: [`Trace::lower`] asks for
+//! what is left of a range in another way than for the same range when it is asked there. So a memo says how many items
+//! ago the question was asked. A node that asks the same is what would have been written. While the node exists, the
+//! same question before it always becomes the same. If that was nothing, all packets that get there have the same
+//! answer. A test that a question becomes asks for parts of the question. So if the test fails, the question is denied,
+//! and nothing else becomes of it. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
@@ -48,11 +48,11 @@ use crate::trace::{CaptureChecked, Cond, Fields, Item, Lowered, Step, Trace};
 pub struct Replay<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
-    /// The questions that the run is likely to ask next, all of them denied: the rest of [`InChain::known`].
+    /// The questions that the run is likely to ask next, all of them denied: the rest of [`ChainPosition::known`].
     next: Iter<'t, Arc<Cond>>,
     at: Position,
     /// The progress of the run in a long chain. It may be farther than `at`.
-    ahead: Option<InChain<'t>>,
+    ahead: Option<ChainPosition<'t>>,
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
     /// memo.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
@@ -73,7 +73,7 @@ struct Position {
 
 /// A run within a long chain.
 #[derive(Clone, Copy, Debug)]
-struct InChain<'t> {
+struct ChainPosition<'t> {
     chain: LongChain<'t>,
     /// The number of the chain's tests that [`Replay::at`] has passed.
     noted: usize,
@@ -93,7 +93,7 @@ enum Question {
 
 /// The items that a question becomes before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Becomes {
+enum ReducedTo {
     /// None: the answer is known there. If the question is whether a packet fits, this is the answer.
     Known(bool),
     /// The node, which asks all that is not known.
@@ -109,7 +109,7 @@ pub(super) struct QuestionMemo {
     question: Question,
     /// The number of items between the question and the node.
     ago: u32,
-    becomes: Becomes,
+    becomes: ReducedTo,
 }
 
 /// A memo for the node after `depth` items.
@@ -141,7 +141,7 @@ impl Tree {
     /// Reports whether a test prefixes a longer condition that some run asked for. Once its yes-side is explored, that
     /// side will have tests or reads of its own.
     pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
-        self.memos.at_node(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
+        self.memos.at_node(test).iter().any(|memo| memo.becomes == ReducedTo::FirstPart)
     }
 
     /// Begins to replay a run. All traces of a tree are lowered for the same capabilities.
@@ -223,10 +223,10 @@ impl<'t> Replay<'t> {
             }
             match self.becomes(node, ago, |question| matches!(question, Question::Fits(other) if other == cond)) {
                 None => break,
-                Some(Becomes::Known(fits)) => return fits,
-                Some(Becomes::Node) => return self.step(packet, node) == Branch::Outcome(true),
-                Some(Becomes::FirstPart) if self.step(packet, node) == Branch::Outcome(false) => return false,
-                Some(Becomes::FirstPart) => {}
+                Some(ReducedTo::Known(fits)) => return fits,
+                Some(ReducedTo::Node) => return self.step(packet, node) == Branch::Outcome(true),
+                Some(ReducedTo::FirstPart) if self.step(packet, node) == Branch::Outcome(false) => return false,
+                Some(ReducedTo::FirstPart) => {}
             }
         }
         self.written_from(begin);
@@ -250,8 +250,8 @@ impl<'t> Replay<'t> {
             }
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
             match self.becomes(node, 0, is) {
-                Some(Becomes::Node | Becomes::FirstPart) => _ = self.step(packet, node),
-                Some(Becomes::Known(_)) => {}
+                Some(ReducedTo::Node | ReducedTo::FirstPart) => _ = self.step(packet, node),
+                Some(ReducedTo::Known(_)) => {}
                 None => self.write_read(packet, field, mask),
             }
         } else {
@@ -287,7 +287,7 @@ impl<'t> Replay<'t> {
     }
 
     /// Finds what becomes of a question that was asked `ago` items before a node, if that is known.
-    fn becomes(&mut self, node: NodeId, ago: usize, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
+    fn becomes(&mut self, node: NodeId, ago: usize, is: impl Fn(&Question) -> bool) -> Option<ReducedTo> {
         let (memos, next) = match self.noted {
             Some((of, memos, last)) if of == node => (memos, last + 1),
             _ => (self.tree.memos.at_node(node), 0),
@@ -322,7 +322,7 @@ impl<'t> Replay<'t> {
                 // The run itself may not need the field that was not captured.
                 chain.fails = 0;
             }
-            InChain { chain, noted: 0, known: chain.questions_ahead.until(chain.fails) }
+            ChainPosition { chain, noted: 0, known: chain.questions_ahead.until(chain.fails) }
         });
         self.go_ahead(ahead);
     }
@@ -333,7 +333,7 @@ impl<'t> Replay<'t> {
         self.next.len()
     }
 
-    fn go_ahead(&mut self, ahead: Option<InChain<'t>>) {
+    fn go_ahead(&mut self, ahead: Option<ChainPosition<'t>>) {
         let next = ahead.map(|ahead| ahead.chain.questions_ahead.questions(ahead.noted, ahead.known));
         (self.next, self.ahead) = (next.unwrap_or_default().iter(), ahead);
     }
@@ -387,11 +387,11 @@ impl<'t> Replay<'t> {
         let (end, mut is_settled) = (written.depth(), false);
         for (depth, item) in (begin..).zip(written.items_from(begin)) {
             let becomes = match item {
-                Item::Test { .. } if !is_whole || depth + 1 < end => Becomes::FirstPart,
-                Item::Read(_) if matches!(question, Question::Fits(_)) => Becomes::FirstPart,
-                Item::Test { .. } | Item::Read(_) => Becomes::Node,
+                Item::Test { .. } if !is_whole || depth + 1 < end => ReducedTo::FirstPart,
+                Item::Read(_) if matches!(question, Question::Fits(_)) => ReducedTo::FirstPart,
+                Item::Test { .. } | Item::Read(_) => ReducedTo::Node,
             };
-            is_settled = becomes == Becomes::Node || matches!(item, Item::Test { outcome: false, .. });
+            is_settled = becomes == ReducedTo::Node || matches!(item, Item::Test { outcome: false, .. });
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
             let ago = (depth - begin) as u32;
             if ago > 0 || !question.is_item(item) {
@@ -403,7 +403,7 @@ impl<'t> Replay<'t> {
         }
         if !is_settled {
             let node = at.here.filter(|_| at.depth == end);
-            let memo = QuestionMemo { question, ago: (end - begin) as u32, becomes: Becomes::Known(fits) };
+            let memo = QuestionMemo { question, ago: (end - begin) as u32, becomes: ReducedTo::Known(fits) };
             memos.push(NewMemo { depth: end, node, memo });
         }
     }
@@ -412,7 +412,7 @@ impl<'t> Replay<'t> {
 impl QuestionMemo {
     /// Creates the memo of a read that specialises a leaf.
     pub(super) fn of_specialisation() -> QuestionMemo {
-        QuestionMemo { question: Question::End, ago: 0, becomes: Becomes::Node }
+        QuestionMemo { question: Question::End, ago: 0, becomes: ReducedTo::Node }
     }
 
     pub(super) fn is_of_specialisation(&self) -> bool {
@@ -422,7 +422,7 @@ impl QuestionMemo {
     /// The condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
-            QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: Becomes::Known(false) } => Some(cond),
+            QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: ReducedTo::Known(false) } => Some(cond),
             _ => None,
         }
     }
@@ -431,9 +431,11 @@ impl QuestionMemo {
     /// it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
-            QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: Becomes::Node | Becomes::FirstPart } => {
-                Some(cond)
-            }
+            QuestionMemo {
+                question: Question::Fits(cond),
+                ago: 0,
+                becomes: ReducedTo::Node | ReducedTo::FirstPart,
+            } => Some(cond),
             _ => None,
         }
     }
@@ -450,11 +452,11 @@ impl Question {
     }
 }
 
-impl<'t> InChain<'t> {
+impl<'t> ChainPosition<'t> {
     /// Moves on after a test that the packet failed; `None` if it is not the chain's next.
-    fn after(self, test: NodeId) -> Option<InChain<'t>> {
+    fn after(self, test: NodeId) -> Option<ChainPosition<'t>> {
         let is_next = self.chain.nodes.get(self.noted) == Some(&test);
-        is_next.then(|| InChain { noted: self.noted + 1, ..self })
+        is_next.then(|| ChainPosition { noted: self.noted + 1, ..self })
     }
 }
 

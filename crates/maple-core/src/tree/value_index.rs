@@ -24,21 +24,21 @@ use crate::tuple_space::{OneOrMany, fold};
 /// The fields that were asked for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueIndex {
-    fields: Vec<Stated>,
+    fields: Vec<StatedBits>,
 }
 
 /// The leaves by the bits that they state of one field.
 #[derive(Clone, Debug)]
-struct Stated {
+struct StatedBits {
     field: Field,
-    masks: Vec<(u128, Lists)>,
+    masks: Vec<(u128, LeavesByValue)>,
     /// The number of leaves in lists.
     held: usize,
 }
 
 /// Leaves by the value that they state.
 #[derive(Clone, Debug, Default)]
-struct Lists {
+struct LeavesByValue {
     by_value: FxHashMap<u128, OneOrMany<LeafId>>,
     /// A bit for each value that has or had a list. Values share bits. Most values that are asked for have no list.
     seen: [u64; 4],
@@ -46,7 +46,7 @@ struct Lists {
 
 /// Bits of a field: mask and value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Bits {
+struct FieldBits {
     mask: u128,
     value: u128,
 }
@@ -58,9 +58,9 @@ impl ValueIndex {
     }
 }
 
-impl Bits {
-    fn and(self, c: &Constraint) -> Bits {
-        Bits { mask: self.mask | c.mask, value: self.value | c.value }
+impl FieldBits {
+    fn and(self, c: &Constraint) -> FieldBits {
+        FieldBits { mask: self.mask | c.mask, value: self.value | c.value }
     }
 }
 
@@ -79,7 +79,7 @@ impl Tree {
                 at
             }
             None => {
-                value_index.fields.push(Stated::from_tree(self, constraint.field));
+                value_index.fields.push(StatedBits::from_tree(self, constraint.field));
                 value_index.fields.len() - 1
             }
         };
@@ -104,8 +104,8 @@ impl Tree {
 }
 
 /// The bits of a field that a trace states.
-fn bits(items: &[Item], field: Field) -> Bits {
-    items.iter().fold(Bits::default(), |bits, item| match item {
+fn bits(items: &[Item], field: Field) -> FieldBits {
+    items.iter().fold(FieldBits::default(), |bits, item| match item {
         Item::Read(constraint) if constraint.field == field => bits.and(constraint),
         Item::Test { cond, outcome: true } => {
             cond.all.iter().filter(|c| c.field == field).fold(bits, |bits, c| bits.and(c))
@@ -114,17 +114,18 @@ fn bits(items: &[Item], field: Field) -> Bits {
     })
 }
 
-/// The bit of a value in [`Lists::seen`]: the word, and the bit within it.
+/// The bit of a value in [`LeavesByValue::seen`]: the word, and the bit within it.
 fn bit(value: u128) -> (usize, u64) {
     let mixed = fold(value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
-impl Stated {
+impl StatedBits {
     /// Lists all leaves of a tree by the bits that they state of a field.
-    fn from_tree(tree: &Tree, field: Field) -> Stated {
-        let mut stated = Stated { field, masks: Vec::new(), held: 0 };
-        let mut open: Vec<(NodeId, Bits)> = tree.root().map(|root| (root, Bits::default())).into_iter().collect();
+    fn from_tree(tree: &Tree, field: Field) -> StatedBits {
+        let mut stated = StatedBits { field, masks: Vec::new(), held: 0 };
+        let mut open: Vec<(NodeId, FieldBits)> =
+            tree.root().map(|root| (root, FieldBits::default())).into_iter().collect();
         while let Some((top, bits)) = open.pop() {
             let mut at = Some(top);
             while let Some(node) = at {
@@ -151,20 +152,20 @@ impl Stated {
         stated
     }
 
-    fn insert(&mut self, bits: Bits, leaf: LeafId) {
+    fn insert(&mut self, bits: FieldBits, leaf: LeafId) {
         let at = self.masks.iter().position(|(mask, _)| *mask == bits.mask);
         let at = at.unwrap_or_else(|| {
-            self.masks.push((bits.mask, Lists::default()));
+            self.masks.push((bits.mask, LeavesByValue::default()));
             self.masks.len() - 1
         });
-        let Lists { by_value, seen } = &mut self.masks[at].1;
+        let LeavesByValue { by_value, seen } = &mut self.masks[at].1;
         let (word, bit) = bit(bits.value);
         seen[word] |= bit;
         by_value.entry(bits.value).or_default().push(leaf);
         self.held += 1;
     }
 
-    fn remove(&mut self, bits: Bits, leaf: LeafId) {
+    fn remove(&mut self, bits: FieldBits, leaf: LeafId) {
         let Some((_, lists)) = self.masks.iter_mut().find(|(mask, _)| *mask == bits.mask) else { return };
         let Some(list) = lists.by_value.get_mut(&bits.value) else { return };
         let before = list.items().len();
@@ -182,7 +183,7 @@ impl Stated {
             before - list.items().len()
         };
         let mut is_spent = false;
-        for (mask, Lists { by_value: lists, seen }) in &mut self.masks {
+        for (mask, LeavesByValue { by_value: lists, seen }) in &mut self.masks {
             let common = *mask & asked.mask;
             if common == *mask {
                 let (word, bit) = bit(asked.value & common);

@@ -17,7 +17,7 @@ const FEW: usize = 4;
 
 /// A read of a field under a mask, with a child for each value seen.
 #[derive(Clone, Debug)]
-pub(crate) struct Values {
+pub(crate) struct ValueNode {
     /// The field.
     pub(crate) field: Field,
     /// The bits that are read.
@@ -34,22 +34,22 @@ enum Children {
     },
     Few(Vec<(u128, NodeId)>),
     /// The mask has no bit above 31.
-    Short(Table<u32>),
+    Short(ChildTable<u32>),
     /// The mask has no bit above 63.
-    Long(Table<u64>),
-    Wide(Table<u128>),
+    Long(ChildTable<u64>),
+    Wide(ChildTable<u128>),
 }
 
 /// A hash table from values to nodes.
 #[derive(Clone, Debug)]
-struct Table<K> {
+struct ChildTable<K> {
     /// A power of two entries, of which at most three quarters are taken.
     entries: Box<[Option<(K, NodeId)>]>,
     len: usize,
 }
 
 /// A value as a key.
-trait Key: Copy + Eq {
+trait ChildKey: Copy + Eq {
     /// The key of a value that fits into this type.
     fn from_value(value: u128) -> Self;
     /// The value.
@@ -58,7 +58,7 @@ trait Key: Copy + Eq {
     fn word(self) -> u64;
 }
 
-impl Key for u32 {
+impl ChildKey for u32 {
     fn from_value(value: u128) -> u32 {
         value as u32
     }
@@ -72,7 +72,7 @@ impl Key for u32 {
     }
 }
 
-impl Key for u64 {
+impl ChildKey for u64 {
     fn from_value(value: u128) -> u64 {
         value as u64
     }
@@ -86,7 +86,7 @@ impl Key for u64 {
     }
 }
 
-impl Key for u128 {
+impl ChildKey for u128 {
     fn from_value(value: u128) -> u128 {
         value
     }
@@ -100,10 +100,10 @@ impl Key for u128 {
     }
 }
 
-impl<K: Key> Table<K> {
+impl<K: ChildKey> ChildTable<K> {
     /// Creates a table of the children in `list`, with room for a few more.
-    fn from_list(list: &[(u128, NodeId)]) -> Table<K> {
-        let mut table = Table { entries: vec![None; 16].into(), len: 0 };
+    fn from_list(list: &[(u128, NodeId)]) -> ChildTable<K> {
+        let mut table = ChildTable { entries: vec![None; 16].into(), len: 0 };
         list.iter().for_each(|(value, node)| table.insert(K::from_value(*value), *node));
         table
     }
@@ -172,9 +172,9 @@ impl<K: Key> Table<K> {
     }
 }
 
-impl Values {
-    pub(super) fn new(field: Field, mask: u128) -> Values {
-        Values { field, mask, children: Children::One { value: 0, child: None } }
+impl ValueNode {
+    pub(super) fn new(field: Field, mask: u128) -> ValueNode {
+        ValueNode { field, mask, children: Children::One { value: 0, child: None } }
     }
 
     /// The child for a value. The value's bits outside the mask don't count.
@@ -269,9 +269,9 @@ impl Values {
                     list.push((value, child));
                     if list.len() > FEW {
                         self.children = match self.mask {
-                            mask if u32::try_from(mask).is_ok() => Children::Short(Table::from_list(list)),
-                            mask if u64::try_from(mask).is_ok() => Children::Long(Table::from_list(list)),
-                            _ => Children::Wide(Table::from_list(list)),
+                            mask if u32::try_from(mask).is_ok() => Children::Short(ChildTable::from_list(list)),
+                            mask if u64::try_from(mask).is_ok() => Children::Long(ChildTable::from_list(list)),
+                            _ => Children::Wide(ChildTable::from_list(list)),
                         };
                     }
                 }
@@ -311,7 +311,7 @@ mod tests {
             field in select(vec![Field::Ipv4Src, Field::EthSrc, Field::Ipv6Src]),
             edits in vec((0..60u128, 0..4u32, 0..3u8), 0..200),
         ) {
-            let (mut values, mut oracle) = (Values::new(field, field.full_mask()), BTreeMap::new());
+            let (mut values, mut oracle) = (ValueNode::new(field, field.full_mask()), BTreeMap::new());
             for (i, (value, shift, kind)) in edits.iter().enumerate() {
                 let value = value << (shift * (field.bits() / 4 - 2));
                 if *kind == 0 {

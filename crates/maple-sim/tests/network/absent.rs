@@ -93,12 +93,12 @@ fn add_port(sim: &mut Sim, at: Location) {
 }
 
 /// The switches and ports that are there, as the test knows them.
-struct Model {
+struct SwitchModel {
     /// The ports of switches that are there, and whether they are up.
     ports: BTreeMap<Location, bool>,
 }
 
-impl Model {
+impl SwitchModel {
     /// Reports whether a place is there. A port to a neighbour is a place while the neighbour is away.
     fn is_place(&self, at: &Location) -> bool {
         let neighbour = match at.port.0 {
@@ -155,7 +155,7 @@ impl Model {
 /// A network whose policy follows one of these wishes, chosen by the packet's destination port.
 struct World {
     sim: Sim,
-    model: Model,
+    model: SwitchModel,
     /// The ports of the last switch, while it is not connected.
     away: BTreeMap<Location, bool>,
     wishes: Arc<Vec<Wish>>,
@@ -173,7 +173,7 @@ impl World {
         let options = Options { track_hosts: false, ..Options::default() };
         let sim = ring_with(&options, Arc::new(policy), SWITCHES, 1 + random.below(2) as u8, version);
         let ports = sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).map(|at| (at, true)).collect();
-        World { sim, model: Model { ports }, away: BTreeMap::new(), wishes }
+        World { sim, model: SwitchModel { ports }, away: BTreeMap::new(), wishes }
     }
 
     /// Lets something come or go, and everything come to rest.

@@ -1,4 +1,5 @@
-//! The checker on random programs: it raises no alarm, counts the open sides of tests, and its counterexamples are real.
+//! The checker on random programs: it raises no alarm, counts the open sides of tests, and its counterexamples are
+//! real.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use maple_core::ShardId;
 use maple_core::check::{
-    Check, Claim, Counterexample, Examined, Finding, Host, Observation, Scope, ScopedClaim, examine,
+    Check, Claim, Counterexample, Examined, Finding, Host, Observation, PacketScope, ScopedClaim, examine,
 };
 use maple_core::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use maple_core::policy::Policy;
@@ -91,7 +92,8 @@ proptest! {
 fn examined(policy: &Program, other: &Program) -> Examined {
     let (store, hosts) = network();
     let destinations = hosts.iter().map(|(mac, _)| *mac).collect();
-    let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
+    let scope =
+        PacketScope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..PacketScope::default() };
     let policy: Arc<dyn Policy> = Arc::new(policy.clone());
     let claim = Claim::SameAs(Arc::new(other.clone()));
     examine(&policy, &store, hosts, true, ScopedClaim { scope, claim }, 2000, Box::new(|| Duration::ZERO))

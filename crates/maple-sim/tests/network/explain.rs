@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Engines, Event, InstalledFlow, Options, RuleCount};
-use maple_core::explain::{Entering, Explanation, PassageOutcome, Verdict, explain};
+use maple_core::explain::{EnteringPacket, Explanation, PacketFate, PassageOutcome, explain};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
@@ -31,17 +31,17 @@ fn blocking() -> Arc<dyn Policy> {
 
 fn explained(sim: &Sim, at: Location, frame: Vec<u8>) -> Explanation {
     let conditions = sim.engines()[0].conditions();
-    let packet = Entering { at, frame: frame.into() };
+    let packet = EnteringPacket { at, frame: frame.into() };
     explain(&mut Engines(sim.engines().iter().collect()), &sim.store, &conditions, packet)
 }
 
-fn verdict(told: &Explanation) -> Verdict {
-    told.decision.as_ref().map(|decision| decision.verdict.clone()).expect("f decides about it")
+fn fate(told: &Explanation) -> PacketFate {
+    told.decision.as_ref().map(|decision| decision.fate.clone()).expect("f decides about it")
 }
 
 /// Returns the alternatives in words.
 fn instead(told: &Explanation) -> Vec<String> {
-    told.instead.iter().map(|other| other.to_string()).collect()
+    told.alternatives.iter().map(|other| other.to_string()).collect()
 }
 
 /// Creates a ring in which A and B have sent to each other.
@@ -59,17 +59,17 @@ fn a_drop_says_which_answers_would_have_to_be_different() {
     let block = Write::Table { table: "blocked".into(), key: Value::Mac(A), value: Some(Value::Bool(true)) };
     sim.write_and_settle(vec![block]);
     let told = explained(&sim, at(1, 3), udp(A, B, 80));
-    assert_eq!((verdict(&told), told.agrees()), (Verdict::Dropped, None), "it was not sent yet");
+    assert_eq!((fate(&told), told.agrees()), (PacketFate::Dropped, None), "it was not sent yet");
     assert_eq!(instead(&told)[0], "blocked[00:00:00:00:00:0a] were absent");
     send(&mut sim, at(1, 3), udp(A, B, 80));
     let told = explained(&sim, at(1, 3), udp(A, B, 80));
-    assert_eq!((verdict(&told), told.agrees()), (Verdict::Dropped, Some(true)));
+    assert_eq!((fate(&told), told.agrees()), (PacketFate::Dropped, Some(true)));
     assert!(told.leaf.is_some_and(|leaf| leaf.under_way.is_none()));
 
     let told = explained(&sim, at(3, 3), udp(B, A, 23));
-    assert_eq!((verdict(&told), instead(&told)), (Verdict::Dropped, vec!["udp_dst=22, for example".to_owned()]));
+    assert_eq!((fate(&told), instead(&told)), (PacketFate::Dropped, vec!["udp_dst=22, for example".to_owned()]));
     let told = explained(&sim, at(3, 3), udp(B, A, 80));
-    assert_eq!(verdict(&told), Verdict::Forwarded);
+    assert_eq!(fate(&told), PacketFate::Forwarded);
     assert!(instead(&told).contains(&"udp_dst=23".to_owned()), "{:?}", instead(&told));
 }
 
@@ -86,7 +86,7 @@ fn another_packet_announces_its_own_address() {
     send(&mut sim, at(3, 3), arp(B, mine));
     // B's address is announced by A. With another address in the packet, B would keep it.
     let told = explained(&sim, at(1, 3), arp(A, mine));
-    assert_eq!(verdict(&told), Verdict::Dropped);
+    assert_eq!(fate(&told), PacketFate::Dropped);
     assert_eq!(instead(&told), ["arp_spa=10.0.0.99"]);
 }
 
@@ -113,7 +113,7 @@ fn a_frame_that_is_shorter_than_it_says_is_followed_as_switches_see_it() {
     (broken[16], broken[17]) = (0xff, 0xff);
     assert_eq!(send(&mut sim, at(1, 3), broken.clone()).len(), 1);
     let told = explained(&sim, at(1, 3), broken);
-    assert_eq!((verdict(&told), told.agrees()), (Verdict::Forwarded, Some(true)), "{told:?}");
+    assert_eq!((fate(&told), told.agrees()), (PacketFate::Forwarded, Some(true)), "{told:?}");
 }
 
 #[test]

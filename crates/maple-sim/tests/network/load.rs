@@ -203,7 +203,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 2, 3);
     let gauge = Gauge::Traffic { from: A, to: B };
-    let rate = |sim: &Sim| sim.store.snapshot().rate(&gauge).map(maple_core::state::History::latest);
+    let rate = |sim: &Sim| sim.store.snapshot().rate(&gauge).map(maple_core::state::RateHistory::latest);
     assert!(rate(&sim).is_some_and(|rate| (20_000..26_000).contains(&rate)), "{:?}", rate(&sim));
     sim.tell(Event::Write(vec![Write::Var { name: "off".into(), value: Some(true.into()) }]));
     send(&mut sim, 1, 0);
@@ -229,7 +229,7 @@ fn move_packets(sim: &mut Sim, on: bool) {
 }
 
 fn rate(sim: &Sim) -> u64 {
-    sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, maple_core::state::History::latest)
+    sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, maple_core::state::RateHistory::latest)
 }
 
 /// Sends from a poll until the next one. Half a second to a second before the next one, calls `late`.

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, Program, action, packets, programs, scan};
-use crate::update::Installed;
+use crate::update::InstalledRules;
 
 fn target(capabilities: &Capabilities, priorities: RangeInclusive<u16>) -> Target {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
@@ -23,14 +23,14 @@ struct Learner<'a> {
     program: &'a Program,
     capabilities: Capabilities,
     table: Table,
-    installed: Installed,
+    installed: InstalledRules,
     answers: Vec<u32>,
 }
 
 impl<'a> Learner<'a> {
     fn new(program: &'a Program, capabilities: Capabilities, priorities: RangeInclusive<u16>) -> Learner<'a> {
         let table = (Strategy::Paper.new_table())(target(&capabilities, priorities));
-        Learner { program, capabilities, table, installed: Installed::default(), answers: Vec::new() }
+        Learner { program, capabilities, table, installed: InstalledRules::default(), answers: Vec::new() }
     }
 
     fn learn(&mut self, packet: &Headers) {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
-use crate::update::Installed;
+use crate::update::InstalledRules;
 
 fn table(capabilities: Capabilities) -> Table {
     let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
@@ -19,7 +19,7 @@ fn table(capabilities: Capabilities) -> Table {
 }
 
 /// Applies the changes, and checks that each packet is treated correctly at every moment.
-fn follow(table: &mut Table, installed: &mut Installed, probes: &[Headers]) {
+fn follow(table: &mut Table, installed: &mut InstalledRules, probes: &[Headers]) {
     let (old, new) = (installed.rules(), table.rules());
     let taken = table.take_changes();
     let sorted = |mut changes: Vec<Change>| {
@@ -201,7 +201,7 @@ proptest! {
     ) {
         for capabilities in [of13_masked_ports(), of10()] {
             let mut table = table(capabilities.clone());
-            let mut installed = Installed::default();
+            let mut installed = InstalledRules::default();
             for (number, packet) in training.iter().enumerate() {
                 let (answer, trace) = program.run(packet);
                 let trace = trace.lower(packet, &capabilities);

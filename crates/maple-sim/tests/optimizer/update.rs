@@ -12,9 +12,9 @@ use crate::policy::{CONTROLLER, Headers, Program, Question, packets, programs, s
 
 /// A table as a switch keeps it.
 #[derive(Default)]
-pub struct Installed(BTreeMap<(u16, String), Rule>);
+pub struct InstalledRules(BTreeMap<(u16, String), Rule>);
 
-impl Installed {
+impl InstalledRules {
     /// Checks that each packet gets an answer of `old` or of `new`, or goes to the controller.
     pub fn check(&self, old: &[Rule], new: &[Rule], probes: &[Headers], last: &Change) {
         let rules = self.rules();
@@ -25,8 +25,8 @@ impl Installed {
         }
     }
 
-    fn holding(rules: &[Rule]) -> Installed {
-        Installed(rules.iter().map(|rule| (entry(rule), rule.clone())).collect())
+    fn holding(rules: &[Rule]) -> InstalledRules {
+        InstalledRules(rules.iter().map(|rule| (entry(rule), rule.clone())).collect())
     }
 
     pub fn apply(&mut self, change: &Change) {
@@ -56,7 +56,7 @@ fn answers(rules: &[Rule], packet: &Headers) -> Vec<u32> {
 }
 
 fn check(old: &[Rule], new: &[Rule], probes: &[Headers]) {
-    let mut table = Installed::holding(old);
+    let mut table = InstalledRules::holding(old);
     for change in changes(old, new) {
         table.apply(&change);
         table.check(old, new, probes, &change);

@@ -3,7 +3,9 @@
 use std::time::SystemTime;
 
 use maple_core::engine::RuleCount;
-use maple_core::explain::{Alternative, Decision, Entering, Explanation, Hop, PassageOutcome, PassedRule, Verdict};
+use maple_core::explain::{
+    Alternative, Decision, EnteringPacket, Explanation, JourneyHop, PacketFate, PassageOutcome, PassedRule,
+};
 use maple_core::network::{Location, Mac};
 use maple_core::run::AccountStep;
 use maple_core::state::{Snapshot, Store};
@@ -35,7 +37,7 @@ pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
     let packet = &explanation.packet;
     let mut all = json!({
         "packet": packet_json(packet, state),
-        "instead": instead(&explanation.instead, &mut lines),
+        "instead": instead(&explanation.alternatives, &mut lines),
         "leaf": explanation.leaf.as_ref().map(|leaf| json!({
             "id": leaf.id.0, "under_way": leaf.under_way, "specialised_to": leaf.specialised_to,
         })),
@@ -67,16 +69,16 @@ pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
 }
 
 /// Adds f's decision to the explanation.
-fn decided(decision: &Decision, packet: &Entering, store: &Store, lines: &mut SourceLines, all: &mut Value) {
+fn decided(decision: &Decision, packet: &EnteringPacket, store: &Store, lines: &mut SourceLines, all: &mut Value) {
     let state = &*store.snapshot();
-    all["verdict"] = json!(decision.verdict.word());
+    all["verdict"] = json!(decision.fate.word());
     all["line"] = lines.maybe(decision.line());
     all["route"] = json!(decision.route);
     let headers = Packet::new(&packet.frame, packet.at.port.0);
     all["steps"] = decision.account.iter().map(|one| step(one, &headers, store, lines)).collect();
     let exits = decision.copies.iter().flatten();
     all["exits"] = exits.map(|(at, frame)| exit(*at, frame, packet, state)).collect();
-    if let Verdict::Failed(error) = &decision.verdict {
+    if let PacketFate::Failed(error) = &decision.fate {
         all["why"] = json!(error.to_string());
     }
     if !decision.violations.is_empty() {
@@ -86,7 +88,7 @@ fn decided(decision: &Decision, packet: &Entering, store: &Store, lines: &mut So
     all["lasts"] = json!(decision.trace.lasts() && decision.writes.is_empty());
 }
 
-fn packet_json(packet: &Entering, state: &Snapshot) -> Value {
+fn packet_json(packet: &EnteringPacket, state: &Snapshot) -> Value {
     let headers = Packet::new(&packet.frame, packet.at.port.0);
     let mac = |field| headers.switch_value(field).map(|bits| Mac::from_bits(bits).to_string());
     let to = headers.switch_value(Field::EthDst).map(Mac::from_bits).and_then(|mac| state.host(mac));
@@ -113,7 +115,7 @@ fn step(step: &AccountStep, packet: &Packet<'_>, store: &Store, lines: &mut Sour
 }
 
 /// Encodes a copy that leaves: where, to whom, and how it differs from the packet.
-fn exit(at: Location, frame: &[u8], packet: &Entering, state: &Snapshot) -> Value {
+fn exit(at: Location, frame: &[u8], packet: &EnteringPacket, state: &Snapshot) -> Value {
     let hosts: Vec<String> =
         state.hosts().filter(|(_, info)| info.location == at).map(|(mac, _)| mac.to_string()).take(8).collect();
     let mut one = json!({ "at": location(at), "hosts": hosts });
@@ -140,7 +142,7 @@ fn instead(all: &[Alternative], lines: &mut SourceLines) -> Value {
         json!({
             "if": other.to_string(),
             "asked_at": lines.maybe(other.source.as_ref()),
-            "verdict": other.verdict.word(),
+            "verdict": other.fate.word(),
             "line": lines.maybe(other.line.as_ref()),
         })
     };
@@ -148,7 +150,7 @@ fn instead(all: &[Alternative], lines: &mut SourceLines) -> Value {
 }
 
 fn hops(explanation: &Explanation, counts: &Counts) -> Value {
-    let hop = |(number, hop): (usize, &Hop)| {
+    let hop = |(number, hop): (usize, &JourneyHop)| {
         let rules = hop.passage.rules.iter().enumerate();
         let rules: Value = rules.map(|(at, one)| rule(hop.passage.version, one, counts.get(&(number, at)))).collect();
         json!({

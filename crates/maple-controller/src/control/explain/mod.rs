@@ -1,7 +1,8 @@
 //! Why a packet goes where it goes: the question of a request, and the answer as JSON and as text.
 //!
 //! f runs in the thread that answers, on a snapshot. Shards only look up what they have, between two of their turns.
-//! [`Network`] joins both. A switch is sent nothing, except requests for the counters of the rules on the path.
+//! [`ExplainedNetwork`] joins both. A switch is sent nothing, except requests for the counters of the rules on the
+//! path.
 
 mod json;
 mod packet;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::engine::{Engine, RuleCount, TableRule};
-use maple_core::explain::{Admission, Entering, Explanation, LeafView, Network, Passage};
+use maple_core::explain::{Admission, EnteringPacket, ExplainedNetwork, Explanation, LeafView, Passage};
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::state::Snapshot;
@@ -103,7 +104,7 @@ impl Explain {
         state: &Snapshot,
         names: &Names,
         host: &dyn Fn(Mac) -> Option<HostInfo>,
-    ) -> Result<(Entering, Vec<String>), QuestionError> {
+    ) -> Result<(EnteringPacket, Vec<String>), QuestionError> {
         packet::from_question(self, state, names, host)
     }
 }
@@ -213,7 +214,7 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
 }
 
 /// Explains a packet, with the counters of the rules on its path if wanted.
-fn explained(handle: &Handle, packet: Entering, counters: bool) -> Result<Value, LateShard> {
+fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<Value, LateShard> {
     let explanation = handle.explain(packet)?;
     let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
     let loaded = Some(handle.policy_loaded());
@@ -242,7 +243,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
-    pub fn explain(&self, packet: Entering) -> Result<Explanation, LateShard> {
+    pub fn explain(&self, packet: EnteringPacket) -> Result<Explanation, LateShard> {
         let conditions = self.inspect(packet.at.switch, Engine::conditions)?.unwrap_or_default();
         let store = Arc::clone(self.store());
         let mut shards = Shards { handle: self, late: None };
@@ -275,18 +276,18 @@ impl Shards<'_> {
     }
 }
 
-impl Network for Shards<'_> {
+impl ExplainedNetwork for Shards<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
         self.inspect(at.switch, |engine| Arc::clone(engine.policy()))
     }
 
-    fn admit(&mut self, packet: &Entering) -> Admission {
+    fn admit(&mut self, packet: &EnteringPacket) -> Admission {
         let packet = packet.clone();
         let admission = self.inspect(packet.at.switch, move |engine| engine.admit(&packet));
         admission.unwrap_or_else(|| Admission::Refused("the switch is not connected".into()))
     }
 
-    fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
+    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView> {
         let packet = packet.clone();
         self.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet)).flatten()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use maple_core::check::frame_of;
-use maple_core::explain::Entering;
+use maple_core::explain::EnteringPacket;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
 use maple_wire::field::Prerequisite;
@@ -86,7 +86,7 @@ pub(super) fn from_question(
     state: &Snapshot,
     names: &Names,
     host: &dyn Fn(Mac) -> Option<HostInfo>,
-) -> Result<(Entering, Vec<String>), QuestionError> {
+) -> Result<(EnteringPacket, Vec<String>), QuestionError> {
     let mut assumed = Vec::new();
     let resolve = |field: &str, text: &Option<String>| {
         text.as_deref().map(|text| find_end(field, text, state, names, host)).transpose().map(Option::unwrap_or_default)
@@ -101,7 +101,7 @@ pub(super) fn from_question(
         (None, Some(at)) => at,
         (None, None) => where_its_sender_is(&frame, question, state)?,
     };
-    Ok((Entering { at, frame: frame.into() }, assumed))
+    Ok((EnteringPacket { at, frame: frame.into() }, assumed))
 }
 
 fn frame_from(digits: &str) -> Result<Vec<u8>, QuestionError> {

@@ -1,7 +1,7 @@
 //! State files of format 1, whose rows are JSON. Such a file is read once, and written again in today's format.
 
 use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{Model, RememberedLabel, Surroundings, Witness};
+use maple_core::remembered::{RememberedLabel, Surroundings, SwitchModel, Witness};
 use maple_core::state::Write;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
@@ -130,7 +130,7 @@ fn surroundings(row: SurroundingsRow) -> Surroundings {
         meaning,
     };
     let model = |(dpid, version, tables, is_open_vswitch, has_bundles)| {
-        Some((Dpid(dpid), Model { version: Version::from_wire(version)?, tables, is_open_vswitch, has_bundles }))
+        Some((Dpid(dpid), SwitchModel { version: Version::from_wire(version)?, tables, is_open_vswitch, has_bundles }))
     };
     Surroundings {
         links: row.links.into_iter().map(|(a, b)| (location(a), location(b))).collect(),
@@ -184,7 +184,7 @@ mod tests {
             ipv6: [std::net::Ipv6Addr::LOCALHOST].into(),
         };
         let label = |port, id, meaning| RememberedLabel { switch: Dpid(1), port, id, meaning };
-        let model = Model { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
+        let model = SwitchModel { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
         let around = Surroundings {
             links: vec![(at(1, 2), at(9, 3))],
             edges: vec![at(1, 1)],

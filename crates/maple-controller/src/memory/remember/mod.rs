@@ -18,8 +18,9 @@
 //! # The file
 //!
 //! There is a row for each leaf: its key is the epoch of the run in the upper 16 bits and the leaf's id, its value the
-//! leaf ([`format`](mod@super::format)). The surroundings, the policy that runs, the epoch and the format have one row each. Rows of leaves
-//! that were restored are deleted some time later ([`journal::KEEP`]), when their leaves of this run have rows.
+//! leaf ([`format`](mod@super::format)). The surroundings, the policy that runs, the epoch and the format have one row
+//! each. Rows of leaves that were restored are deleted some time later ([`journal::KEEP`]), when their leaves of this
+//! run have rows.
 
 mod archive;
 mod file;
@@ -44,7 +45,7 @@ mod tests {
     use maple_core::engine::Time;
     use maple_core::ids::LeafId;
     use maple_core::network::{HostInfo, Location, Mac};
-    use maple_core::remembered::{Model, RememberedLabel, Surroundings, Witness};
+    use maple_core::remembered::{RememberedLabel, Surroundings, SwitchModel, Witness};
     use maple_core::state::Store;
     use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
     use redb::{Database, TableDefinition};
@@ -77,7 +78,7 @@ mod tests {
             ipv6: [Ipv6Addr::LOCALHOST].into(),
         };
         let label = |port| RememberedLabel { switch: Dpid(switch), port, id: 4094, meaning: u64::MAX };
-        let model = Model { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
+        let model = SwitchModel { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
         Surroundings {
             links: vec![(location(switch, 2), location(9, 3))],
             edges: vec![location(switch, 1)],

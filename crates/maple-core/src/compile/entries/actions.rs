@@ -15,7 +15,7 @@ pub(in crate::compile) type ActionId = u32;
 
 #[derive(Clone, Debug)]
 pub(super) struct Actions {
-    all: Vec<Held>,
+    all: Vec<HeldInstructions>,
     /// The newest of the held instructions with each hash.
     by_hash: FxHashMap<u64, ActionId>,
     free: Vec<ActionId>,
@@ -25,7 +25,7 @@ pub(super) struct Actions {
 
 /// Instructions, with the number of their holders, and of those holders that are entries.
 #[derive(Clone, Debug)]
-struct Held {
+struct HeldInstructions {
     instructions: Arc<[Instruction]>,
     hash: u64,
     /// Earlier instructions with the same hash.
@@ -101,13 +101,13 @@ impl Actions {
     }
 
     /// Finds the instructions with this hash for which `is` holds.
-    fn find(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
+    fn find(&self, hash: u64, is: impl Fn(&HeldInstructions) -> bool) -> Option<ActionId> {
         let first = self.by_hash.get(&hash).copied();
         std::iter::successors(first, |id| self.all[*id as usize].other).find(|id| is(&self.all[*id as usize]))
     }
 
     fn add(&mut self, instructions: Arc<[Instruction]>, hash: u64) -> ActionId {
-        let entry = Held { instructions, hash, other: None, held: 0, entries: 0 };
+        let entry = HeldInstructions { instructions, hash, other: None, held: 0, entries: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = entry;

@@ -18,7 +18,7 @@ use crate::update::Change;
 
 /// A rule without its match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Installed {
+pub(super) struct InstalledRule {
     priority: u16,
     /// `None` sends to the controller.
     action: Option<ActionId>,
@@ -29,7 +29,7 @@ pub(super) struct Installed {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeLog {
     /// The rule that was sent last for each entry, if any. Its instructions are held.
-    installed: Vec<Option<Installed>>,
+    installed: Vec<Option<InstalledRule>>,
     /// Whether the switch has the rule that an entry should have, though that was not sent for this entry.
     is_expected: Vec<bool>,
     /// Whether an entry is in `changed`.
@@ -37,10 +37,10 @@ pub(super) struct ChangeLog {
     /// Entries whose rules may have changed, and some that are gone.
     changed: Vec<EntryId>,
     /// Rules of entries that are gone.
-    gone: PackedRow<Installed>,
+    gone: PackedRow<InstalledRule>,
     /// Lists that are kept for their memory.
-    came: PackedRow<Installed>,
-    modified: PackedRow<Installed>,
+    came: PackedRow<InstalledRule>,
+    modified: PackedRow<InstalledRule>,
     keys: (Vec<RuleKey>, Vec<RuleKey>),
 }
 
@@ -92,15 +92,15 @@ impl ChangeLog {
 }
 
 /// The rules that entries should have.
-pub(super) struct Rules<'a> {
+pub(super) struct WantedRules<'a> {
     pub(super) store: &'a EntryStore,
     pub(super) levels: &'a Levels,
     pub(super) necessities: &'a Necessities,
 }
 
-impl Rules<'_> {
+impl WantedRules<'_> {
     /// The rule that an entry should have, if any.
-    fn wanted_rule(&self, id: EntryId) -> Option<Installed> {
+    fn wanted_rule(&self, id: EntryId) -> Option<InstalledRule> {
         if !self.necessities.is_rule(self.store, id) {
             return None;
         }
@@ -108,7 +108,7 @@ impl Rules<'_> {
             EntryVerdict::Forward(action) => Some(action),
             EntryVerdict::Unexplored | EntryVerdict::PartiallyExplored => None,
         };
-        Some(Installed { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
+        Some(InstalledRule { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
     }
 
     /// All rules, by falling priority.
@@ -121,8 +121,8 @@ impl Rules<'_> {
         rules
     }
 
-    fn rule(&self, set: &[u64], installed: Installed, actions: &Actions, cookie: Cookie) -> Rule {
-        let Installed { priority, action, leaf } = installed;
+    fn rule(&self, set: &[u64], installed: InstalledRule, actions: &Actions, cookie: Cookie) -> Rule {
+        let InstalledRule { priority, action, leaf } = installed;
         let mut fields = Vec::with_capacity(self.store.fields().len());
         fields.extend(self.store.unpack(set).map(MatchField::Known));
         Rule { priority, matching: Match { fields }, instructions: actions.get(action).clone(), cookie: cookie(leaf) }
@@ -131,7 +131,7 @@ impl Rules<'_> {
 
 impl ChangeLog {
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
-    pub(super) fn take(&mut self, rules: &Rules, actions: &mut Actions, cookie: Cookie) -> Vec<Change> {
+    pub(super) fn take(&mut self, rules: &WantedRules, actions: &mut Actions, cookie: Cookie) -> Vec<Change> {
         if self.changed.is_empty() && self.gone.items().is_empty() {
             return Vec::new();
         }
@@ -171,8 +171,8 @@ impl ChangeLog {
         }
         self.changed = changed;
         let mut keys = std::mem::take(&mut self.keys);
-        let before = Side { rules: &old, keys: &mut keys.0 };
-        let after = Side { rules: &new, keys: &mut keys.1 };
+        let before = RuleList { rules: &old, keys: &mut keys.0 };
+        let after = RuleList { rules: &new, keys: &mut keys.1 };
         let changes = rules.changes(before, after, &mut modified, actions, cookie);
         self.keys = keys;
         old.items().iter().for_each(|installed| actions.release(installed.verdict()));
@@ -184,7 +184,7 @@ impl ChangeLog {
     }
 
     /// Takes the only change, if that is one entry which had no rule and has one now.
-    fn take_only_addition(&mut self, rules: &Rules) -> Option<(EntryId, Installed)> {
+    fn take_only_addition(&mut self, rules: &WantedRules) -> Option<(EntryId, InstalledRule)> {
         let [id] = self.changed[..] else { return None };
         let had_none = self.installed[id as usize].is_none();
         let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && had_none;
@@ -197,25 +197,25 @@ impl ChangeLog {
 }
 
 /// One of two lists of rules that are compared, with memory for its keys.
-struct Side<'a> {
-    rules: &'a PackedRow<Installed>,
+struct RuleList<'a> {
+    rules: &'a PackedRow<InstalledRule>,
     keys: &'a mut Vec<RuleKey>,
 }
 
-impl Rules<'_> {
+impl WantedRules<'_> {
     /// Compares two lists of rules as [`crate::update::changes`] does, but makes each [`Rule`] only once, and only if
     /// it is sent. Rules in `modified` are in neither list. Among rules of one priority, only their matches decide the
     /// order. The keys are kept for their memory.
     fn changes(
         &self,
-        Side { rules: old, keys: old_keys }: Side<'_>,
-        Side { rules: new, keys: new_keys }: Side<'_>,
-        modified: &mut PackedRow<Installed>,
+        RuleList { rules: old, keys: old_keys }: RuleList<'_>,
+        RuleList { rules: new, keys: new_keys }: RuleList<'_>,
+        modified: &mut PackedRow<InstalledRule>,
         actions: &Actions,
         cookie: Cookie,
     ) -> Vec<Change> {
-        let installed = |row: &PackedRow<Installed>, key: RuleKey| row.items()[key.at()];
-        let rule = |row: &PackedRow<Installed>, key: RuleKey| {
+        let installed = |row: &PackedRow<InstalledRule>, key: RuleKey| row.items()[key.at()];
+        let rule = |row: &PackedRow<InstalledRule>, key: RuleKey| {
             self.rule(row.get(key.at()), installed(row, key), actions, cookie)
         };
         sort_by_identity(old, old_keys);
@@ -248,8 +248,8 @@ impl Rules<'_> {
 }
 
 /// Reports whether two rules with the same priority and match differ.
-fn differs(old: Installed, new: Installed, actions: &Actions, cookie: Cookie) -> bool {
-    let instructions = |installed: Installed| actions.get(installed.action);
+fn differs(old: InstalledRule, new: InstalledRule, actions: &Actions, cookie: Cookie) -> bool {
+    let instructions = |installed: InstalledRule| actions.get(installed.action);
     old.action != new.action && instructions(old) != instructions(new) || cookie(old.leaf) != cookie(new.leaf)
 }
 
@@ -262,7 +262,7 @@ impl RuleKey {
     /// The mark in place of the key of a rule that is not deleted.
     const NONE: RuleKey = RuleKey(u64::MAX);
 
-    fn new(at: usize, row: &PackedRow<Installed>) -> RuleKey {
+    fn new(at: usize, row: &PackedRow<InstalledRule>) -> RuleKey {
         let mixed = row.get(at).iter().fold(0, |mixed: u64, word| (mixed.rotate_left(5) ^ word).wrapping_mul(MIX));
         RuleKey(u64::from(row.items()[at].priority) << 48 | mixed >> 48 << 32 | at as u64)
     }
@@ -277,7 +277,7 @@ impl RuleKey {
     }
 
     /// The identity of a rule in a switch, for comparisons.
-    fn identity(self, row: &PackedRow<Installed>) -> (u32, &[u64]) {
+    fn identity(self, row: &PackedRow<InstalledRule>) -> (u32, &[u64]) {
         (self.begin(), row.get(self.at()))
     }
 }
@@ -286,7 +286,7 @@ impl RuleKey {
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Fills `keys` with the keys of the rules of a list, in ascending order of their identity.
-fn sort_by_identity(row: &PackedRow<Installed>, keys: &mut Vec<RuleKey>) {
+fn sort_by_identity(row: &PackedRow<InstalledRule>, keys: &mut Vec<RuleKey>) {
     keys.clear();
     keys.extend((0..row.items().len()).map(|at| RuleKey::new(at, row)));
     keys.sort_unstable();
@@ -295,7 +295,7 @@ fn sort_by_identity(row: &PackedRow<Installed>, keys: &mut Vec<RuleKey>) {
     }
 }
 
-impl Installed {
+impl InstalledRule {
     /// The verdict of its entry, as far as that holds instructions.
     fn verdict(self) -> EntryVerdict {
         self.action.map_or(EntryVerdict::Unexplored, EntryVerdict::Forward)

@@ -73,7 +73,7 @@ pub(super) struct Compaction<'a> {
 
 /// The limits that a plan must keep to.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
+struct PlanLimits {
     /// The level that is given up.
     closed: Option<u32>,
     /// The maximum number of rules that may be sent again.
@@ -115,7 +115,7 @@ impl Compaction<'_> {
         let allowance = self.budget.allowance().min(MAX_RESENT_TO_MAKE_WAY);
         let ways = [(Direction::Up, until.checked_sub(1)), (Direction::Down, Some(from))];
         let mut plan = self.levels.begin_plan(self.store.numbers());
-        let is_found = self.cheapest(&mut plan, id, ways, Terms { closed: None, allowance });
+        let is_found = self.cheapest(&mut plan, id, ways, PlanLimits { closed: None, allowance });
         let (level, steps) = (plan.level(id), plan.take_back_all());
         self.levels.end_plan(plan);
         is_found.then(|| {
@@ -137,7 +137,7 @@ impl Compaction<'_> {
         let mut best: Option<Steps> = None;
         for level in &levels {
             let allowance = best.as_ref().map_or(self.budget.allowance(), |best| best.resent.saturating_sub(1));
-            let is_found = self.without(&mut plan, *level, Terms { closed: Some(*level), allowance });
+            let is_found = self.without(&mut plan, *level, PlanLimits { closed: Some(*level), allowance });
             let steps = plan.take_back_all();
             best = is_found.then_some(steps).or(best);
         }
@@ -147,7 +147,7 @@ impl Compaction<'_> {
     }
 
     /// Plans other levels for all entries of a level. Returns whether that is possible.
-    fn without(&self, plan: &mut PriorityPlan, level: u32, terms: Terms) -> bool {
+    fn without(&self, plan: &mut PriorityPlan, level: u32, terms: PlanLimits) -> bool {
         let ways = [(Direction::Up, level.checked_sub(1)), (Direction::Down, Some(level + 1))];
         let entries = self.levels.entries(level);
         // Each rule of the level is sent again in any case.
@@ -164,7 +164,7 @@ impl Compaction<'_> {
         plan: &mut PriorityPlan,
         id: EntryId,
         ways: [(Direction, Option<u32>); 2],
-        terms: Terms,
+        terms: PlanLimits,
     ) -> bool {
         let begin = plan.mark();
         let own = u64::from(self.changes.is_installed(id));
@@ -177,7 +177,7 @@ impl Compaction<'_> {
             let level = from.and_then(|from| self.levels.next(direction, from, terms.closed));
             let Some(level) = level else { continue };
             plan.step(id, level, own);
-            let is_found = self.shift(plan, id, direction, Terms { allowance, ..terms });
+            let is_found = self.shift(plan, id, direction, PlanLimits { allowance, ..terms });
             let steps = plan.take_back(begin);
             best = is_found.then_some(steps).or(best);
         }
@@ -187,7 +187,7 @@ impl Compaction<'_> {
     }
 
     /// Completes a plan that moves an entry: what is in its way moves on. Returns whether that is possible.
-    fn shift(&self, plan: &mut PriorityPlan, id: EntryId, direction: Direction, terms: Terms) -> bool {
+    fn shift(&self, plan: &mut PriorityPlan, id: EntryId, direction: Direction, terms: PlanLimits) -> bool {
         let (mut open, mut next, mut looked_at) = (BTreeSet::new(), Some((0, id)), 0);
         while let Some((_, id)) = next {
             let level = plan.level(id);

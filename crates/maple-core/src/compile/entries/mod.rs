@@ -70,7 +70,7 @@ mod packed;
 
 pub(super) use actions::ActionId;
 use actions::Actions;
-use change_log::{ChangeLog, Rules};
+use change_log::{ChangeLog, WantedRules};
 use compaction::ResendBudget;
 use levels::{Levelling, Levels, UNPLACED};
 use overlap_lists::OverlapLists;
@@ -269,13 +269,13 @@ impl EntryTable {
     /// The rules as they should be now, by falling priority.
     pub(super) fn rules(&self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Rule> {
         let EntryTable { store, levels, necessities, .. } = self;
-        Rules { store, levels, necessities }.all(&self.actions, cookie)
+        WantedRules { store, levels, necessities }.all(&self.actions, cookie)
     }
 
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
         let EntryTable { store, levels, necessities, .. } = self;
-        let changes = self.changes.take(&Rules { store, levels, necessities }, &mut self.actions, cookie);
+        let changes = self.changes.take(&WantedRules { store, levels, necessities }, &mut self.actions, cookie);
         // Most rules of a table that was built again are there already.
         if !std::mem::take(&mut self.is_built_again) {
             self.budget.sent(changes.len());

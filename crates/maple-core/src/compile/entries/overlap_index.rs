@@ -41,7 +41,7 @@ const CANDIDATES: usize = 4;
 /// The entries of a table by their matches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverlapIndex {
-    groups: Vec<Group>,
+    groups: Vec<MaskGroup>,
     by_masks: FxHashMap<Box<[u64]>, u32>,
     /// The group that was last asked for. It is often the next one too.
     last: u32,
@@ -65,21 +65,21 @@ struct Stamped {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Group {
+struct MaskGroup {
     masks: Box<[u64]>,
     size: usize,
     /// Empty while the group is small.
     members: Vec<EntryId>,
-    views: Vec<View>,
+    views: Vec<GroupView>,
     /// The number of members removed since the first view was made.
     gone: usize,
     /// The way in which the group answers, by the group of the match that asks.
-    view_for: FxHashMap<u32, Answered>,
+    view_for: FxHashMap<u32, GroupAnswer>,
 }
 
 /// The way in which a group answers matches with certain masks.
 #[derive(Clone, Copy, Debug)]
-enum Answered {
+enum GroupAnswer {
     /// The group answers by the view with the first number. The second number is the size of the group when that was
     /// decided.
     ByView(usize, usize),
@@ -88,9 +88,9 @@ enum Answered {
 }
 
 #[derive(Clone, Debug)]
-struct View {
+struct GroupView {
     masks: Masks,
-    by_values: FxHashMap<u64, Found>,
+    by_values: FxHashMap<u64, EqualMembers>,
 }
 
 /// The bits that count in a view, word by word.
@@ -98,7 +98,7 @@ struct View {
 struct Masks(Box<[u64]>);
 
 /// Members with the same values.
-type Found = OneOrMany<Member>;
+type EqualMembers = OneOrMany<Member>;
 
 /// An entry. It is a member as long as it has this stamp.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +207,7 @@ impl OverlapIndex {
     }
 
     fn group_of(&mut self, set: &[u64]) -> u32 {
-        let is_same = |group: &Group| group.masks.iter().eq(set.iter().skip(1).step_by(2));
+        let is_same = |group: &MaskGroup| group.masks.iter().eq(set.iter().skip(1).step_by(2));
         if self.groups.get(self.last as usize).is_some_and(is_same) {
             return self.last;
         }
@@ -222,7 +222,7 @@ impl OverlapIndex {
         }
         let at = self.groups.len() as u32;
         self.by_masks.insert(masks.clone(), at);
-        self.groups.push(Group { masks, ..Group::default() });
+        self.groups.push(MaskGroup { masks, ..MaskGroup::default() });
         at
     }
 
@@ -246,7 +246,7 @@ impl OverlapIndex {
     }
 }
 
-impl Group {
+impl MaskGroup {
     /// Drops the views if more members have been removed than are left.
     fn forget_views_of_the_gone(&mut self) {
         if self.gone > self.size {
@@ -260,8 +260,8 @@ impl Group {
     fn view(&mut self, matches: &PackedMatches, places: &[Stamped], asking: u32, set: &[u64]) -> Option<usize> {
         self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
-            Some(Answered::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
-            Some(Answered::ByView(..) | Answered::ByComparison) => false,
+            Some(GroupAnswer::ByView(view, size)) if self.size <= 2 * *size => return Some(*view),
+            Some(GroupAnswer::ByView(..) | GroupAnswer::ByComparison) => false,
             None => true,
         };
         let common: Box<[u64]> = self.masks.iter().zip(set.iter().skip(1).step_by(2)).map(|(a, b)| a & b).collect();
@@ -269,26 +269,26 @@ impl Group {
             return None;
         }
         let size = self.size;
-        let serves = |view: &View| {
+        let serves = |view: &GroupView| {
             let is_part = view.masks.0.iter().zip(&common).all(|(a, b)| a & !b == 0);
             view.masks.0 == common || is_part && size <= CANDIDATES * view.by_values.len()
         };
         let at = match self.views.iter().position(serves) {
             Some(at) => at,
             None if is_first => {
-                self.view_for.insert(asking, Answered::ByComparison);
+                self.view_for.insert(asking, GroupAnswer::ByComparison);
                 return None;
             }
             None => self.add_view(matches, places, common),
         };
-        self.view_for.insert(asking, Answered::ByView(at, size));
+        self.view_for.insert(asking, GroupAnswer::ByView(at, size));
         Some(at)
     }
 
     /// Makes a view, and returns its index.
     fn add_view(&mut self, matches: &PackedMatches, places: &[Stamped], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
-        let mut view = View { masks: Masks(masks), by_values };
+        let mut view = GroupView { masks: Masks(masks), by_values };
         for entry in &self.members {
             let member = Member { entry: *entry, stamp: places[*entry as usize].stamp };
             view.insert(matches.get(*entry), member);
@@ -304,7 +304,7 @@ impl Member {
     }
 }
 
-impl View {
+impl GroupView {
     fn insert(&mut self, set: &[u64], member: Member) {
         self.by_values.entry(self.masks.key(set)).or_default().push(member);
     }

@@ -28,7 +28,7 @@ pub(super) struct Step {
 
 /// A point to go back to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct PlanMark {
     steps: usize,
     moved: usize,
     resent: u64,
@@ -50,7 +50,7 @@ impl PriorityPlan {
 
     /// Takes back all steps, and returns the levels as they were before the plan.
     pub(super) fn into_levels(mut self) -> Vec<u32> {
-        self.take_back(Mark { steps: 0, moved: 0, resent: 0 });
+        self.take_back(PlanMark { steps: 0, moved: 0, resent: 0 });
         self.levels
     }
 
@@ -85,12 +85,12 @@ impl PriorityPlan {
     }
 
     /// The current point of the plan.
-    pub(super) fn mark(&self) -> Mark {
-        Mark { steps: self.steps.len(), moved: self.moved, resent: self.resent }
+    pub(super) fn mark(&self) -> PlanMark {
+        PlanMark { steps: self.steps.len(), moved: self.moved, resent: self.resent }
     }
 
     /// Takes back all steps since a point, and returns them.
-    pub(super) fn take_back(&mut self, mark: Mark) -> Steps {
+    pub(super) fn take_back(&mut self, mark: PlanMark) -> Steps {
         let resent = self.resent;
         let steps = self.steps.split_off(mark.steps);
         steps.iter().rev().for_each(|step| self.levels[step.id as usize] = step.before);
@@ -100,7 +100,7 @@ impl PriorityPlan {
 
     /// Takes back all steps, and returns them.
     pub(super) fn take_back_all(&mut self) -> Steps {
-        self.take_back(Mark { steps: 0, moved: 0, resent: 0 })
+        self.take_back(PlanMark { steps: 0, moved: 0, resent: 0 })
     }
 
     /// Repeats steps that were taken back to the current point of the plan.

@@ -10,7 +10,7 @@ use super::store::{EntryId, EntryState, EntryStore};
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     /// The mark of each entry.
-    marks: Vec<Mark>,
+    marks: Vec<EntryChanges>,
     /// The dirty entries, each once, and possibly some that were removed.
     dirty: Vec<EntryId>,
     has_removals: bool,
@@ -26,8 +26,8 @@ pub(super) struct WorkQueue {
 
 /// The changes of an entry since the last recompute.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
-    history: History,
+struct EntryChanges {
+    history: EntryHistory,
     /// Whether its level may no longer be right.
     level_stale: bool,
     /// Whether it is in `deferred`.
@@ -35,7 +35,7 @@ struct Mark {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum History {
+enum EntryHistory {
     #[default]
     Clean,
     /// The entry is dirty, and had this state at the last recompute.
@@ -49,9 +49,10 @@ impl WorkQueue {
     /// Adds a new entry, which is dirty. It counted for nothing at the last recompute.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.marks.len() <= id as usize {
-            self.marks.resize(id as usize + 1, Mark::default());
+            self.marks.resize(id as usize + 1, EntryChanges::default());
         }
-        self.marks[id as usize] = Mark { history: History::Was(EntryState::Shadowed), ..Mark::default() };
+        self.marks[id as usize] =
+            EntryChanges { history: EntryHistory::Was(EntryState::Shadowed), ..EntryChanges::default() };
         self.dirty.push(id);
     }
 
@@ -59,17 +60,17 @@ impl WorkQueue {
     pub(super) fn mark_edited(&mut self, id: EntryId, before: EntryState, after: EntryState) {
         let history = &mut self.marks[id as usize].history;
         match *history {
-            History::Clean => self.mark_dirty(id, before),
-            History::Was(first) if before != after => *history = History::Toggled(first),
-            History::Was(_) | History::Toggled(_) => {}
+            EntryHistory::Clean => self.mark_dirty(id, before),
+            EntryHistory::Was(first) if before != after => *history = EntryHistory::Toggled(first),
+            EntryHistory::Was(_) | EntryHistory::Toggled(_) => {}
         }
     }
 
     /// Notes that an entry in this state may change within the recompute, where no neighbour sees a state in between.
     pub(super) fn mark_dirty(&mut self, id: EntryId, state: EntryState) {
         let history = &mut self.marks[id as usize].history;
-        if let History::Clean = *history {
-            *history = History::Was(state);
+        if let EntryHistory::Clean = *history {
+            *history = EntryHistory::Was(state);
             self.dirty.push(id);
         }
     }
@@ -96,7 +97,7 @@ impl WorkQueue {
     pub(super) fn finish(&mut self, mut was_dirty: impl FnMut(EntryId)) {
         for id in self.dirty.drain(..) {
             let mark = &mut self.marks[id as usize];
-            (mark.history, mark.level_stale) = (History::Clean, false);
+            (mark.history, mark.level_stale) = (EntryHistory::Clean, false);
             was_dirty(id);
         }
         self.unshadow_candidates.clear();
@@ -122,7 +123,7 @@ impl WorkQueue {
 
     /// Reports whether the state of an entry has changed more than once.
     pub(super) fn is_toggled(&self, id: EntryId) -> bool {
-        matches!(self.marks[id as usize].history, History::Toggled(_))
+        matches!(self.marks[id as usize].history, EntryHistory::Toggled(_))
     }
 
     pub(super) fn is_level_stale(&self, id: EntryId) -> bool {
@@ -197,11 +198,11 @@ impl WorkQueue {
     }
 }
 
-impl History {
+impl EntryHistory {
     fn before(self) -> Option<EntryState> {
         match self {
-            History::Clean => None,
-            History::Was(state) | History::Toggled(state) => Some(state),
+            EntryHistory::Clean => None,
+            EntryHistory::Was(state) | EntryHistory::Toggled(state) => Some(state),
         }
     }
 }

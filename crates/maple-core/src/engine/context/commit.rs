@@ -10,7 +10,7 @@ use super::uses::EngineStore;
 use crate::ids::DependentId;
 use crate::network::{Location, Mac, PortKind};
 use crate::report::{Report, ReportKind, ReportSubject};
-use crate::route::{Absence, LeftOut, Plan, Resolved};
+use crate::route::{Absence, OmittedPlace, Plan, Resolved};
 use crate::run::Violation;
 use crate::state::{Cell, CellValue, Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
 use crate::trace::Source;
@@ -77,8 +77,8 @@ impl Context {
     }
 
     /// Reports the absent places that a route leaves out, each once.
-    pub(in crate::engine) fn report_left_out(&mut self, left_out: Vec<LeftOut>, made_at: Option<&Source>) {
-        for LeftOut { at, why } in left_out {
+    pub(in crate::engine) fn report_left_out(&mut self, left_out: Vec<OmittedPlace>, made_at: Option<&Source>) {
+        for OmittedPlace { at, why } in left_out {
             let key = match why {
                 Absence::Switch => at.switch.to_string(),
                 Absence::Port(_) | Absence::Link(_) => at.to_string(),

@@ -33,21 +33,21 @@ pub type ViolationKey = (Arc<str>, Arc<str>);
 /// The reports of a shard, and their counts.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Reports {
-    once: BTreeMap<ReportKind, Once>,
+    once: BTreeMap<ReportKind, KindReports>,
     /// The number of failures of f, by the text of the error.
     failures: BTreeMap<Arc<str>, u64>,
-    failure_budget: Budget,
+    failure_budget: ReportBudget,
     /// The number of routes that constraints refused, by constraint and line.
     violations: BTreeMap<ViolationKey, u64>,
     /// The packets that rules of access lists log, by rule.
-    logged: BTreeMap<Arc<str>, Logged>,
+    logged: BTreeMap<Arc<str>, RecentReports>,
     /// The packets whose source is located elsewhere, by the port where they come in.
-    elsewhere: BTreeMap<Location, Logged>,
+    elsewhere: BTreeMap<Location, RecentReports>,
 }
 
 /// The recent reports on one kind of packets.
 #[derive(Debug, Default)]
-struct Logged {
+struct RecentReports {
     since: Time,
     reported: u32,
     unreported: u64,
@@ -66,21 +66,21 @@ pub(in crate::engine) enum Novelty {
 
 /// The reports of one kind.
 #[derive(Debug, Default)]
-struct Once {
+struct KindReports {
     keys: BTreeSet<String>,
-    budget: Budget,
+    budget: ReportBudget,
 }
 
 /// The number of different things that have been reported, in all and about each port and switch.
 #[derive(Debug, Default)]
-struct Budget {
+struct ReportBudget {
     spent: usize,
     of_subject: BTreeMap<ReportSubject, usize>,
     /// Whether a report has said that there are too many in all.
     is_over: bool,
 }
 
-impl Budget {
+impl ReportBudget {
     /// Spends a report on something that was not reported before.
     fn take(&mut self, about: ReportSubject) -> Novelty {
         if self.spent >= MAX_REPORTS {
@@ -136,7 +136,7 @@ impl Reports {
             if self.logged.len() >= MAX_REPORTS {
                 return None;
             }
-            self.logged.insert(Arc::clone(what), Logged { since: now, ..Logged::default() });
+            self.logged.insert(Arc::clone(what), RecentReports { since: now, ..RecentReports::default() });
         }
         let logged = self.logged.get_mut(what)?;
         if now.0.saturating_sub(logged.since.0) >= LOG_PERIOD.as_nanos() as u64 {

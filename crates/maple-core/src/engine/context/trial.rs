@@ -90,7 +90,7 @@ pub enum DifferenceKind {
 
 /// A decision, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Decision {
+pub struct DecisionSummary {
     /// The route, such as `drop` or `1:2, 2:3`, or the error.
     pub route: String,
     /// The edge ports where it leaves, in order.
@@ -126,9 +126,9 @@ pub struct Difference {
     /// The witness packet in one line.
     pub packet: String,
     /// The decision of the policy that runs.
-    pub before: Decision,
+    pub before: DecisionSummary,
     /// The decision of the candidate.
-    pub after: Decision,
+    pub after: DecisionSummary,
 }
 
 impl DifferenceKind {

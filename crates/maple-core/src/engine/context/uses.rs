@@ -3,9 +3,10 @@
 //! # What
 //!
 //! [`EngineStore`] is the store as one engine sees it: each use of the store in
-//! [`Engine::handle`](crate::engine::Engine::handle) passes here, and there is no other way to it. While a recording is made,
-//! it notes when each use happened ([`Seen`]). In a replay it lets each use wait until the store has moved as often as
-//! then. Apart from this order, engines are deterministic. So the same events and times then have the same effects.
+//! [`Engine::handle`](crate::engine::Engine::handle) passes here, and there is no other way to it. While a recording is
+//! made, it notes when each use happened ([`UseMoment`]). In a replay it lets each use wait until the store has moved
+//! as often as then. Apart from this order, engines are deterministic. So the same events and times then have the same
+//! effects.
 //!
 //! # The notes
 //!
@@ -28,13 +29,13 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use crate::capabilities::Model;
+use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, ShardId, Time};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
 use crate::state::{
-    AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Seen, Snapshot, Store, Txn, Write, Written,
+    AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, UseMoment, Write, Written,
 };
 
 /// When a use of the store is due in a replay.
@@ -63,18 +64,18 @@ pub struct BadUses;
 /// The store as one engine uses it.
 pub(in crate::engine) struct EngineStore {
     store: Arc<Store>,
-    mode: Mode,
+    mode: UseMode,
 }
 
-enum Mode {
+enum UseMode {
     Plain,
-    Recorded(RefCell<Notes>),
-    Replayed(RefCell<Cursor>, ShardId, Arc<dyn Conductor>),
+    Recorded(RefCell<UseNotes>),
+    Replayed(RefCell<NotesCursor>, ShardId, Arc<dyn Conductor>),
 }
 
 /// The notes of one call of `handle`.
 #[derive(Debug, Default)]
-struct Notes {
+struct UseNotes {
     is_on: bool,
     bytes: Vec<u8>,
     /// The store's move count when this engine saw it last.
@@ -85,7 +86,7 @@ struct Notes {
 
 /// The position in the notes of a call that is replayed.
 #[derive(Debug, Default)]
-struct Cursor {
+struct NotesCursor {
     is_on: bool,
     last: u64,
     /// The noted uses: the number of other uses before each, and when it is due.
@@ -96,8 +97,8 @@ struct Cursor {
     is_lost: bool,
 }
 
-impl Notes {
-    fn note(&mut self, seen: Seen) {
+impl UseNotes {
+    fn note(&mut self, seen: UseMoment) {
         let others = seen.at.wrapping_sub(self.last);
         if others == 0 && !seen.moved {
             self.quiet += 1;
@@ -112,7 +113,7 @@ impl Notes {
     }
 }
 
-impl Cursor {
+impl NotesCursor {
     /// Takes the notes of the next call. Returns when its first use is due, as a move count of the store.
     fn expect(&mut self, mut bytes: &[u8]) -> Result<u64, BadUses> {
         let mut last = self.last;
@@ -182,32 +183,32 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
 
 impl EngineStore {
     pub fn new(store: Arc<Store>) -> EngineStore {
-        EngineStore { store, mode: Mode::Plain }
+        EngineStore { store, mode: UseMode::Plain }
     }
 
     /// Starts noting uses. `from`: the store's move count when the recording began.
     pub fn record(&mut self, from: u64) {
-        self.mode = Mode::Recorded(RefCell::new(Notes { last: from, ..Notes::default() }));
+        self.mode = UseMode::Recorded(RefCell::new(UseNotes { last: from, ..UseNotes::default() }));
     }
 
     /// Starts a replay, in which each use waits until it is due. `from`: the store's move count when the recording
     /// began.
     pub fn replay(&mut self, shard: ShardId, from: u64, conductor: Arc<dyn Conductor>) {
-        let cursor = Cursor { last: from, ..Cursor::default() };
-        self.mode = Mode::Replayed(RefCell::new(cursor), shard, conductor);
+        let cursor = NotesCursor { last: from, ..NotesCursor::default() };
+        self.mode = UseMode::Replayed(RefCell::new(cursor), shard, conductor);
     }
 
     /// Stops noting uses, and waiting until they are due.
     pub fn detach(&mut self) {
-        self.mode = Mode::Plain;
+        self.mode = UseMode::Plain;
     }
 
     /// Begins a call of `handle`. Uses outside of calls leave nothing behind, so they are not noted.
     pub fn begin(&self) {
         match &self.mode {
-            Mode::Plain => return,
-            Mode::Recorded(notes) => notes.borrow_mut().is_on = true,
-            Mode::Replayed(cursor, ..) => cursor.borrow_mut().is_on = true,
+            UseMode::Plain => return,
+            UseMode::Recorded(notes) => notes.borrow_mut().is_on = true,
+            UseMode::Replayed(cursor, ..) => cursor.borrow_mut().is_on = true,
         }
         // The first note says when the call began.
         self.read(|_| ());
@@ -216,16 +217,16 @@ impl EngineStore {
     /// Ends a call of `handle`.
     pub fn end(&self) {
         match &self.mode {
-            Mode::Plain => {}
-            Mode::Recorded(notes) => notes.borrow_mut().is_on = false,
-            Mode::Replayed(cursor, ..) => cursor.borrow_mut().is_on = false,
+            UseMode::Plain => {}
+            UseMode::Recorded(notes) => notes.borrow_mut().is_on = false,
+            UseMode::Replayed(cursor, ..) => cursor.borrow_mut().is_on = false,
         }
     }
 
     /// Appends the notes since the last time to `out`, with their length in bytes before them.
     pub fn take_notes(&self, out: &mut Vec<u8>) {
-        let Mode::Recorded(notes) = &self.mode else { return };
-        let Notes { bytes, quiet, .. } = &mut *notes.borrow_mut();
+        let UseMode::Recorded(notes) = &self.mode else { return };
+        let UseNotes { bytes, quiet, .. } = &mut *notes.borrow_mut();
         put(bytes, std::mem::take(quiet));
         put(out, bytes.len() as u64);
         out.append(bytes);
@@ -237,7 +238,7 @@ impl EngineStore {
     /// [`BadUses`] if the notes are damaged, or if this engine is not being replayed.
     pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
         match &self.mode {
-            Mode::Replayed(cursor, ..) => cursor.borrow_mut().expect(notes),
+            UseMode::Replayed(cursor, ..) => cursor.borrow_mut().expect(notes),
             _ => Err(BadUses),
         }
     }
@@ -245,15 +246,15 @@ impl EngineStore {
     /// Reports whether the last call used the store as its notes say.
     pub fn is_as_noted(&self) -> bool {
         match &self.mode {
-            Mode::Replayed(cursor, ..) => cursor.borrow().is_done(),
+            UseMode::Replayed(cursor, ..) => cursor.borrow().is_done(),
             _ => true,
         }
     }
 
-    fn used<T>(&self, work: impl FnOnce(&Store) -> (T, Seen)) -> T {
+    fn used<T>(&self, work: impl FnOnce(&Store) -> (T, UseMoment)) -> T {
         match &self.mode {
-            Mode::Plain => work(&self.store).0,
-            Mode::Recorded(notes) => {
+            UseMode::Plain => work(&self.store).0,
+            UseMode::Recorded(notes) => {
                 let (done, seen) = work(&self.store);
                 let mut notes = notes.borrow_mut();
                 if notes.is_on {
@@ -261,7 +262,7 @@ impl EngineStore {
                 }
                 done
             }
-            Mode::Replayed(cursor, shard, conductor) => {
+            UseMode::Replayed(cursor, shard, conductor) => {
                 let due = Some(&mut *cursor.borrow_mut()).filter(|cursor| cursor.is_on).map(|cursor| cursor.next());
                 let Some(due) = due else { return work(&self.store).0 };
                 conductor.await_due(*shard, due);
@@ -275,7 +276,7 @@ impl EngineStore {
 
     fn read<T>(&self, read: impl Fn(&Store) -> T) -> T {
         match &self.mode {
-            Mode::Plain => read(&self.store),
+            UseMode::Plain => read(&self.store),
             _ => self.used(|store| store.read_seen(read)),
         }
     }
@@ -310,7 +311,7 @@ impl EngineStore {
     }
 
     pub fn is_replayed(&self) -> bool {
-        matches!(self.mode, Mode::Replayed(..))
+        matches!(self.mode, UseMode::Replayed(..))
     }
 
     /// Commits in this turn.
@@ -398,7 +399,7 @@ impl EngineStore {
     }
 
     /// Notes the model of a switch of this engine.
-    pub fn note_model(&self, now: Time, dpid: Dpid, model: Model) {
+    pub fn note_model(&self, now: Time, dpid: Dpid, model: SwitchModel) {
         self.used(|store| store.note_model(now, dpid, model));
     }
 
@@ -412,17 +413,17 @@ impl EngineStore {
 mod tests {
     use super::*;
 
-    fn seen(at: u64, moved: bool) -> Seen {
-        Seen { at, moved }
+    fn seen(at: u64, moved: bool) -> UseMoment {
+        UseMoment { at, moved }
     }
 
     #[test]
     fn notes_say_when_each_use_was() {
         let uses = [seen(7, false), seen(7, false), seen(9, true), seen(10, false), seen(10, true), seen(400, false)];
-        let mut notes = Notes { last: 7, ..Notes::default() };
+        let mut notes = UseNotes { last: 7, ..UseNotes::default() };
         uses.into_iter().for_each(|use_| notes.note(use_));
         put(&mut notes.bytes, notes.quiet);
-        let mut cursor = Cursor { last: 7, ..Cursor::default() };
+        let mut cursor = NotesCursor { last: 7, ..NotesCursor::default() };
         assert_eq!(cursor.expect(&notes.bytes), Ok(7));
         for seen in uses {
             assert_eq!(cursor.next(), Due { at: seen.at, moves: seen.moved });
@@ -434,10 +435,10 @@ mod tests {
 
     #[test]
     fn a_use_that_is_missing_is_found() {
-        let mut notes = Notes::default();
+        let mut notes = UseNotes::default();
         (0..3).for_each(|_| notes.note(seen(0, false)));
         put(&mut notes.bytes, notes.quiet);
-        let mut cursor = Cursor::default();
+        let mut cursor = NotesCursor::default();
         cursor.expect(&notes.bytes).expect("the notes are whole");
         cursor.next();
         assert!(!cursor.is_done());

@@ -14,7 +14,7 @@ use crate::trace::Trace;
 use crate::tree::Augmented;
 
 /// The leaf that answers the packets of a run.
-pub(in crate::engine) struct Adopted {
+pub(in crate::engine) struct AdoptedLeaf {
     /// The leaf.
     pub leaf: LeafId,
     /// Whether the run made it. If not, it was there, and answers alike.
@@ -23,14 +23,15 @@ pub(in crate::engine) struct Adopted {
 
 impl Decisions {
     /// Makes a leaf of a run that nothing waits for: the run of a packet that is remembered, foreseen or decided again.
-    /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has changed.
+    /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has
+    /// changed.
     pub(in crate::engine) fn adopt(
         &mut self,
         fabric: &mut Fabric,
         goal: Goal,
         finished: Finished,
         witness: ReceivedPacket,
-    ) -> Option<Adopted> {
+    ) -> Option<AdoptedLeaf> {
         let (id, origin) = (self.new_leaf_id(fabric), Origin::from_finished(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
         fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
@@ -38,7 +39,7 @@ impl Decisions {
         fabric.ctx.report_violations(violations, witness.at);
         let leaf = self.new_leaf(fabric, trace, goal, origin, witness);
         let leaf = self.cache_leaf(fabric, id, leaf);
-        Some(Adopted { leaf, is_new: leaf == id })
+        Some(AdoptedLeaf { leaf, is_new: leaf == id })
     }
 
     /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal

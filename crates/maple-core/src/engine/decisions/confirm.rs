@@ -10,7 +10,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::is_ours;
-use crate::engine::one_switch::tables::{Confirmed, Waiter};
+use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::update::entry_key;
 
@@ -19,7 +19,7 @@ impl Decisions {
     pub(in crate::engine) fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         // Nothing waits for the barrier after the rule of a watch.
-        let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
+        let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         if has_second_step {

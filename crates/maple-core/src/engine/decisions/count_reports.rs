@@ -1,5 +1,6 @@
-//! Evaluates the counters that switches report for their rules: the drops of rules ([`crate::engine::one_switch::drops`]), and the packets
-//! that rules of access lists have decided ([`crate::engine::one_switch::access_hits`]).
+//! Evaluates the counters that switches report for their rules: the drops of rules
+//! ([`crate::engine::one_switch::drops`]), and the packets that rules of access lists have decided
+//! ([`crate::engine::one_switch::access_hits`]).
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::update::entry_key;
 const UNCOUNTED: u64 = u64::MAX;
 
 /// A rule with its counter, from a reading or from its removal.
-struct Counted<'a> {
+struct RuleCounter<'a> {
     table: u8,
     priority: u16,
     matching: &'a Match,
@@ -61,8 +62,8 @@ impl Decisions {
         }
     }
 
-    /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the cookies
-    /// that they are to have.
+    /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the
+    /// cookies that they are to have.
     pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
         let ReplyBody::Flow(flows) = &mut reply.body else { return };
         if let Some(switch) = fabric.switches.get(&dpid) {
@@ -81,7 +82,7 @@ impl Decisions {
             self.read_count(
                 fabric,
                 dpid,
-                &Counted {
+                &RuleCounter {
                     table: flow.table_id,
                     priority: flow.priority,
                     matching: &flow.matching,
@@ -95,7 +96,7 @@ impl Decisions {
 
     /// Reads the counter of a rule that was removed, for the last time.
     pub(in crate::engine) fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
-        let counted = Counted {
+        let counted = RuleCounter {
             table: removed.table_id,
             priority: removed.priority,
             matching: &removed.matching,
@@ -106,7 +107,7 @@ impl Decisions {
         self.read_count(fabric, dpid, &counted);
     }
 
-    fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &Counted<'_>) {
+    fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &RuleCounter<'_>) {
         let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.counters.growth.alter(switch.tables.take_altered());
@@ -160,7 +161,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
 }
 
 /// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
-fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &Counted<'_>) -> Option<DropCause> {
+fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>) -> Option<DropCause> {
     if drops_by_priority(counted.priority, switch.three_tables)? {
         return Some(DropCause::TooManyHosts);
     }

@@ -27,7 +27,7 @@ use crate::trace::Trace;
 pub(in crate::engine) type Answer = Result<Route, PolicyError>;
 
 /// The result of a run.
-pub(in crate::engine) enum Outcome {
+pub(in crate::engine) enum RunOutcome {
     /// f's answer, and what f observed.
     Answer((Goal, Arc<Resolved>), Box<Finished>),
     /// f has no answer until something that it read changes.
@@ -167,11 +167,11 @@ impl Decisions {
                 }
             };
             let done = match outcome(&run, answer) {
-                Outcome::Answer((goal, route), finished) => {
+                RunOutcome::Answer((goal, route), finished) => {
                     self.commit(fabric, goal, route, *finished, &received, exclusive)
                 }
-                Outcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
-                Outcome::Failed(error, heard) => {
+                RunOutcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
+                RunOutcome::Failed(error, heard) => {
                     fabric.ctx.notify_listeners(heard, &received);
                     return policy_failed(fabric, &error, &received);
                 }
@@ -276,7 +276,7 @@ impl Decisions {
     fn speculate(&mut self, fabric: &mut Fabric, received: &ReceivedPacket, place: &str) {
         let Some(run) = new_run(fabric, received) else { return };
         let answer = self.run_once(fabric, &run);
-        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
+        let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
             fabric.ctx.stats.writing_runs += 1;
             let report = Report::PolicyWrites { what: place.into() };
@@ -309,17 +309,17 @@ fn policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPa
 }
 
 /// Checks f's answer, and ends the run.
-pub(in crate::engine) fn outcome(run: &Run, answer: Answer) -> Outcome {
+pub(in crate::engine) fn outcome(run: &Run, answer: Answer) -> RunOutcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
-        return Outcome::Failed(PolicyError::Exception("the policy ended its own run".into()), 0);
+        return RunOutcome::Failed(PolicyError::Exception("the policy ended its own run".into()), 0);
     };
     match (resolved, &finished.error) {
-        (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => Outcome::Waits(Box::new(finished)),
+        (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => RunOutcome::Waits(Box::new(finished)),
         // The policy's error is more precise about the place than the error that was noted for it.
-        (Err(error), _) => Outcome::Failed(error, finished.heard),
-        (_, Some(error)) => Outcome::Failed(error.clone(), finished.heard),
-        (Ok(Err(error)), None) => Outcome::Failed(error, finished.heard),
-        (Ok(Ok(route)), None) => Outcome::Answer(route, Box::new(finished)),
+        (Err(error), _) => RunOutcome::Failed(error, finished.heard),
+        (_, Some(error)) => RunOutcome::Failed(error.clone(), finished.heard),
+        (Ok(Err(error)), None) => RunOutcome::Failed(error, finished.heard),
+        (Ok(Ok(route)), None) => RunOutcome::Answer(route, Box::new(finished)),
     }
 }

@@ -10,7 +10,7 @@ use super::rule_view::TableRule;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
-use crate::explain::{Entering, LeafView, Passage, PassedRule, TableRules};
+use crate::explain::{EnteringPacket, LeafView, Passage, PassedRule, TableRules};
 use crate::ids::LeafId;
 use crate::network::Location;
 use crate::rule::Rule;
@@ -18,8 +18,8 @@ use crate::trace::show;
 
 impl Decisions {
     /// The leaf that answers a packet, if there is one.
-    pub(in crate::engine) fn leaf_view(&self, fabric: &Fabric, packet: &Entering) -> Option<LeafView> {
-        let Entering { at, frame } = packet;
+    pub(in crate::engine) fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
+        let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket {
             frame: Arc::clone(frame),
             total_len: frame.len(),
@@ -33,9 +33,9 @@ impl Decisions {
     }
 
     /// The witness packet of a leaf: f ran on it.
-    pub(in crate::engine) fn witness(&self, leaf: LeafId) -> Option<Entering> {
+    pub(in crate::engine) fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         let witness = &self.leaves.get(&leaf)?.witness;
-        Some(Entering { at: witness.at, frame: Arc::clone(&witness.frame) })
+        Some(EnteringPacket { at: witness.at, frame: Arc::clone(&witness.frame) })
     }
 
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not

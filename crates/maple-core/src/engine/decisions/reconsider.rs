@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use maple_wire::Field;
 
 use super::Decisions;
-use super::decide::{Answer, Outcome, outcome};
+use super::decide::{Answer, RunOutcome, outcome};
 use super::leaf::LeafState;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
@@ -79,7 +79,7 @@ impl Decisions {
     }
 
     fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
-        let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
+        let RunOutcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id).expected() else { return };

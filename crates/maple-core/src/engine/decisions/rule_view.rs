@@ -9,7 +9,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::reason;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
-use crate::engine::one_switch::polls::Reading;
+use crate::engine::one_switch::polls::StatisticsReading;
 use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::Counted;
@@ -58,8 +58,9 @@ impl Decisions {
             _ => None,
         };
         let (newest, _) = switch.counters.polls.readings(Counted::Rules);
-        let count_in =
-            |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
+        let count_in = |round: &StatisticsReading| {
+            Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count)
+        };
         let counted = newest.and_then(|round| count_in(round)).filter(|count| count.cookie == rule.cookie);
         let why = self.why(fabric, switch, &rule, subject);
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);

@@ -1,8 +1,8 @@
 //! The dispatcher of an engine: hands each event to the part that it concerns.
 //!
 //! This file is the only one with methods of [`Engine`]. From top to bottom it is the way of a packet: a batch
-//! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches at
-//! the end. The rest are what other crates ask of an engine.
+//! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches
+//! at the end. The rest are what other crates ask of an engine.
 //!
 //! The parts stand in layers, the lowest first: the context, the switches, the fabric of both, the topology, decisions,
 //! reruns, and people who watch (the module `engine` has the map). Each knows only those that stand before it, and is
@@ -39,7 +39,7 @@ use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::is_live;
 use crate::engine::one_switch::drops::Dropped;
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
-use crate::engine::one_switch::questions::{Question, Reply};
+use crate::engine::one_switch::questions::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::view::SwitchCounts;
 use crate::engine::reruns::reload::Reload;
 use crate::engine::reruns::restore::Restore;
@@ -47,7 +47,7 @@ use crate::engine::reruns::samples::Samples;
 use crate::engine::topology::Topology;
 use crate::engine::topology::presume::presume;
 use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
-use crate::explain::{Admission, Conditions, Entering, LeafView, Passage};
+use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::network::{Facts, Location};
 use crate::policy::Policy;
@@ -419,28 +419,30 @@ impl Engine {
         let question = fabric.question(dpid, xid);
         let Fabric { ctx, switches, .. } = fabric;
         match (question, reply) {
-            (Question::Audit, Reply::Statistics(mut reply)) => switches.audit_answered(ctx, dpid, &mut reply),
-            (Question::Audit, Reply::Refused) => switches.audit_failed(ctx, dpid, true),
-            (Question::Audit, Reply::Unsent) => switches.audit_failed(ctx, dpid, false),
-            (Question::Meters, Reply::Statistics(reply)) => fabric.meters_read(dpid, &reply),
-            (Question::Meters, Reply::Refused) => fabric.meters_not_read(dpid, true),
-            (Question::Meters, Reply::Unsent) => fabric.meters_not_read(dpid, false),
-            (Question::Rule, Reply::Statistics(reply)) => switches.rule_count_answered(ctx, dpid, xid, &reply),
-            (Question::Rule, Reply::Refused | Reply::Unsent) => switches.end_rule_count(ctx, dpid, xid),
-            (Question::Counters, Reply::Statistics(reply)) => switches.poll_answered(ctx, dpid, &reply),
-            (Question::Counters, Reply::Refused) => switches.poll_refused(ctx, dpid),
-            (Question::Counters, Reply::Unsent) => switches.poll_not_sent(ctx, dpid),
-            (Question::Usage, Reply::Statistics(reply)) => decisions.usage_read(fabric, dpid, &reply),
+            (StatisticsQuestion::Audit, Reply::Statistics(mut reply)) => switches.audit_answered(ctx, dpid, &mut reply),
+            (StatisticsQuestion::Audit, Reply::Refused) => switches.audit_failed(ctx, dpid, true),
+            (StatisticsQuestion::Audit, Reply::Unsent) => switches.audit_failed(ctx, dpid, false),
+            (StatisticsQuestion::Meters, Reply::Statistics(reply)) => fabric.meters_read(dpid, &reply),
+            (StatisticsQuestion::Meters, Reply::Refused) => fabric.meters_not_read(dpid, true),
+            (StatisticsQuestion::Meters, Reply::Unsent) => fabric.meters_not_read(dpid, false),
+            (StatisticsQuestion::Rule, Reply::Statistics(reply)) => {
+                switches.rule_count_answered(ctx, dpid, xid, &reply)
+            }
+            (StatisticsQuestion::Rule, Reply::Refused | Reply::Unsent) => switches.end_rule_count(ctx, dpid, xid),
+            (StatisticsQuestion::Counters, Reply::Statistics(reply)) => switches.poll_answered(ctx, dpid, &reply),
+            (StatisticsQuestion::Counters, Reply::Refused) => switches.poll_refused(ctx, dpid),
+            (StatisticsQuestion::Counters, Reply::Unsent) => switches.poll_not_sent(ctx, dpid),
+            (StatisticsQuestion::Usage, Reply::Statistics(reply)) => decisions.usage_read(fabric, dpid, &reply),
             // The least recently used leaves are evicted then.
-            (Question::Usage, Reply::Refused) => decisions.end_round(fabric, dpid),
-            (Question::Hosts, Reply::Statistics(reply)) => {
+            (StatisticsQuestion::Usage, Reply::Refused) => decisions.end_round(fabric, dpid),
+            (StatisticsQuestion::Hosts, Reply::Statistics(reply)) => {
                 topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats(now, dpid, xid, &reply, actions));
             }
-            (Question::Hosts, Reply::Refused) => {
+            (StatisticsQuestion::Hosts, Reply::Refused) => {
                 topology.with_hosts(fabric, |hosts, now, actions| hosts.on_stats_refused(now, dpid, xid, actions));
             }
             // These are always sent.
-            (Question::Usage | Question::Hosts, Reply::Unsent) => {}
+            (StatisticsQuestion::Usage | StatisticsQuestion::Hosts, Reply::Unsent) => {}
         }
     }
 
@@ -534,19 +536,19 @@ impl Engine {
     }
 
     /// The conditions under which policies run.
-    pub fn conditions(&self) -> Conditions {
+    pub fn conditions(&self) -> RunConditions {
         let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
-        Conditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
+        RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
     }
 
     /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
     /// does not.
-    pub fn admit(&self, packet: &Entering) -> Admission {
+    pub fn admit(&self, packet: &EnteringPacket) -> Admission {
         self.topology.admit(&self.fabric, packet)
     }
 
     /// The leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, packet: &Entering) -> Option<LeafView> {
+    pub fn leaf_view(&self, packet: &EnteringPacket) -> Option<LeafView> {
         self.decisions.leaf_view(&self.fabric, packet)
     }
 
@@ -557,7 +559,7 @@ impl Engine {
     }
 
     /// The witness packet of a leaf: f ran on it.
-    pub fn witness(&self, leaf: LeafId) -> Option<Entering> {
+    pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         self.decisions.witness(leaf)
     }
 

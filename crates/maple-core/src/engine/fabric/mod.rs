@@ -9,7 +9,7 @@ pub(super) mod unreachable;
 use maple_wire::Dpid;
 
 use crate::engine::context::Context;
-use crate::engine::one_switch::questions::Question;
+use crate::engine::one_switch::questions::StatisticsQuestion;
 use crate::engine::switches::Switches;
 use crate::labels::Acquire;
 use routes::Routes;
@@ -31,7 +31,7 @@ impl Fabric {
     }
 
     /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.
-    pub(in crate::engine) fn question(&self, dpid: Dpid, xid: u32) -> Question {
-        self.switches.get(&dpid).map_or(Question::Hosts, |switch| switch.question(xid))
+    pub(in crate::engine) fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
+        self.switches.get(&dpid).map_or(StatisticsQuestion::Hosts, |switch| switch.question(xid))
     }
 }

@@ -86,9 +86,9 @@ pub(in crate::engine) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. The switch keeps such
 /// rules with their old cookies.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Renamed(FxHashMap<u64, u64>);
+pub(in crate::engine) struct TranslatedCookies(FxHashMap<u64, u64>);
 
-impl Renamed {
+impl TranslatedCookies {
     /// Adds cookies, each with the one that its rules have in this run. A cookie that is known already keeps its
     /// meaning.
     pub fn extend(&mut self, renamed: impl IntoIterator<Item = (u64, u64)>) {

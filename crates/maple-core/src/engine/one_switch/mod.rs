@@ -35,7 +35,7 @@ use maple_wire::{Dpid, Version};
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
-use cookies::Renamed;
+use cookies::TranslatedCookies;
 use counters::Counters;
 use ingress::Ingress;
 use pacing::Pacing;
@@ -73,7 +73,7 @@ pub(super) struct Switch {
     /// The effects that wait to be sent.
     pub pacing: Pacing,
     /// Cookies of rules that an earlier run made.
-    pub renamed: Renamed,
+    pub renamed: TranslatedCookies,
     /// The state of a restore, while the switch keeps the rules of an earlier run.
     pub restoring: Option<Restoring>,
     /// Since when the switch has no connection; `None` while it has one.
@@ -109,7 +109,7 @@ impl Switch {
             counters: Counters::default(),
             tables: Tables::new(options.first_xid, capabilities.version, bundles),
             pacing: Pacing::default(),
-            renamed: Renamed::default(),
+            renamed: TranslatedCookies::default(),
             restoring: None,
             unreachable: None,
             stale: Stale::ALL,

@@ -1,8 +1,8 @@
 //! Polls: decides when a switch is asked for the counters of its ports and rules, and keeps its answers.
 //!
 //! A switch is polled while something wants its counters: f, through a cell ([`crate::network::Gauge`]), once every
-//! [`crate::engine::Options::poll`]; for people, once a second. The rates for f depend only on the polls for f: they are
-//! computed between readings that are a whole period apart.
+//! [`crate::engine::Options::poll`]; for people, once a second. The rates for f depend only on the polls for f: they
+//! are computed between readings that are a whole period apart.
 //!
 //! The load on the switch and its connection is bounded. At most one request is open. None is sent while the switch has
 //! rules to confirm. After an answer, the switch is left alone for [`REST_FACTOR`] times as long as the answer took.
@@ -44,7 +44,7 @@ pub(in crate::engine) struct CountedRule {
 
 /// One complete answer of a switch.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Reading {
+pub(in crate::engine) struct StatisticsReading {
     /// When the answer was complete.
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
@@ -64,10 +64,10 @@ struct PollSeries {
     /// The time before which the switch is not polled for f.
     from: Time,
     /// The reading from which the next rates begin.
-    sample: Option<Arc<Reading>>,
+    sample: Option<Arc<StatisticsReading>>,
     /// The two newest readings.
-    newest: Option<Arc<Reading>>,
-    before: Option<Arc<Reading>>,
+    newest: Option<Arc<StatisticsReading>>,
+    before: Option<Arc<StatisticsReading>>,
     /// When the switch was last asked.
     asked: Option<Time>,
     shown: Option<Time>,
@@ -77,11 +77,11 @@ struct PollSeries {
 
 /// A request that is not answered yet.
 #[derive(Debug)]
-struct Asked {
+struct OpenRequest {
     xid: u32,
     what: Counted,
     at: Time,
-    reading: Reading,
+    reading: StatisticsReading,
 }
 
 /// The polls of one switch.
@@ -89,7 +89,7 @@ struct Asked {
 pub(in crate::engine) struct Polls {
     ports: PollSeries,
     rules: PollSeries,
-    asked: Option<Asked>,
+    asked: Option<OpenRequest>,
     /// The time until which the switch is left alone.
     rest: Time,
     /// When the timer for the next poll fires.
@@ -102,9 +102,9 @@ pub(in crate::engine) struct Polls {
 /// A complete answer, and the gauges to measure and to forget after it.
 pub(in crate::engine) struct CompleteAnswer {
     pub what: Counted,
-    pub reading: Arc<Reading>,
+    pub reading: Arc<StatisticsReading>,
     /// The earlier reading for computing rates, if that is due.
-    pub since: Option<Arc<Reading>>,
+    pub since: Option<Arc<StatisticsReading>>,
     /// The gauges to measure.
     pub measure: BTreeSet<Gauge>,
     /// The gauges that nothing has wanted for two readings.
@@ -134,7 +134,7 @@ impl Polls {
     }
 
     /// The two newest readings, the newest first.
-    pub fn readings(&self, what: Counted) -> (Option<&Arc<Reading>>, Option<&Arc<Reading>>) {
+    pub fn readings(&self, what: Counted) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
         let series = match what {
             Counted::Ports => &self.ports,
             Counted::Rules => &self.rules,
@@ -168,7 +168,7 @@ impl Polls {
     /// Notes that the switch was asked.
     pub fn on_asked(&mut self, now: Time, xid: u32, what: Counted) {
         self.series(what).asked = Some(now);
-        self.asked = Some(Asked { xid, what, at: now, reading: Reading::default() });
+        self.asked = Some(OpenRequest { xid, what, at: now, reading: StatisticsReading::default() });
         self.is_postponed = false;
     }
 
@@ -190,7 +190,7 @@ impl Polls {
         if reply.more() {
             return None;
         }
-        let Asked { what, at, mut reading, .. } = self.asked.take()?;
+        let OpenRequest { what, at, mut reading, .. } = self.asked.take()?;
         let took = now.0.saturating_sub(at.0);
         self.rest = Time(now.0.saturating_add(took.saturating_mul(u64::from(REST_FACTOR))));
         reading.at = now;
@@ -206,7 +206,7 @@ impl Polls {
     /// Notes that the switch refuses to report its counters. Returns the gauges whose rates have become unknown, and
     /// what the switch was asked for unless that was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
-        let Some(Asked { what, .. }) = self.asked.take().expected() else { return (BTreeSet::new(), None) };
+        let Some(OpenRequest { what, .. }) = self.asked.take().expected() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
         let is_news = !std::mem::replace(&mut series.is_refused, true);
         series.sample = None;
@@ -231,7 +231,13 @@ impl Polls {
 }
 
 impl PollSeries {
-    fn complete(&mut self, what: Counted, reading: Arc<Reading>, period: Duration, rest: Duration) -> CompleteAnswer {
+    fn complete(
+        &mut self,
+        what: Counted,
+        reading: Arc<StatisticsReading>,
+        period: Duration,
+        rest: Duration,
+    ) -> CompleteAnswer {
         let mut complete =
             CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
@@ -276,9 +282,9 @@ impl CountedRule {
     }
 }
 
-impl Reading {
+impl StatisticsReading {
     /// The time from an earlier reading to this one.
-    pub fn since(&self, before: &Reading) -> Duration {
+    pub fn since(&self, before: &StatisticsReading) -> Duration {
         Duration::from_nanos(self.at.0.saturating_sub(before.at.0))
     }
 

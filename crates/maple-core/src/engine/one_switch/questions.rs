@@ -6,7 +6,7 @@ use super::Switch;
 
 /// What the engine wants to know from statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Question {
+pub(in crate::engine) enum StatisticsQuestion {
     /// All rules, to compare them with those that the switch should have.
     Audit,
     /// All meters, likewise.
@@ -33,19 +33,19 @@ pub(in crate::engine) enum Reply {
 
 impl Switch {
     /// The question that was asked with this transaction id.
-    pub(in crate::engine) fn question(&self, xid: u32) -> Question {
+    pub(in crate::engine) fn question(&self, xid: u32) -> StatisticsQuestion {
         if self.tables.is_audited_by(xid) {
-            Question::Audit
+            StatisticsQuestion::Audit
         } else if self.paths.meters.is_audited_by(xid) {
-            Question::Meters
+            StatisticsQuestion::Meters
         } else if self.counters.rule_counts.awaits(xid) {
-            Question::Rule
+            StatisticsQuestion::Rule
         } else if self.counters.polls.is_answer(xid) {
-            Question::Counters
+            StatisticsQuestion::Counters
         } else if self.room.capacity.is_answer(xid) {
-            Question::Usage
+            StatisticsQuestion::Usage
         } else {
-            Question::Hosts
+            StatisticsQuestion::Hosts
         }
     }
 }

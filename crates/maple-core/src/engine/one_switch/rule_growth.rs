@@ -57,7 +57,7 @@ struct Counter {
 
 /// The growth of a rule's counter since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::engine) struct Grown {
+pub(in crate::engine) struct CounterGrowth {
     pub packets: u64,
     /// The number of these packets with which the rule certainly did what it does at present.
     pub as_it_is: u64,
@@ -82,7 +82,7 @@ pub(in crate::engine) struct RuleGrowth {
 
 impl RuleGrowth {
     /// Notes a report on a rule. Returns what the rule has counted since its last report.
-    pub fn grown(&mut self, rule: &RuleReport<'_>) -> Grown {
+    pub fn grown(&mut self, rule: &RuleReport<'_>) -> CounterGrowth {
         let (place, round) = (place(rule.table, rule.key), self.round);
         let before = self.rules.get(&place).copied();
         if rule.is_removed {
@@ -91,7 +91,7 @@ impl RuleGrowth {
             self.rules.insert(place, Counter { packets: rule.packets, round, is_altered: false });
         } else {
             // Without its last counter it would be counted again and again.
-            return Grown::default();
+            return CounterGrowth::default();
         }
         let is_of_this_run = !rule.from_earlier && round >= self.unread_before;
         let packets = match before {
@@ -101,7 +101,7 @@ impl RuleGrowth {
             None => 0,
         };
         let is_altered = before.map_or_else(|| self.altered.contains_key(&place), |before| before.is_altered);
-        Grown { packets, as_it_is: if is_altered { 0 } else { packets } }
+        CounterGrowth { packets, as_it_is: if is_altered { 0 } else { packets } }
     }
 
     /// Ends a reading of all rules of the switch. Rules that it has not reported twice in a row are gone.
@@ -189,7 +189,7 @@ mod tests {
         growth.alter([2, 9].map(|host| place(1, &key(host))));
         // A reading that was on its way ends.
         growth.end_reading();
-        let grown = |packets, as_it_is| Grown { packets, as_it_is };
+        let grown = |packets, as_it_is| CounterGrowth { packets, as_it_is };
         let counted = |growth: &mut RuleGrowth, host, packets| growth.grown(&report(&key(host), packets));
         assert_eq!([50, 52].map(|packets| counted(&mut growth, 9, packets)), [grown(50, 0), grown(2, 2)]);
         assert_eq!([110, 111].map(|packets| counted(&mut growth, 2, packets)), [grown(7, 0), grown(1, 1)]);
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(growth.rules.len(), MAX_RULES);
         assert_eq!(
             growth.grown(&report(&key(MAX_RULES as u128 + 5), 1)),
-            Grown::default(),
+            CounterGrowth::default(),
             "not counted again and again"
         );
         let leaf = CountedLeaf { drop: None, asked: Vec::new() };

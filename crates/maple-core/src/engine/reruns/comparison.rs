@@ -14,8 +14,8 @@ use maple_wire::msg::NO_BUFFER;
 use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::trial::{Decision, Difference, DifferenceKind, Trial};
-use crate::engine::decisions::decide::{Answer, Outcome, outcome};
+use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, Trial};
+use crate::engine::decisions::decide::{Answer, RunOutcome, outcome};
 use crate::engine::decisions::leaf::source_lines;
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError};
@@ -46,11 +46,11 @@ pub struct Comparison {
     other: Arc<dyn Policy>,
     /// The writes of the other policy's file.
     writes: Vec<Write>,
-    found: Mutex<Found>,
+    found: Mutex<PolicyRuns>,
 }
 
 #[derive(Default)]
-struct Found {
+struct PolicyRuns {
     trial: Trial,
     /// Hashes of packets with the decisions about them.
     seen: FxHashSet<u64>,
@@ -60,16 +60,16 @@ struct Found {
 }
 
 /// A policy that decides, with the comparison of its runs.
-struct Compared {
+struct ComparedPolicy {
     policy: Arc<dyn Policy>,
     comparison: Arc<Comparison>,
 }
 
 /// The result of a policy for a packet.
-struct Made {
+struct PacketResult {
     /// The route of the packet. A packet without an answer goes nowhere.
     route: Arc<Resolved>,
-    decision: Decision,
+    decision: DecisionSummary,
     /// Why there is no route.
     failure: Option<DifferenceKind>,
 }
@@ -82,7 +82,7 @@ impl Comparison {
 
     /// Wraps a policy that decides, so that each of its runs is compared.
     pub fn wrap(self: &Arc<Comparison>, policy: Arc<dyn Policy>) -> Arc<dyn Policy> {
-        Arc::new(Compared { policy, comparison: Arc::clone(self) })
+        Arc::new(ComparedPolicy { policy, comparison: Arc::clone(self) })
     }
 
     /// The differences so far. A packet that came several times counts once, unless a decision about it
@@ -92,7 +92,7 @@ impl Comparison {
         Trial { differences: found.differences.iter().cloned().collect(), ..found.trial.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Found> {
+    fn lock(&self) -> MutexGuard<'_, PolicyRuns> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +111,7 @@ impl Comparison {
         let made = old.iter().zip(answers.0).zip(new.iter().zip(answers.1));
         for (packet, ((old, before), (new, after))) in packets.iter().zip(made) {
             let at = packet.at;
-            self.count(packet, Made::from_run(old, before, at), Made::from_run(new, after, at));
+            self.count(packet, PacketResult::from_run(old, before, at), PacketResult::from_run(new, after, at));
         }
     }
 
@@ -139,7 +139,7 @@ impl Comparison {
         overlaid
     }
 
-    fn count(&self, packet: &ReceivedPacket, before: Made, after: Made) {
+    fn count(&self, packet: &ReceivedPacket, before: PacketResult, after: PacketResult) {
         let mut found = self.lock();
         let key = FxBuildHasher.hash_one((packet.at, &packet.frame, &before.decision, &after.decision));
         if found.seen.contains(&key) {
@@ -170,24 +170,26 @@ impl Comparison {
     }
 }
 
-impl Made {
-    fn from_run(run: &Run, answer: Answer, at: Location) -> Made {
-        let nothing = |route: String, lines: String, failure| Made {
+impl PacketResult {
+    fn from_run(run: &Run, answer: Answer, at: Location) -> PacketResult {
+        let nothing = |route: String, lines: String, failure| PacketResult {
             route: Arc::default(),
-            decision: Decision { route, exits: Vec::new(), lines },
+            decision: DecisionSummary { route, exits: Vec::new(), lines },
             failure: Some(failure),
         };
         match outcome(run, answer) {
-            Outcome::Answer((_, route), finished) => {
-                Made { decision: Decision::from_run(&route, at, &finished.trace), route, failure: None }
+            RunOutcome::Answer((_, route), finished) => {
+                PacketResult { decision: DecisionSummary::from_run(&route, at, &finished.trace), route, failure: None }
             }
-            Outcome::Waits(finished) => nothing("waits".into(), source_lines(&finished.trace), DifferenceKind::Waits),
-            Outcome::Failed(error, _) => nothing(error.to_string(), String::new(), DifferenceKind::Fails),
+            RunOutcome::Waits(finished) => {
+                nothing("waits".into(), source_lines(&finished.trace), DifferenceKind::Waits)
+            }
+            RunOutcome::Failed(error, _) => nothing(error.to_string(), String::new(), DifferenceKind::Fails),
         }
     }
 }
 
-impl Policy for Compared {
+impl Policy for ComparedPolicy {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         self.policy.decide(pkt, net)
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::counted;
 
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::trial::{DecidedPacket, Decision, Difference, DifferenceKind};
+use crate::engine::context::trial::{DecidedPacket, DecisionSummary, Difference, DifferenceKind};
 use crate::engine::decisions::leaf::{Leaf, source_lines};
 use crate::labels::outline;
 use crate::network::{Location, Mac};
@@ -34,19 +34,24 @@ impl DifferenceKind {
     }
 }
 
-impl Decision {
+impl DecisionSummary {
     /// Describes a route and the run that chose it.
-    pub(in crate::engine) fn from_run(route: &Resolved, ingress: Location, trace: &Trace) -> Decision {
+    pub(in crate::engine) fn from_run(route: &Resolved, ingress: Location, trace: &Trace) -> DecisionSummary {
         let exits = exits(route).into_iter().collect();
-        Decision { route: shown(route, ingress), exits, lines: source_lines(trace) }
+        DecisionSummary { route: shown(route, ingress), exits, lines: source_lines(trace) }
     }
 }
 
 impl Difference {
     /// Creates the difference between a leaf's present decision and the decision `after`.
-    pub(in crate::engine) fn new(kind: DifferenceKind, leaf: &Leaf, after: Decision, state: &Snapshot) -> Difference {
+    pub(in crate::engine) fn new(
+        kind: DifferenceKind,
+        leaf: &Leaf,
+        after: DecisionSummary,
+        state: &Snapshot,
+    ) -> Difference {
         let before = leaf.goal().now(state).unwrap_or_default();
-        let before = Decision::from_run(&before, leaf.witness.at, &leaf.trace);
+        let before = DecisionSummary::from_run(&before, leaf.witness.at, &leaf.trace);
         Difference::between(kind, &leaf.witness, before, after)
     }
 
@@ -54,8 +59,8 @@ impl Difference {
     pub(in crate::engine) fn between(
         kind: DifferenceKind,
         packet: &ReceivedPacket,
-        before: Decision,
-        after: Decision,
+        before: DecisionSummary,
+        after: DecisionSummary,
     ) -> Difference {
         let DecidedPacket { at, from, to, packet } = DecidedPacket::from_received(packet);
         Difference { kind, at, from, to, packet, before, after }

@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! A *candidate* is first tried ([`Event::Try`](crate::engine::Event::Try)): it runs on the witness packet of each leaf, a few
-//! at a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is adopted
-//! ([`Event::Adopt`](crate::engine::Event::Adopt)), all leaves change over in one batch:
+//! A *candidate* is first tried ([`Event::Try`](crate::engine::Event::Try)): it runs on the witness packet of each
+//! leaf, a few at a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is
+//! adopted ([`Event::Adopt`](crate::engine::Event::Adopt)), all leaves change over in one batch:
 //!
 //! * A leaf with the same goal keeps its id, its route and its rule, whatever the candidate asked on the way.
 //! * A leaf with another route, reached by the same questions, is rerouted (`reroute.rs`).
@@ -43,10 +43,10 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
-use crate::engine::context::trial::{Candidate, Decision, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
+use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::add_leaf::{insert, shown};
-use crate::engine::decisions::decide::{Outcome, outcome};
+use crate::engine::decisions::decide::{RunOutcome, outcome};
 use crate::engine::decisions::leaf::source_lines;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::access_hits::AccessHits;
@@ -68,11 +68,11 @@ const STEP: Duration = Duration::from_micros(100);
 const MAX_FORMER: usize = 1 << 16;
 
 /// A candidate with its trial, which may be over.
-pub(in crate::engine) struct Trying {
+pub(in crate::engine) struct RunningTrial {
     candidate: Candidate,
     /// The leaves that it has not decided, the last one first.
     todo: Vec<LeafId>,
-    decided: BTreeMap<LeafId, Outcome>,
+    decided: BTreeMap<LeafId, RunOutcome>,
     trial: Trial,
 }
 
@@ -80,7 +80,7 @@ pub(in crate::engine) struct Trying {
 #[derive(Default)]
 pub(in crate::engine) struct Reload {
     /// The policy that is being tried.
-    pub trying: Option<Box<Trying>>,
+    pub trying: Option<Box<RunningTrial>>,
     /// The state in which a trial compares decisions; `None`: the newest.
     pub compared: Option<Arc<Snapshot>>,
     /// Witness packets that lost their leaves when the policy was adopted.
@@ -92,7 +92,8 @@ impl Reload {
     pub(in crate::engine) fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
-        self.trying = Some(Box::new(Trying { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
+        self.trying =
+            Some(Box::new(RunningTrial { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
         self.go_on(decisions, fabric);
     }
 
@@ -120,11 +121,11 @@ impl Reload {
         self.trying = Some(trying);
     }
 
-    fn count_tried(&self, decisions: &Decisions, fabric: &Fabric, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
+    fn count_tried(&self, decisions: &Decisions, fabric: &Fabric, id: LeafId, outcome: &RunOutcome, trial: &mut Trial) {
         trial.leaves += 1;
         let (Some(leaf), state) = (decisions.leaves.get(&id), fabric.ctx.store.snapshot()) else { return };
         let (kind, decision) = match outcome {
-            Outcome::Answer((goal, resolved), finished) => {
+            RunOutcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
                 let before = || leaf.goal().now(old).unwrap_or_default();
                 let is_same = leaf.goal() == goal && self.compared.is_none();
@@ -133,17 +134,17 @@ impl Reload {
                     trial.same += 1;
                     return;
                 };
-                (kind, Decision::from_run(resolved, leaf.witness.at, &finished.trace))
+                (kind, DecisionSummary::from_run(resolved, leaf.witness.at, &finished.trace))
             }
-            Outcome::Waits(finished) => {
+            RunOutcome::Waits(finished) => {
                 let (route, lines) = ("waits".to_owned(), source_lines(&finished.trace));
-                (DifferenceKind::Waits, Decision { route, exits: Vec::new(), lines })
+                (DifferenceKind::Waits, DecisionSummary { route, exits: Vec::new(), lines })
             }
-            Outcome::Failed(error, _) => {
+            RunOutcome::Failed(error, _) => {
                 trial.failed += 1;
                 trial.count_error(error.to_string().into());
                 let (route, lines) = (error.to_string(), String::new());
-                (DifferenceKind::Fails, Decision { route, exits: Vec::new(), lines })
+                (DifferenceKind::Fails, DecisionSummary { route, exits: Vec::new(), lines })
             }
         };
         *trial.counts.entry(kind).or_default() += 1;
@@ -166,7 +167,7 @@ impl Reload {
         fabric: &mut Fabric,
         candidate: Candidate,
     ) {
-        let is_tried = |trying: &mut Box<Trying>| trying.candidate.number == candidate.number;
+        let is_tried = |trying: &mut Box<RunningTrial>| trying.candidate.number == candidate.number;
         let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
         decisions.policy = candidate.policy;
         *samples = Samples::new(decisions.policy.samples());
@@ -202,9 +203,14 @@ impl Reload {
 
 /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
 /// in the tree.
-fn change_over(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, outcome: Option<Outcome>) -> Option<LeafId> {
+fn change_over(
+    decisions: &mut Decisions,
+    fabric: &mut Fabric,
+    id: LeafId,
+    outcome: Option<RunOutcome>,
+) -> Option<LeafId> {
     let leaf = decisions.leaves.get(&id)?;
-    let Some(Outcome::Answer((goal, _), finished)) = outcome else {
+    let Some(RunOutcome::Answer((goal, _), finished)) = outcome else {
         decisions.withdraw(fabric, id);
         return None;
     };
@@ -252,10 +258,10 @@ fn decide_again(
     decisions: &mut Decisions,
     fabric: &mut Fabric,
     ids: &[LeafId],
-    decided: &mut BTreeMap<LeafId, Outcome>,
+    decided: &mut BTreeMap<LeafId, RunOutcome>,
 ) {
     let is_valid = |id: &LeafId| match decided.get(id) {
-        Some(Outcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
+        Some(RunOutcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
         _ => false,
     };
     let run = |id: &LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
@@ -284,7 +290,7 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
     let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
     let mut new = Vec::new();
     for (run, witness, answer) in decisions.run_policy(fabric, runs) {
-        let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+        let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
         if finished.lasts()
             && fabric.switches.lookup(&witness).is_none()
             && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)

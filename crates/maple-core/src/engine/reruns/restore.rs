@@ -57,7 +57,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::decide::{Outcome, outcome};
+use crate::engine::decisions::decide::{RunOutcome, outcome};
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
@@ -336,11 +336,11 @@ fn revoke_lost_labels(fabric: &mut Fabric, dpid: Dpid) {
 fn restore_leaf(
     decisions: &mut Decisions,
     fabric: &mut Fabric,
-    outcome: Outcome,
+    outcome: RunOutcome,
     received: ReceivedPacket,
     specialisation: Box<[Constraint]>,
 ) {
-    let Outcome::Answer((goal, _), finished) = outcome else { return };
+    let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
     if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
         return;
@@ -375,7 +375,8 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
     fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
 }
 
-/// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules for.
+/// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules
+/// for.
 fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.tables.has_own_rules()) else { return };
     let (mut ready, mut stale) = (Vec::new(), Vec::new());

@@ -34,7 +34,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::decide::{Outcome, outcome};
+use crate::engine::decisions::decide::{RunOutcome, outcome};
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::sample_pass::STEP;
 use crate::ids::Time;
@@ -60,12 +60,12 @@ pub(in crate::engine) struct Samples {
     /// The time of the newest batch, and the number of samples that were decided then.
     decided: (Time, usize),
     /// The progress of all passes together, while there are any.
-    progress: Option<Progress>,
+    progress: Option<PassProgress>,
 }
 
 /// Passes at several switches that go on at the same time.
 #[derive(Debug)]
-struct Progress {
+struct PassProgress {
     began: Time,
     /// When the progress is reported next.
     tell: Time,
@@ -140,12 +140,12 @@ impl Samples {
             fabric.switches.get(dpid).and_then(|switch| switch.ingress.sample_pass.next()).unwrap_or_default()
         };
         if turns.is_empty() {
-            let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
+            let Some(PassProgress { began, is_told: true, ended, .. }) = progress.take() else { return };
             let took = Duration::from_nanos(now.0.saturating_sub(began.0));
             let (entries, switches) = (ended * packets.len(), ended);
             return fabric.ctx.report(Report::ListsInstalled { entries, switches, took });
         }
-        let new = || Progress { began: now, tell: now + TELL, is_told: false, ended: 0 };
+        let new = || PassProgress { began: now, tell: now + TELL, is_told: false, ended: 0 };
         let progress = progress.get_or_insert_with(new);
         if progress.tell <= now {
             (progress.tell, progress.is_told) = (now + TELL, true);
@@ -182,8 +182,8 @@ impl Samples {
     }
 }
 
-fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: Outcome, received: ReceivedPacket) {
-    let Outcome::Answer((goal, _), finished) = outcome else { return };
+fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket) {
+    let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
     let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
     let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();

@@ -9,8 +9,8 @@
 //! not made, so another audit follows soon. Only when that audit finds the rules right does a report call them
 //! repaired. If two such audits find them wrong again, an error is reported. The pauses between further attempts grow.
 //!
-//! A switch that has meters of ours is asked for these too (`fabric/route_meters.rs`). They are known before its rules are, so that
-//! a rule that is sent again finds its meter.
+//! A switch that has meters of ours is asked for these too (`fabric/route_meters.rs`). They are known before its rules
+//! are, so that a rule that is sent again finds its meter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::engine::one_switch::audit_state::Repair;
 use crate::engine::one_switch::backoff::Backoff;
 use crate::engine::one_switch::cookies::{is_live, is_ours};
 use crate::engine::one_switch::polls::REST_FACTOR;
-use crate::engine::one_switch::tables::Findings;
+use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::Report;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
@@ -114,7 +114,7 @@ impl Switches {
     }
 
     /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
-    fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: Findings, rest: Duration) {
+    fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: AuditFindings, rest: Duration) {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
@@ -130,7 +130,9 @@ impl Switches {
             before.into_iter().for_each(|before| report_repaired(ctx, dpid, before));
             None
         };
-        let Findings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else { return };
+        let AuditFindings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else {
+            return;
+        };
         let example: Box<str> = line(version, table, &rule).into();
         let Some(mut repair) = before else {
             let (failed, is_reported) = (Backoff::default(), false);

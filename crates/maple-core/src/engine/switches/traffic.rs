@@ -10,7 +10,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::RuleCount;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
-use crate::engine::one_switch::polls::{CountedRule, Reading};
+use crate::engine::one_switch::polls::{CountedRule, StatisticsReading};
 use crate::engine::one_switch::{CLASSIFIER, INGRESS, Switch};
 use crate::ids::Time;
 use crate::network::{Location, Mac};
@@ -138,8 +138,8 @@ pub(in crate::engine) fn traffic(
     state: &Snapshot,
     epoch: u16,
     table: u8,
-    now: &Reading,
-    since: Option<&Reading>,
+    now: &StatisticsReading,
+    since: Option<&StatisticsReading>,
 ) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
     let is_counted = |of: u8, rule: &CountedRule| {
@@ -191,8 +191,8 @@ pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
 /// The growth of a port's counter since an earlier reading. `None` if the port does not count, or has started again:
 /// its counters are lower, or it is younger (1.3).
 pub(in crate::engine) fn growth(
-    now: &Reading,
-    since: &Reading,
+    now: &StatisticsReading,
+    since: &StatisticsReading,
     port: PortNo,
     count: impl Fn(&PortStats) -> u64,
 ) -> Option<u64> {

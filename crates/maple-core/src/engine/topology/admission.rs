@@ -10,14 +10,14 @@ use super::hosts::{announcement, is_announcement};
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::classifier::{is_discovery_frame, is_the_controllers};
 use crate::engine::one_switch::protocols::PROBE_MAC;
-use crate::explain::{Admission, Entering};
+use crate::explain::{Admission, EnteringPacket};
 use crate::network::{HostInfo, Mac, PortKind, PortRole};
 use crate::state::Snapshot;
 
 impl Topology {
     /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
     /// does not.
-    pub(in crate::engine) fn admit(&self, fabric: &Fabric, packet: &Entering) -> Admission {
+    pub(in crate::engine) fn admit(&self, fabric: &Fabric, packet: &EnteringPacket) -> Admission {
         let (state, at) = (fabric.ctx.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
         let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
@@ -46,7 +46,7 @@ impl Topology {
     }
 
     /// Checks the sender of a packet at an edge port, as the last part of [`Topology::admit`].
-    fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
+    fn admit_sender(&self, state: &Snapshot, packet: &EnteringPacket) -> Admission {
         let at = packet.at;
         let headers = Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let mac = Mac::from_bits(headers.switch_value(Field::EthSrc).unwrap_or_default());

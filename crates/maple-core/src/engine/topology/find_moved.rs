@@ -23,9 +23,9 @@ const MAX_MOVES: usize = 1024;
 
 /// The last move of each host to a port of this shard.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
+pub(in crate::engine) struct LastMoves(BTreeMap<Mac, (Location, Location, Time)>);
 
-impl Moves {
+impl LastMoves {
     /// Notes a move. Returns whether it repeats the host's last move within [`ALTERNATION`].
     fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.0.len() >= MAX_MOVES && !self.0.contains_key(&mac) {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_host_that_repeats_a_move_soon_alternates() {
-        let (mut moves, mac) = (Moves::default(), Mac([2; 6]));
+        let (mut moves, mac) = (LastMoves::default(), Mac([2; 6]));
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let time = |seconds: u64| Time(1 + seconds * 1_000_000_000);
         assert!(!moves.is_repeated(time(0), mac, at(1), at(2)));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_moves_is_bounded() {
-        let mut moves = Moves::default();
+        let mut moves = LastMoves::default();
         let at = |port| Location::new(Dpid(1), PortNo(port));
         let again = (0..3 * MAX_MOVES as u128).filter(|n| moves.is_repeated(Time(1), Mac::from_bits(*n), at(1), at(2)));
         assert_eq!(again.count(), 0);

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
-use crate::capabilities::{Capabilities, Model};
+use crate::capabilities::{Capabilities, SwitchModel};
 use crate::engine::context::event::Effect;
 use crate::engine::context::options::Options;
 use crate::engine::fabric::Fabric;
@@ -27,14 +27,14 @@ use crate::engine::switches::measure::speed;
 use crate::network::{Facts, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::{AddressKinds, Snapshot, SwitchInfo, Write};
-use find_moved::Moves;
+use find_moved::LastMoves;
 use hosts::Hosts;
 use segments::{form, has_hosts_between, is_declared_link, leave, may_be_joined};
 
 /// What this shard knows of hosts beyond the tracked state.
 pub(super) struct Topology {
     pub hosts: Hosts,
-    pub moves: Moves,
+    pub moves: LastMoves,
     /// The kinds of addresses that some leaf or query depends on.
     pub address_kinds: AddressKinds,
 }
@@ -42,13 +42,13 @@ pub(super) struct Topology {
 impl Topology {
     /// Creates the topology of a shard that has seen no host.
     pub fn new(options: &Options) -> Topology {
-        Topology { hosts: Hosts::new(options), moves: Moves::default(), address_kinds: AddressKinds::default() }
+        Topology { hosts: Hosts::new(options), moves: LastMoves::default(), address_kinds: AddressKinds::default() }
     }
 
     /// Handles the connection of a switch.
     pub(super) fn switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;
-        fabric.ctx.store.note_model(fabric.ctx.now, dpid, Model::from_capabilities(&capabilities));
+        fabric.ctx.store.note_model(fabric.ctx.now, dpid, SwitchModel::from_capabilities(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
         switch.ports.host_rules.set_kinds(self.address_kinds);
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();

@@ -2,7 +2,7 @@
 //! nothing.
 
 use maple_core::engine::Engines;
-use maple_core::explain::{Alternative, Entering, Verdict, explain};
+use maple_core::explain::{Alternative, EnteringPacket, PacketFate, explain};
 use maple_core::network::{Location, Mac};
 use maple_core::state::Cell;
 use maple_sim::Delivery;
@@ -31,7 +31,7 @@ impl Play<'_> {
     fn check_explanation(&mut self, packet: &Sent) -> Result<(), String> {
         let store = self.sim.store.clone();
         let (state, conditions) = (store.snapshot(), self.sim.engines()[0].conditions());
-        let entering = Entering { at: packet.at, frame: packet.frame[..].into() };
+        let entering = EnteringPacket { at: packet.at, frame: packet.frame[..].into() };
         let told = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
         let error = |what: &str| Err(format!("{what}: {told:#?}"));
         let Ok(decision) = &told.decision else {
@@ -55,15 +55,15 @@ impl Play<'_> {
         }
         self.tally.explained += 1;
         self.tally.agreed += u64::from(told.agrees() == Some(true));
-        for other in &told.instead {
+        for other in &told.alternatives {
             self.tally.alternatives += 1;
-            let Alternative { packet: Some(changed), verdict, .. } = other else { continue };
+            let Alternative { packet: Some(changed), fate, .. } = other else { continue };
             // Nor does it have what is learned from another packet.
             if may_announce(&changed.frame) || !is_host_known(&changed.frame, changed.at) {
                 continue;
             }
             let comes_out = !self.wanted_now(&changed.frame, changed.at, packet).is_empty();
-            if comes_out != (*verdict == Verdict::Forwarded) && is_known {
+            if comes_out != (*fate == PacketFate::Forwarded) && is_known {
                 return error(&format!("not so: {other:?}"));
             }
         }

@@ -19,7 +19,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;
-use crate::engine::one_switch::tables::{Refused, Waiter};
+use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::engine::one_switch::{INGRESS, LABELS, ROUTES, Stale, Switch};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -46,9 +46,9 @@ impl Decisions {
         }
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
-            Some(Refused::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
-            Some(Refused::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
-            Some(Refused::Bundle) => bundle_refused(fabric, dpid, error),
+            Some(RefusedRequest::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
+            Some(RefusedRequest::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
+            Some(RefusedRequest::Bundle) => bundle_refused(fabric, dpid, error),
             None => return false,
         }
         true

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::RouteKey;
 use crate::ids::Time;
-use crate::labels::Onward;
+use crate::labels::OnwardLabels;
 use crate::route::Resolved;
 
 /// The resolution of a route, and the labels for it.
 #[derive(Clone, Debug)]
 pub(super) struct LabelledPath {
     pub resolved: Arc<Resolved>,
-    pub onward: Onward,
+    pub onward: OnwardLabels,
     /// The serial number of the path's request for labels; `None` while it holds none.
     pub serial: Option<u64>,
     pub state: PathState,
@@ -29,7 +29,7 @@ pub(super) enum PathState {
 
 impl LabelledPath {
     pub fn new(key: &RouteKey, resolved: &Arc<Resolved>) -> LabelledPath {
-        let onward = Onward::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
+        let onward = OnwardLabels::new(key.carriage.suffixes(resolved, key.ingress).into_iter());
         let state = if onward.is_ready() { PathState::Ready } else { PathState::Asking };
         LabelledPath { resolved: Arc::clone(resolved), onward, serial: None, state }
     }

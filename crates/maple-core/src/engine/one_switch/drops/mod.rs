@@ -56,14 +56,14 @@ pub struct Dropped {
 
 /// A kind of drops, which are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Kind {
+struct DropKind {
     port: Option<PortNo>,
     host: Option<Mac>,
     cause: DropCause,
 }
 
 #[derive(Clone, Debug)]
-struct Count {
+struct DropCount {
     packets: u64,
     example: Arc<str>,
 }
@@ -72,7 +72,7 @@ struct Count {
 #[derive(Clone, Debug, Default)]
 struct Minute {
     number: u64,
-    counts: BTreeMap<Kind, Count>,
+    counts: BTreeMap<DropKind, DropCount>,
     /// The number of kinds by port.
     kinds: FxHashMap<Option<PortNo>, usize>,
 }
@@ -95,15 +95,15 @@ impl Drops {
         example: impl FnOnce() -> Arc<str>,
     ) {
         let minute = self.minute(now);
-        let kind = Kind { port, host, cause };
+        let kind = DropKind { port, host, cause };
         if let Some(count) = minute.counts.get_mut(&kind) {
             count.packets = count.packets.saturating_add(packets);
             return;
         }
         let kinds = minute.kinds.entry(port).or_default();
-        let kind = if *kinds < MAX_AT_PORT { kind } else { Kind { host: None, cause: DropCause::Others, ..kind } };
+        let kind = if *kinds < MAX_AT_PORT { kind } else { DropKind { host: None, cause: DropCause::Others, ..kind } };
         *kinds += usize::from(kind.cause != DropCause::Others);
-        let count = minute.counts.entry(kind).or_insert_with(|| Count { packets: 0, example: example() });
+        let count = minute.counts.entry(kind).or_insert_with(|| DropCount { packets: 0, example: example() });
         count.packets = count.packets.saturating_add(packets);
     }
 
@@ -147,10 +147,10 @@ impl Drops {
     /// The drops of the last `minutes` minutes, including the current one.
     pub fn of_last(&self, now: Time, switch: Dpid, minutes: u64) -> Vec<Dropped> {
         let current = now.0 / MINUTE;
-        let mut all: BTreeMap<&Kind, Dropped> = BTreeMap::new();
+        let mut all: BTreeMap<&DropKind, Dropped> = BTreeMap::new();
         for minute in self.minutes.iter().rev().filter(|minute| minute.number + minutes > current) {
             for (kind, count) in &minute.counts {
-                let Kind { port, host, cause } = kind;
+                let DropKind { port, host, cause } = kind;
                 let dropped = all.entry(kind).or_insert_with(|| Dropped {
                     switch,
                     port: *port,

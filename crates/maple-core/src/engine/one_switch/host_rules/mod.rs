@@ -82,10 +82,10 @@ pub(in crate::engine) struct HostRules {
     /// Whether packets may go on to the ingress table.
     open: bool,
     kinds: AddressKinds,
-    hosts: BTreeMap<(PortNo, Mac), Host>,
+    hosts: BTreeMap<(PortNo, Mac), HostEntry>,
     /// Hosts that have a fixed place.
     declared: BTreeSet<(PortNo, Mac)>,
-    ports: BTreeMap<PortNo, Port>,
+    ports: BTreeMap<PortNo, PortEntry>,
     /// The number of rules of all hosts.
     count: usize,
     /// Hosts and ports whose rules may have to change.
@@ -97,12 +97,12 @@ pub(in crate::engine) struct HostRules {
     gone: Vec<Change>,
     /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
-    pause: Pause,
+    pause: AdditionPause,
 }
 
 /// Why nothing is added for now.
 #[derive(Clone, Debug, Default)]
-struct Pause {
+struct AdditionPause {
     /// The time until which nothing is added, because a rule was refused.
     closed_until: Option<Time>,
     /// Since when packets have been changing to other paths, so that nothing is added; `None`: they are not.
@@ -112,7 +112,7 @@ struct Pause {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Host {
+struct HostEntry {
     /// Whether the host is known here. Otherwise it is declared to be here.
     is_here: bool,
     muted: bool,
@@ -121,7 +121,7 @@ struct Host {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Port {
+struct PortEntry {
     hosts: usize,
     /// The number of rules of its hosts.
     count: usize,
@@ -141,7 +141,7 @@ impl HostRules {
             copies: cookies.1,
             open: false,
             kinds: AddressKinds::default(),
-            hosts: declared.iter().map(|key| (*key, Host::default())).collect(),
+            hosts: declared.iter().map(|key| (*key, HostEntry::default())).collect(),
             declared,
             ports: BTreeMap::new(),
             count: 0,
@@ -150,7 +150,7 @@ impl HostRules {
             waiting: BTreeSet::new(),
             gone: Vec::new(),
             is_short: false,
-            pause: Pause::default(),
+            pause: AdditionPause::default(),
         }
     }
 
@@ -165,7 +165,7 @@ impl HostRules {
         } else if !is_here && was_here {
             self.remove(key);
             if self.declared.contains(&key) {
-                self.hosts.insert(key, Host::default());
+                self.hosts.insert(key, HostEntry::default());
                 self.dirty.insert(key);
             }
         }
@@ -328,7 +328,7 @@ impl HostRules {
             return Vec::new();
         }
         let ports = self.ports.iter().filter(|(_, entry)| entry.waiting > 0);
-        let waiting_at = |(port, entry): (&PortNo, &Port)| {
+        let waiting_at = |(port, entry): (&PortNo, &PortEntry)| {
             let left = capacity.per_port.saturating_sub(entry.count);
             self.waiting.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
         };
@@ -337,11 +337,11 @@ impl HostRules {
 
     /// The rules of all hosts and ports.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
-        let host_rules = move |((port, mac), host): (&(PortNo, Mac), &Host)| {
+        let host_rules = move |((port, mac), host): (&(PortNo, Mac), &HostEntry)| {
             let (port, mac) = (*port, *mac);
             host.has.each().map(move |kind| self.rule(kind, port, mac))
         };
-        let port_rules = move |(port, entry): (&PortNo, &Port)| {
+        let port_rules = move |(port, entry): (&PortNo, &PortEntry)| {
             let port = *port;
             entry.has.each().map(move |kind| self.rule(kind, port, Mac::default()))
         };
@@ -408,7 +408,7 @@ impl HostRules {
     }
 
     /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
-    fn wanted(&self, host: &Host, port: &Port) -> RuleSet {
+    fn wanted(&self, host: &HostEntry, port: &PortEntry) -> RuleSet {
         if !self.three_tables || !host.is_here {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);
         }

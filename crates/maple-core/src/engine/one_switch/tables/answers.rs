@@ -1,7 +1,7 @@
 //! Handles what a switch reports: that it has done what was sent, that it has refused some of it, which rules it has,
 //! and that a rule is gone.
 
-use super::{Phase, Requests, Tables, Unconfirmed, Waiter};
+use super::{Requests, Tables, Unconfirmed, UpdatePhase, Waiter};
 use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey};
@@ -11,7 +11,7 @@ const MAX_REMOVED: usize = 1 << 16;
 
 /// The outcome of a barrier reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Confirmed {
+pub(in crate::engine) struct ConfirmedRequests {
     pub waiters: Vec<Waiter>,
     /// Whether the second step of an update may follow.
     pub has_second_step: bool,
@@ -19,7 +19,7 @@ pub(in crate::engine) struct Confirmed {
 
 /// A request that the switch has refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::engine) enum Refused {
+pub(in crate::engine) enum RefusedRequest {
     /// A change of this rule, in this table.
     Rule(u8, Rule),
     /// The deletion of this rule.
@@ -31,7 +31,7 @@ pub(in crate::engine) enum Refused {
 impl Tables {
     /// Handles the reply to the barrier request with this id: everything sent before is done. Returns `None` if there
     /// was no such request.
-    pub fn confirm(&mut self, xid: u32) -> Option<Confirmed> {
+    pub fn confirm(&mut self, xid: u32) -> Option<ConfirmedRequests> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
         let at = self.sent.unconfirmed.iter().position(is_it)?;
         let done = self.sent.unconfirmed.drain(..=at);
@@ -39,30 +39,30 @@ impl Tables {
             done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
         let waiters = waiters.collect();
         self.sent.phase = match std::mem::take(&mut self.sent.phase) {
-            Phase::First(awaited, step) if awaited == xid => Phase::Second(step),
+            UpdatePhase::First(awaited, step) if awaited == xid => UpdatePhase::Second(step),
             other => other,
         };
-        Some(Confirmed { waiters, has_second_step: matches!(self.sent.phase, Phase::Second(_)) })
+        Some(ConfirmedRequests { waiters, has_second_step: matches!(self.sent.phase, UpdatePhase::Second(_)) })
     }
 
     /// Handles the refusal of the message with this id. `of_bundle`: the error says that a bundle was refused, and not
     /// the change in it. Returns what was refused, if that was not known.
-    pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<Refused> {
+    pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<RefusedRequest> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
         // The message leaves the list, so further refusals of it have no effect.
         let at = self.sent.unconfirmed.iter().position(is_it)?;
         let (_, sent) = self.sent.unconfirmed.remove(at)?;
         let refused = match sent {
             Unconfirmed::FlowMod { table, change: Change::Delete(rule) } if !of_bundle => {
-                Refused::Deletion(table, rule)
+                RefusedRequest::Deletion(table, rule)
             }
-            Unconfirmed::FlowMod { table, change } if !of_bundle => Refused::Rule(table, change.into_rule()),
+            Unconfirmed::FlowMod { table, change } if !of_bundle => RefusedRequest::Rule(table, change.into_rule()),
             // A commit also fails because of a change whose own refusal came before.
             Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.reading.ready => return None,
-            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => Refused::Bundle,
+            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => RefusedRequest::Bundle,
             Unconfirmed::Barrier(_) => return None,
         };
-        self.has_bundles &= refused != Refused::Bundle;
+        self.has_bundles &= refused != RefusedRequest::Bundle;
         // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
         let mut waiters = Vec::new();
         for (_, sent) in self.sent.unconfirmed.iter_mut().skip(at) {
@@ -81,7 +81,7 @@ impl Tables {
         }
         self.reading.audit = None;
         // The second step depends on changes that the switch may have refused, so the update starts again.
-        if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.sent.phase) {
+        if let UpdatePhase::First(_, step) | UpdatePhase::Second(step) = std::mem::take(&mut self.sent.phase) {
             if let Some(bundle) = step.bundle {
                 let xid = self.take_xid();
                 out.push((xid, bundle.discard()));

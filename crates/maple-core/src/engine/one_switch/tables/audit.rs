@@ -28,7 +28,7 @@ const MAX_PLACES: usize = 1 << 12;
 
 /// The findings of an audit.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Findings {
+pub(in crate::engine) struct AuditFindings {
     /// The number of rules that the switch does not have.
     pub missing: usize,
     /// The number of rules of which the switch does something else.
@@ -47,17 +47,17 @@ pub(in crate::engine) struct Findings {
 
 /// An audit that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Audit {
+pub(super) struct RuleAudit {
     xid: u32,
     /// The entries that the switch has reported.
     seen: FxHashSet<u64>,
     /// The entries that may have changed since the request.
     changed: FxHashSet<u64>,
-    found: Findings,
+    found: AuditFindings,
 }
 
-impl Findings {
-    fn note(&mut self, count: fn(&mut Findings) -> &mut usize, at: u64, table: u8, rule: impl FnOnce() -> Rule) {
+impl AuditFindings {
+    fn note(&mut self, count: fn(&mut AuditFindings) -> &mut usize, at: u64, table: u8, rule: impl FnOnce() -> Rule) {
         *count(self) += 1;
         if self.places.len() < MAX_PLACES {
             self.places.insert(at);
@@ -76,7 +76,8 @@ impl Tables {
             Unconfirmed::Bundle | Unconfirmed::Barrier(_) => None,
         };
         let changed = self.sent.unconfirmed.iter().filter_map(is_open).collect();
-        self.reading.audit = Some(Audit { xid, seen: FxHashSet::default(), changed, found: Findings::default() });
+        self.reading.audit =
+            Some(RuleAudit { xid, seen: FxHashSet::default(), changed, found: AuditFindings::default() });
     }
 
     /// Reports whether an audit is under way.
@@ -135,8 +136,8 @@ impl Tables {
     }
 
     /// Ends the audit, because the switch has reported all its rules. Returns `None` if there is no audit.
-    pub fn end_audit(&mut self) -> Option<Findings> {
-        let Audit { seen, changed, mut found, .. } = self.reading.audit.take()?;
+    pub fn end_audit(&mut self) -> Option<AuditFindings> {
+        let RuleAudit { seen, changed, mut found, .. } = self.reading.audit.take()?;
         for (table, installed) in &self.installed {
             for key in installed.keys() {
                 let place = place(*table, key);

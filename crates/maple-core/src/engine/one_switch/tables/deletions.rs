@@ -42,7 +42,7 @@ pub(super) struct ByCookie {
 }
 
 /// Another rule with a cookie: its entry, and whether it is to be deleted.
-type Other = (EntryKey, bool);
+type SameCookieRule = (EntryKey, bool);
 
 impl Tables {
     /// Selects the deletions among these changes that are made by cookie. All others are strict.
@@ -77,9 +77,9 @@ impl Tables {
     }
 
     /// The rules that have one of these cookies, by table and cookie.
-    fn with_cookies(&self, changes: &[(u8, Change)], deleted: &Cookies) -> FxHashMap<(u8, u64), Vec<Other>> {
+    fn with_cookies(&self, changes: &[(u8, Change)], deleted: &Cookies) -> FxHashMap<(u8, u64), Vec<SameCookieRule>> {
         let named: FxHashSet<(u8, u64)> = deleted.iter().map(|((table, _), cookie)| (*table, *cookie)).collect();
-        let mut all: FxHashMap<(u8, u64), Vec<Other>> = FxHashMap::default();
+        let mut all: FxHashMap<(u8, u64), Vec<SameCookieRule>> = FxHashMap::default();
         if named.is_empty() {
             return all;
         }

@@ -3,23 +3,23 @@
 //! An entry of the ingress table writes metadata and leads to the rule of that metadata in the table of routes. The
 //! order of changes (`update.rs`) is safe within each table. Across both it is not: if the route's rule changes, and an
 //! entry begins or ceases to lead there, a packet of that entry meets the route's other path between the two changes. f
-//! never decided that path for it. Such entries are left by an earlier run of the controller (`engine/reruns/restore.rs`),
-//! found when rules are read, and made by leaves that leave a route which changes at once. They send to the controller
-//! first. Once the switch has confirmed that, the rest is sent.
+//! never decided that path for it. Such entries are left by an earlier run of the controller
+//! (`engine/reruns/restore.rs`), found when rules are read, and made by leaves that leave a route which changes at
+//! once. They send to the controller first. Once the switch has confirmed that, the rest is sent.
 
 use std::collections::BTreeMap;
 
 use maple_wire::{Field, Instruction};
 
-use super::{Pending, Tables};
+use super::{PendingRules, Tables};
 use crate::rule::{Rule, to_controller};
 use crate::update::{Change, EntryKey};
 
 /// A target of entries: a table, and the metadata that a rule of it matches.
-type Target = (u8, u64);
+type DetourTarget = (u8, u64);
 
 /// The targets whose rules are to change, and whether the switch has a rule there already.
-pub(super) struct ChangedTargets(BTreeMap<Target, bool>);
+pub(super) struct ChangedTargets(BTreeMap<DetourTarget, bool>);
 
 impl Tables {
     /// Finds the targets whose rules are to do something else than the switch does there.
@@ -31,7 +31,7 @@ impl Tables {
             let differs = there.is_none_or(|there| !there.does(&rule.instructions));
             differs.then_some(((table, metadata), there.is_some()))
         };
-        let of_table = |(table, pending): (&u8, &Pending)| -> Vec<(Target, bool)> {
+        let of_table = |(table, pending): (&u8, &PendingRules)| -> Vec<(DetourTarget, bool)> {
             pending.entries().filter_map(|(key, wanted)| target(*table, key, wanted)).collect()
         };
         ChangedTargets(self.pending.iter().flat_map(of_table).collect())
@@ -48,7 +48,7 @@ impl Tables {
         if changed.0.is_empty() {
             return Vec::new();
         }
-        let of_table = |(table, pending): (&u8, &Pending)| -> Vec<(u8, Change)> {
+        let of_table = |(table, pending): (&u8, &PendingRules)| -> Vec<(u8, Change)> {
             pending.entries().filter_map(|(key, wanted)| detour(*table, key, wanted)).collect()
         };
         self.pending.iter().flat_map(of_table).collect()
@@ -72,7 +72,7 @@ impl ChangedTargets {
 }
 
 /// The target of these instructions.
-fn target_of(instructions: &[Instruction]) -> Option<Target> {
+fn target_of(instructions: &[Instruction]) -> Option<DetourTarget> {
     let table =
         instructions.iter().find_map(|i| if let Instruction::GotoTable(table) = i { Some(*table) } else { None });
     let metadata = instructions.iter().find_map(|i| match i {
@@ -177,7 +177,7 @@ mod tests {
         for _ in 0..2_000 {
             let (before, mut after) = (random_rules(&mut random), random_rules(&mut random));
             // What is wanted leads only to rules that are wanted.
-            let has = |(table, metadata): Target| {
+            let has = |(table, metadata): DetourTarget| {
                 let is_it =
                     |rule: &Rule| rule.matching.get(Field::Metadata).is_some_and(|c| c.value as u64 == metadata);
                 after[&table].iter().any(is_it)

@@ -1,7 +1,7 @@
-//! Finds which rules of an earlier run (`engine/reruns/restore.rs`) are right but for their cookies, and so which labels are
-//! ready already.
+//! Finds which rules of an earlier run (`engine/reruns/restore.rs`) are right but for their cookies, and so which
+//! labels are ready already.
 
-use super::shared_table::Pending;
+use super::shared_table::PendingRules;
 use super::{Tables, Waiter};
 use crate::rule::Rule;
 use crate::update::key_of;
@@ -38,7 +38,7 @@ impl Tables {
 
     /// The cookies of rules that are right but for them, each with the cookie that the rule is to have.
     pub fn cookies_to_rename(&self) -> Vec<(u64, u64)> {
-        let of_table = |(table, pending): (&u8, &Pending)| {
+        let of_table = |(table, pending): (&u8, &PendingRules)| {
             self.installed.get(table).map(|installed| pending.cookies_to_rename(installed)).unwrap_or_default()
         };
         self.pending.iter().flat_map(of_table).collect()

@@ -10,7 +10,7 @@ use maple_wire::msg::{ErrorMsg, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Dpid, Field, Instruction, Match, PortNo, Version};
 
-use super::{Refused, Requests, Tables, Waiter};
+use super::{RefusedRequest, Requests, Tables, Waiter};
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::rule::Rule;
@@ -152,7 +152,7 @@ impl Play {
             }
             Some(Answer::Error(xid, error)) => {
                 let Some(refused) = self.tables.refuse(xid, error.kind == 0xffff) else { return };
-                assert_ne!(refused, Refused::Bundle);
+                assert_ne!(refused, RefusedRequest::Bundle);
                 let mut out = Requests::new();
                 if self.tables.begin_reread(&mut out) {
                     self.to_switch.extend(out.into_iter().map(Some).chain([None]));

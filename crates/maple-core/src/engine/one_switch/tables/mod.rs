@@ -45,15 +45,15 @@ use rustc_hash::FxHashSet;
 use crate::engine::context::expected::Expected;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
-use crate::update::{Change, EntryKey, Installed, changes, key_of};
-use audit::Audit;
+use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
+use audit::RuleAudit;
 use bundle::Bundle;
 use deletions::{ByCookie, again, flow_mod};
 use removals::Removals;
-use shared_table::{Pending, SharedTable};
+use shared_table::{PendingRules, SharedTable};
 
-pub(in crate::engine) use answers::{Confirmed, Refused};
-pub(in crate::engine) use audit::{Findings, place};
+pub(in crate::engine) use answers::{ConfirmedRequests, RefusedRequest};
+pub(in crate::engine) use audit::{AuditFindings, place};
 pub(in crate::engine) use postponed::Postponed;
 pub(in crate::engine) use shared_table::RuleSource;
 
@@ -79,15 +79,15 @@ pub(in crate::engine) struct Tables {
     /// Whether the switch takes bundles.
     has_bundles: bool,
     /// The rules that the switch has, by table.
-    installed: BTreeMap<u8, Installed>,
+    installed: BTreeMap<u8, InstalledRules>,
     /// The entries that may differ from the switch, by table.
-    pending: BTreeMap<u8, Pending>,
+    pending: BTreeMap<u8, PendingRules>,
     /// The table that several sources share.
     shared: SharedTable,
     /// The engine's own rules as they were last set, by table.
     own: BTreeMap<u8, Vec<Rule>>,
-    reading: Reading,
-    sent: Sent,
+    reading: RuleReading,
+    sent: SentMessages,
     deletions: Deletions,
     /// The entries that began to drop packets, or ceased to, by [`place`].
     altered: FxHashSet<u64>,
@@ -95,7 +95,7 @@ pub(in crate::engine) struct Tables {
 
 /// What is known of the rules that the switch has.
 #[derive(Clone, Default)]
-struct Reading {
+struct RuleReading {
     /// Whether `installed` is known. Nothing is sent before.
     ready: bool,
     /// Whether the switch has no connection. Nothing is sent meanwhile.
@@ -106,15 +106,15 @@ struct Reading {
     after_reading: bool,
     /// The rules that were removed while the rules are read.
     removed_meanwhile: Vec<(u8, u64, EntryKey)>,
-    audit: Option<Audit>,
+    audit: Option<RuleAudit>,
 }
 
 /// The messages to the switch that it has not confirmed.
 #[derive(Clone, Default)]
-struct Sent {
+struct SentMessages {
     first_xid: u32,
     next_xid: u32,
-    phase: Phase,
+    phase: UpdatePhase,
     /// The messages, oldest first.
     unconfirmed: VecDeque<(u32, Unconfirmed)>,
     /// The waiters for the barrier of the next update.
@@ -134,7 +134,7 @@ struct Deletions {
 
 /// The progress of an update in two steps.
 #[derive(Clone, Default)]
-enum Phase {
+enum UpdatePhase {
     /// No update has a second step.
     #[default]
     Idle,
@@ -204,8 +204,8 @@ impl Tables {
             pending: BTreeMap::new(),
             shared: SharedTable::default(),
             own: BTreeMap::new(),
-            reading: Reading::default(),
-            sent: Sent { first_xid, next_xid: first_xid, ..Sent::default() },
+            reading: RuleReading::default(),
+            sent: SentMessages { first_xid, next_xid: first_xid, ..SentMessages::default() },
             deletions: Deletions::default(),
             altered: FxHashSet::default(),
         }
@@ -223,7 +223,7 @@ impl Tables {
 
     /// Reports whether the second step of an update is still to come.
     pub fn has_second_step(&self) -> bool {
-        !matches!(self.sent.phase, Phase::Idle)
+        !matches!(self.sent.phase, UpdatePhase::Idle)
     }
 
     /// Reports whether something was sent, or is to be sent, that the switch has not confirmed.
@@ -287,8 +287,8 @@ impl Tables {
     /// All waiters for a barrier reply.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let held_back: &[Waiter] = match &self.sent.phase {
-            Phase::Idle => &[],
-            Phase::First(_, step) | Phase::Second(step) => &step.waiters,
+            UpdatePhase::Idle => &[],
+            UpdatePhase::First(_, step) | UpdatePhase::Second(step) => &step.waiters,
         };
         self.sent.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.sent.waiting)
     }
@@ -299,11 +299,11 @@ impl Tables {
             return false;
         }
         match std::mem::take(&mut self.sent.phase) {
-            Phase::First(xid, step) => {
-                self.sent.phase = Phase::First(xid, step);
+            UpdatePhase::First(xid, step) => {
+                self.sent.phase = UpdatePhase::First(xid, step);
                 return false;
             }
-            Phase::Second(SecondStep { bundle, waiters }) => {
+            UpdatePhase::Second(SecondStep { bundle, waiters }) => {
                 match bundle {
                     Some(bundle) => self.commit(now, bundle, out),
                     None => {
@@ -314,7 +314,7 @@ impl Tables {
                 }
                 self.send_barrier(waiters, out);
             }
-            Phase::Idle => {}
+            UpdatePhase::Idle => {}
         }
         true
     }
@@ -355,8 +355,9 @@ impl Tables {
             all.entry(table).or_default().extend(rules);
         }
         all.insert(shared_table, self.shared.rules().collect());
-        let compare =
-            |(table, rules): (u8, Vec<Rule>)| (table, Pending::all(rules, self.installed.entry(table).or_default()));
+        let compare = |(table, rules): (u8, Vec<Rule>)| {
+            (table, PendingRules::all(rules, self.installed.entry(table).or_default()))
+        };
         self.pending = all.into_iter().map(compare).collect();
         (self.reading.synchronised, self.reading.after_reading) = (true, true);
     }
@@ -397,7 +398,7 @@ impl Tables {
             let bundle = Some(self.prepare(additions.into_iter().chain(rest).collect(), out));
             self.end_pending();
             let xid = self.send_barrier(Vec::new(), out);
-            self.sent.phase = Phase::First(xid, SecondStep { bundle, waiters: waiting });
+            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle, waiters: waiting });
             return;
         }
         let takes_detours = changed.divert(&mut additions) || !detours.is_empty();
@@ -410,14 +411,14 @@ impl Tables {
             self.send_barrier(waiting, out);
         } else {
             let xid = self.send_barrier(Vec::new(), out);
-            self.sent.phase = Phase::First(xid, SecondStep { bundle: None, waiters: waiting });
+            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle: None, waiters: waiting });
         }
     }
 
     /// The pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, deletions, .. } = self;
-        let of_table = |(table, pending): (&u8, &Pending)| {
+        let of_table = |(table, pending): (&u8, &PendingRules)| {
             let changes = pending.changes(installed.entry(*table).or_default());
             let is_sent = |change: &Change| match change {
                 Change::Delete(rule) => !deletions.refused.has(*table, &key_of(rule)),

@@ -5,8 +5,8 @@
 //!
 //! A source reports what changed in its rules ([`SharedTable::take`]). If several sources want the same entry (priority
 //! and match), one rule wins: the first that forwards or drops, or else one that sends to the controller. Whenever the
-//! winner of an entry may have changed, it is written into [`Pending`]. So an update costs what changed, not the size
-//! of the table.
+//! winner of an entry may have changed, it is written into [`PendingRules`]. So an update costs what changed, not the
+//! size of the table.
 //!
 //! # OpenFlow 1.0
 //!
@@ -21,7 +21,7 @@ use maple_wire::{Constraint, Field, Match, Version};
 
 use crate::forwarding::is_to_controller;
 use crate::rule::Rule;
-use crate::update::{Change, EntryKey, Installed, key_of};
+use crate::update::{Change, EntryKey, InstalledRules, key_of};
 
 /// The sources of rules. For equal ranks, the first one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,19 +33,19 @@ pub(in crate::engine) enum RuleSource {
 
 /// The rules that a table is to have at entries where it may differ: a rule, or none.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
+pub(super) struct PendingRules(BTreeMap<EntryKey, Option<Rule>>);
 
 /// The rules of a table, by entry and rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedTable {
-    entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
+    entries: BTreeMap<EntryKey, BTreeMap<RuleRank, Rule>>,
 }
 
 /// The rank of a rule among those of an entry; the lowest wins. The highest requested priority comes first, then rules
 /// that do not send to the controller, then the order of sources.
-type Rank = (Reverse<u16>, bool, RuleSource);
+type RuleRank = (Reverse<u16>, bool, RuleSource);
 
-impl Pending {
+impl PendingRules {
     /// Reports whether no entry may differ.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -60,7 +60,7 @@ impl Pending {
     }
 
     /// Reports whether a switch with these rules is to have other ones.
-    pub fn differs(&self, installed: &Installed) -> bool {
+    pub fn differs(&self, installed: &InstalledRules) -> bool {
         self.0.iter().any(|(key, wanted)| match (installed.get(key), wanted) {
             (Some(there), Some(rule)) => there.differs(rule),
             (there, wanted) => there.is_some() != wanted.is_some(),
@@ -73,20 +73,20 @@ impl Pending {
     }
 
     /// The number of rules to be added.
-    pub fn additions(&self, installed: Option<&Installed>) -> usize {
+    pub fn additions(&self, installed: Option<&InstalledRules>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());
         self.0.iter().filter(|(key, wanted)| wanted.is_some() && is_new(key)).count()
     }
 
     /// Creates the pending entries of a table that is to have exactly the `wanted` rules.
-    pub fn all(wanted: impl IntoIterator<Item = Rule>, installed: &Installed) -> Pending {
+    pub fn all(wanted: impl IntoIterator<Item = Rule>, installed: &InstalledRules) -> PendingRules {
         let mut all: BTreeMap<EntryKey, Option<Rule>> = installed.keys().map(|key| (key.clone(), None)).collect();
         all.extend(wanted.into_iter().map(|rule| (key_of(&rule), Some(rule))));
-        Pending(all)
+        PendingRules(all)
     }
 
     /// The cookies of rules that are right but for them, each with the cookie that is wanted.
-    pub fn cookies_to_rename(&self, installed: &Installed) -> Vec<(u64, u64)> {
+    pub fn cookies_to_rename(&self, installed: &InstalledRules) -> Vec<(u64, u64)> {
         let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
             let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
             (there.does(&wanted.instructions) && there.cookie != wanted.cookie).then_some((there.cookie, wanted.cookie))
@@ -96,7 +96,7 @@ impl Pending {
 
     /// The changes from the installed rules to the wanted ones, in an order in which every prefix is safe
     /// (`update.rs`).
-    pub fn changes(&self, installed: &Installed) -> Vec<Change> {
+    pub fn changes(&self, installed: &InstalledRules) -> Vec<Change> {
         let (mut changes, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         for (key, wanted) in &self.0 {
             match (installed.get(key), wanted) {
@@ -115,7 +115,7 @@ impl Pending {
 
 impl SharedTable {
     /// Takes the changes of a source, and records the new winners in `pending`.
-    pub fn take(&mut self, version: Version, source: RuleSource, changes: Vec<Change>, pending: &mut Pending) {
+    pub fn take(&mut self, version: Version, source: RuleSource, changes: Vec<Change>, pending: &mut PendingRules) {
         for change in changes {
             let asked = change.rule().priority;
             let raised = raise_exact(version, change.rule().clone());
@@ -200,7 +200,7 @@ mod tests {
         let mut random = Rng::with_seed(1);
         for _ in 0..300 {
             let (mut shared, mut pending, mut installed) =
-                (SharedTable::default(), Pending::default(), Installed::default());
+                (SharedTable::default(), PendingRules::default(), InstalledRules::default());
             let mut sources: BTreeMap<RuleSource, Vec<Rule>> = BTreeMap::new();
             for _ in 0..20 {
                 let source =
@@ -215,7 +215,7 @@ mod tests {
                     let steps = std::mem::take(&mut pending).changes(&installed);
                     steps.iter().for_each(|change| installed.apply(change));
                     assert_eq!(installed.rules(), want);
-                    let all = Pending::all(want, &installed);
+                    let all = PendingRules::all(want, &installed);
                     assert_eq!(all.changes(&installed), []);
                 }
             }

@@ -1,12 +1,12 @@
 //! The tables of a switch without a connection: its rules stand, and changes of them are recorded.
 
 use super::removals::Removals;
-use super::{Installed, Phase, Tables, Unconfirmed, Waiter};
+use super::{InstalledRules, Tables, Unconfirmed, UpdatePhase, Waiter};
 
 impl Tables {
     /// Reports whether the switch is to have other rules than it has.
     pub(super) fn has_changes(&self) -> bool {
-        let none = Installed::default();
+        let none = InstalledRules::default();
         self.pending.iter().any(|(table, pending)| pending.differs(self.installed.get(table).unwrap_or(&none)))
     }
 
@@ -19,7 +19,7 @@ impl Tables {
         self.reading.ready &= self.sent.unconfirmed.iter().all(|(_, sent)| matches!(sent, Unconfirmed::Barrier(_)));
         let mut waiters: Vec<Waiter> =
             self.sent.unconfirmed.drain(..).flat_map(|(_, sent)| sent.waiters().to_vec()).collect();
-        if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.sent.phase) {
+        if let UpdatePhase::First(_, step) | UpdatePhase::Second(step) = std::mem::take(&mut self.sent.phase) {
             waiters.extend(step.waiters);
         }
         // The time that a rule took would say nothing.

@@ -61,7 +61,7 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     assert_eq!(shown(&first), [Some((1, FlowModCommand::Add)), None]);
     assert!(update(&mut tables, Some(Waiter::Barriers(2)), vec![]).is_empty(), "changes recorded meanwhile wait");
     let confirmed = tables.confirm(first[1].0);
-    assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: true }));
+    assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![]);
     assert_eq!(shown(&second), [Some((1, FlowModCommand::Delete)), None, None]);
     let waiters = |tables: &mut Tables, at: usize| tables.confirm(second[at].0).map(|confirmed| confirmed.waiters);
@@ -74,7 +74,7 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
 fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
-    assert_eq!(tables.refuse(sent[0].0, false), Some(Refused::Rule(1, rule(2, 2))));
+    assert_eq!(tables.refuse(sent[0].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
     assert_eq!(tables.refuse(sent[0].0, false), None, "repeated refusals have no effect");
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out) && !tables.begin_reread(&mut out) && out.is_empty());
@@ -125,7 +125,7 @@ fn different_changes_are_a_bundle_that_is_committed_when_the_switch_has_all_of_i
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
     assert!(update(&mut tables, None, vec![]).is_empty(), "changes recorded meanwhile wait");
-    assert_eq!(tables.confirm(first[3].0), Some(Confirmed { waiters: vec![], has_second_step: true }));
+    assert_eq!(tables.confirm(first[3].0), Some(ConfirmedRequests { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![Change::Add(rule(3, 3))]);
     assert_eq!(bundled(&second), [Some(BundleControl::COMMIT)]);
     assert_eq!(shown(&second), [None, None, Some((1, FlowModCommand::Add)), None]);
@@ -151,7 +151,7 @@ fn a_change_refused_at_the_commit_leaves_everything_as_it_was() {
     let first = prepared(&mut tables);
     tables.confirm(first[3].0);
     let second = update(&mut tables, None, vec![]);
-    assert_eq!(tables.refuse(first[1].0, false), Some(Refused::Rule(1, rule(2, 2))));
+    assert_eq!(tables.refuse(first[1].0, false), Some(RefusedRequest::Rule(1, rule(2, 2))));
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out) && out.is_empty());
     assert_eq!(tables.refuse(second[0].0, true), None, "the commit failed for that reason");
@@ -166,12 +166,12 @@ fn a_change_refused_at_the_commit_leaves_everything_as_it_was() {
 fn a_bundle_without_one_of_its_changes_is_discarded() {
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
-    assert_eq!(tables.refuse(first[2].0, false), Some(Refused::Deletion(1, rule(1, 1))));
+    assert_eq!(tables.refuse(first[2].0, false), Some(RefusedRequest::Deletion(1, rule(1, 1))));
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out));
     assert_eq!(bundled(&out), [Some(BundleControl::DISCARD)]);
     let confirmed = tables.confirm(first[3].0);
-    assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: false }));
+    assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: false }));
 }
 
 /// The deletions that follow when a switch reports a rule for everything and two others, all with one cookie, and is to
@@ -206,7 +206,7 @@ fn a_switch_that_refuses_a_bundle_gets_two_steps_from_then_on() {
     for at in [0, 1] {
         let mut tables = tables_with(true);
         let first = prepared(&mut tables);
-        assert_eq!(tables.refuse(first[at].0, true), Some(Refused::Bundle));
+        assert_eq!(tables.refuse(first[at].0, true), Some(RefusedRequest::Bundle));
         assert!(tables.begin_reread(&mut Requests::new()));
         tables.read([(1, rule(1, 1))].into_iter());
         tables.compare_all(2, BTreeMap::from([(1, vec![rule(2, 2)])]));

@@ -20,9 +20,9 @@ const MAX_REPORTED: usize = 8;
 
 /// The senders that were reported, by port.
 #[derive(Debug, Default)]
-pub(super) struct Reported(BTreeSet<(Location, Mac)>);
+pub(super) struct ReportedSenders(BTreeSet<(Location, Mac)>);
 
-impl Reported {
+impl ReportedSenders {
     /// Notes a sender at a port. Returns whether to report it.
     fn is_news(&mut self, at: Location, mac: Mac) -> bool {
         let of_port = (at, Mac([0; 6]))..=(at, Mac([0xff; 6]));

@@ -9,8 +9,8 @@
 //! and sends nothing. It returns what is to be done ([`HostAction`]), and the engine does it
 //! (`engine/topology/host_actions.rs`).
 //!
-//! The shard of the switch where a host is keeps track of that host. Any write that changes the hosts there is reported to
-//! that shard ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
+//! The shard of the switch where a host is keeps track of that host. Any write that changes the hosts there is reported
+//! to that shard ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
 //!
 //! # Rules
 //!
@@ -53,7 +53,7 @@ use crate::network::{Facts, HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 use claims::Claims;
-use declared::Reported;
+use declared::ReportedSenders;
 use flooding::Flooding;
 use search::Search;
 
@@ -130,8 +130,8 @@ pub(in crate::engine) struct Hosts {
     facts: Arc<Facts>,
     /// The senders with the source of a host that has a fixed place elsewhere, and the senders that announce an address
     /// of another host, as far as they were reported.
-    misplaced: Reported,
-    foreign: Reported,
+    misplaced: ReportedSenders,
+    foreign: ReportedSenders,
     /// The hosts at this shard's switches.
     known: BTreeMap<(Location, Mac), HostRecord>,
     /// The number of hosts at each switch, and at each port.
@@ -212,8 +212,8 @@ impl Hosts {
         Hosts {
             limits,
             facts: Arc::clone(&options.facts),
-            misplaced: Reported::default(),
-            foreign: Reported::default(),
+            misplaced: ReportedSenders::default(),
+            foreign: ReportedSenders::default(),
             known: BTreeMap::new(),
             per_switch: BTreeMap::new(),
             per_port: BTreeMap::new(),

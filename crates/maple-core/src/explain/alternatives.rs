@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
-use super::words::cell_text;
-use super::{Decision, Entering, Network, Tried, Verdict};
+use super::account_text::cell_text;
+use super::{Decision, EnteringPacket, ExplainedNetwork, PacketFate, PolicyTrial};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
-use crate::run::Asked;
+use crate::run::AccountItem;
 use crate::state::{Cell, CellValue, Snapshot, Value, Write};
 use crate::trace::{Cond, Source, show, text};
 
@@ -26,9 +26,9 @@ const MAX_SHOWN: usize = 6;
 /// The maximum number of rows of a table that are searched for a value that a key might hold.
 const ROWS: usize = 64;
 
-/// A change with which f would decide otherwise.
+/// A hypothesis about the packet or the state under which f would decide otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum Hypothesis {
     /// The packet would fit a condition (`true`), or would not (`false`).
     Test(Cond, bool),
     /// The packet would not fit this entry of a list.
@@ -41,39 +41,39 @@ pub enum Change {
     Up(Location, bool),
 }
 
-/// A change, and f's decision with it.
+/// A hypothesis, and f's decision under it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// The change.
-    pub change: Change,
+    /// The hypothesis.
+    pub hypothesis: Hypothesis,
     /// The line that asked for the changed answer.
     pub source: Option<Source>,
-    /// f's verdict with the change.
-    pub verdict: Verdict,
+    /// The packet's fate under it.
+    pub fate: PacketFate,
     /// The line that decides with the change.
     pub line: Option<Source>,
     /// The changed packet, if the change is about the packet.
-    pub packet: Option<Entering>,
-    /// The changed fields of the packet, unless `change` states them itself.
+    pub packet: Option<EnteringPacket>,
+    /// The changed fields of the packet, unless `hypothesis` states them itself.
     pub example: Vec<Constraint>,
 }
 
-/// A change to be tried.
-struct Candidate {
-    change: Change,
+/// A hypothesis to be tried.
+struct HypothesisTrial {
+    hypothesis: Hypothesis,
     source: Option<Source>,
-    packet: Option<Entering>,
+    packet: Option<EnteringPacket>,
     example: Vec<Constraint>,
     writes: Vec<Write>,
 }
 
-/// Returns changes with which f gives another verdict about a packet than it did. A change of the packet also changes
+/// Returns changes with which f gives a packet another fate than it did. A change of the packet also changes
 /// what the controller learns before f runs: an ARP packet with another sender announces another address. From `packet`
 /// it has `learned` these writes.
-pub fn instead(
-    tried: &Tried<'_>,
-    network: &mut dyn Network,
-    packet: &Entering,
+pub fn find_alternatives(
+    tried: &PolicyTrial<'_>,
+    network: &mut dyn ExplainedNetwork,
+    packet: &EnteringPacket,
     learned: &[Write],
     decision: &Decision,
 ) -> Vec<Alternative> {
@@ -86,7 +86,7 @@ pub fn instead(
             if left == 0 || told.len() == MAX_SHOWN {
                 return told;
             }
-            if seen.contains(&candidate.change) {
+            if seen.contains(&candidate.hypothesis) {
                 continue;
             }
             left -= 1;
@@ -99,10 +99,10 @@ pub fn instead(
                 None => Decision::from_trial(tried, packet, &[learned, &candidate.writes].concat()),
             };
             if differs(decision, &other) {
-                seen.insert(candidate.change.clone());
-                let Candidate { change, source, packet, example, .. } = candidate;
+                seen.insert(candidate.hypothesis.clone());
+                let HypothesisTrial { hypothesis, source, packet, example, .. } = candidate;
                 let line = other.line().cloned();
-                told.push(Alternative { change, source, verdict: other.verdict, line, packet, example });
+                told.push(Alternative { hypothesis, source, fate: other.fate, line, packet, example });
             }
         }
     }
@@ -111,57 +111,66 @@ pub fn instead(
 
 /// Reports whether the two decisions differ for the sender: the packet passes in one of them, or leaves elsewhere.
 fn differs(decision: &Decision, other: &Decision) -> bool {
-    match (&decision.verdict, &other.verdict) {
-        (Verdict::Forwarded, Verdict::Dropped) => true,
-        (Verdict::Forwarded, _) => false,
-        (_, verdict) => *verdict == Verdict::Forwarded && other.exits() != decision.exits(),
+    match (&decision.fate, &other.fate) {
+        (PacketFate::Forwarded, PacketFate::Dropped) => true,
+        (PacketFate::Forwarded, _) => false,
+        (_, fate) => *fate == PacketFate::Forwarded && other.exits() != decision.exits(),
     }
 }
 
 /// Returns the changes of one answer that are worth a try.
-fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<Candidate> {
+fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<HypothesisTrial> {
     let headers = sample.headers();
-    let with_packet = |change: Change, changes: Headers| {
+    let with_packet = |hypothesis: Hypothesis, changes: Headers| {
         let Sample { at, frame } = sample.with(&changes);
         let is_other = |(field, value): &(&Field, &u128)| headers.get(*field) != Some(*value);
         let others = changes.iter().filter(is_other);
-        let example = if change.is_one() {
+        let example = if hypothesis.is_one() {
             Vec::new()
         } else {
             others.map(|(field, value)| Constraint::exact(*field, *value)).collect()
         };
-        Candidate { change, source: source.cloned(), packet: Some(Entering { at, frame }), example, writes: Vec::new() }
+        HypothesisTrial {
+            hypothesis,
+            source: source.cloned(),
+            packet: Some(EnteringPacket { at, frame }),
+            example,
+            writes: Vec::new(),
+        }
     };
-    let with_writes = |change: Change, writes: Vec<Write>| Candidate {
-        change,
+    let with_writes = |hypothesis: Hypothesis, writes: Vec<Write>| HypothesisTrial {
+        hypothesis,
         source: source.cloned(),
         packet: None,
         example: Vec::new(),
         writes,
     };
     match what {
-        Asked::Test(cond, true) => elsewhere(failing(cond, &headers))
+        AccountItem::Test(cond, true) => elsewhere(failing(cond, &headers))
             .filter(|changes| !cond.holds(&sample.with(changes).packet()))
-            .map(|changes| with_packet(Change::Test(cond.clone(), false), changes))
+            .map(|changes| with_packet(Hypothesis::Test(cond.clone(), false), changes))
             .collect(),
-        Asked::Test(cond, false) => elsewhere(fitting(&stated(cond, &headers), &headers))
+        AccountItem::Test(cond, false) => elsewhere(fitting(&stated(cond, &headers), &headers))
             .filter(|changes| cond.holds(&sample.with(changes).packet()))
-            .map(|changes| with_packet(Change::Test(cond.clone(), true), changes))
+            .map(|changes| with_packet(Hypothesis::Test(cond.clone(), true), changes))
             .collect(),
-        Asked::List(answer) => {
+        AccountItem::List(answer) => {
             let entry = answer.cond().into_iter();
             entry
                 .flat_map(|cond| elsewhere(failing(cond, &headers)).map(move |changes| (cond, changes)))
-                .map(|(cond, changes)| with_packet(Change::NotEntry((**cond).clone()), changes))
+                .map(|(cond, changes)| with_packet(Hypothesis::NotEntry((**cond).clone()), changes))
                 .collect()
         }
-        Asked::Cell(cell, value) => {
-            let candidate = |(change, write)| with_writes(change, vec![write]);
+        AccountItem::Cell(cell, value) => {
+            let candidate = |(hypothesis, write)| with_writes(hypothesis, vec![write]);
             other_values(cell, value, sample.at, state).into_iter().map(candidate).collect()
         }
-        Asked::Field(..) | Asked::Present(..) | Asked::Switch(_) | Asked::Frame | Asked::Path(..) | Asked::Wrote(_) => {
-            Vec::new()
-        }
+        AccountItem::Field(..)
+        | AccountItem::Present(..)
+        | AccountItem::Switch(_)
+        | AccountItem::Frame
+        | AccountItem::Path(..)
+        | AccountItem::Wrote(_) => Vec::new(),
     }
 }
 
@@ -196,12 +205,12 @@ fn stated(cond: &Cond, headers: &Headers) -> Cond {
 }
 
 /// Returns what a cell might hold instead, each with the write that makes it so.
-fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) -> Vec<(Change, Write)> {
+fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) -> Vec<(Hypothesis, Write)> {
     match (cell, value) {
         (Cell::Table(table, key), CellValue::Value(now)) => {
             let write = |value: Option<Value>| {
-                let change = Change::State(cell.clone(), value.clone());
-                (change, Write::Table { table: table.clone(), key: key.clone(), value })
+                let hypothesis = Hypothesis::State(cell.clone(), value.clone());
+                (hypothesis, Write::Table { table: table.clone(), key: key.clone(), value })
             };
             let rows = state.table(table).into_iter().flat_map(|rows| rows.iter()).take(ROWS);
             let mut values: BTreeSet<Value> = rows.map(|(_, value)| value.clone()).collect();
@@ -215,8 +224,8 @@ fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) 
         (Cell::Var(name), CellValue::Value(now)) => {
             let others = now.iter().filter_map(opposite).chain(now.is_none().then_some(Value::Bool(true)));
             let write = |value: Value| {
-                let change = Change::State(cell.clone(), Some(value.clone()));
-                (change, Write::Var { name: name.clone(), value: Some(value) })
+                let hypothesis = Hypothesis::State(cell.clone(), Some(value.clone()));
+                (hypothesis, Write::Var { name: name.clone(), value: Some(value) })
             };
             others.map(write).filter(|(_, write)| state.check(write).is_ok()).collect()
         }
@@ -228,14 +237,14 @@ fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) 
                 .flat_map(|(dpid, _)| state.ports_of(dpid).map(move |(port, _)| Location::new(dpid, port)));
             let place = ports.into_iter().find(is_edge);
             let info = |location| HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
-            let write = |place| (Change::Known(*mac), Write::Host { mac: *mac, info: Some(info(place)) });
+            let write = |place| (Hypothesis::Known(*mac), Write::Host { mac: *mac, info: Some(info(place)) });
             place.into_iter().map(write).collect()
         }
         (Cell::IsUp(port), CellValue::Exists(up)) => {
             let (now, then) = if *up { (PortKind::Edge, PortKind::New) } else { (PortKind::New, PortKind::Edge) };
             let is_meant = *port != at && state.port(*port).is_some_and(|info| info.kind == now);
             let info = Some(PortInfo { up: !up, kind: then });
-            is_meant.then_some((Change::Up(*port, !up), Write::Port { at: *port, info })).into_iter().collect()
+            is_meant.then_some((Hypothesis::Up(*port, !up), Write::Port { at: *port, info })).into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -245,35 +254,35 @@ fn opposite(value: &Value) -> Option<Value> {
     if let Value::Bool(value) = value { Some(Value::Bool(!value)) } else { None }
 }
 
-impl Change {
+impl Hypothesis {
     /// Reports whether exactly one changed packet fits the change.
     fn is_one(&self) -> bool {
-        matches!(self, Change::Test(cond, true) if cond.ranges.is_empty() && cond.all.iter().all(Constraint::is_exact))
+        matches!(self, Hypothesis::Test(cond, true) if cond.ranges.is_empty() && cond.all.iter().all(Constraint::is_exact))
     }
 }
 
 impl fmt::Display for Alternative {
-    /// Completes "if …", as [`Change`] does, or gives the example that was tried: `ipv4_src=10.0.0.2, for example`.
+    /// Completes "if …", as [`Hypothesis`] does, or gives the example that was tried: `ipv4_src=10.0.0.2, for example`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.example.is_empty() {
-            return self.change.fmt(f);
+            return self.hypothesis.fmt(f);
         }
         let fields: Vec<String> = self.example.iter().map(show).collect();
         write!(f, "{}, for example", fields.join(", "))
     }
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for Hypothesis {
     /// Completes "if …": `blocked[00:00:00:00:00:01] were absent`, `ipv4_src outside 10.0.0.0/24`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Test(cond, true) => write!(f, "{cond}"),
-            Change::Test(cond, false) => f.write_str(&other_than(cond)),
-            Change::NotEntry(cond) => write!(f, "not ({cond})"),
-            Change::State(cell, None) => write!(f, "{} were absent", cell_text(cell)),
-            Change::State(cell, Some(value)) => write!(f, "{} were {value}", cell_text(cell)),
-            Change::Known(mac) => write!(f, "{mac} were a known host"),
-            Change::Up(at, up) => write!(f, "port {at} were {}", if *up { "up" } else { "down" }),
+            Hypothesis::Test(cond, true) => write!(f, "{cond}"),
+            Hypothesis::Test(cond, false) => f.write_str(&other_than(cond)),
+            Hypothesis::NotEntry(cond) => write!(f, "not ({cond})"),
+            Hypothesis::State(cell, None) => write!(f, "{} were absent", cell_text(cell)),
+            Hypothesis::State(cell, Some(value)) => write!(f, "{} were {value}", cell_text(cell)),
+            Hypothesis::Known(mac) => write!(f, "{mac} were a known host"),
+            Hypothesis::Up(at, up) => write!(f, "port {at} were {}", if *up { "up" } else { "down" }),
         }
     }
 }

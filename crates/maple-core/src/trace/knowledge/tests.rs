@@ -31,7 +31,7 @@ proptest! {
         items in vec((conds(), 0..3), 0..12),
         asked in vec(conds(), 30),
     ) {
-        let mut known = Known::default();
+        let mut known = Knowledge::default();
         for (cond, outcome) in items {
             known.learn(Item::Test { cond: Arc::new(cond), outcome: outcome == 0 });
             let there = |item: &Item, value| matches!(item, Item::Test { cond, outcome } if fits(cond, value) == *outcome);

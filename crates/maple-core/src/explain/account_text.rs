@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use maple_wire::Packet;
 
 use crate::network::PortKind;
-use crate::run::{AccountStep, Asked};
+use crate::run::{AccountItem, AccountStep};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Fields as _, text};
 
@@ -16,16 +16,16 @@ impl AccountStep {
     /// Returns the question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
     pub fn question(&self) -> String {
         match &self.what {
-            Asked::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
-            Asked::Field(field, mask, _) => format!("{field} & {mask:#x}"),
-            Asked::Test(cond, _) => cond.to_string(),
-            Asked::Present(field, _) => format!("has {field}"),
-            Asked::List(answer) => format!("a list of {} entries", answer.list.conds().len()),
-            Asked::Switch(_) => "switch".into(),
-            Asked::Frame => "the whole frame".into(),
-            Asked::Cell(cell, _) => cell_text(cell),
-            Asked::Path(cell, _) => cell_text(cell),
-            Asked::Wrote(_) => "wrote".into(),
+            AccountItem::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
+            AccountItem::Field(field, mask, _) => format!("{field} & {mask:#x}"),
+            AccountItem::Test(cond, _) => cond.to_string(),
+            AccountItem::Present(field, _) => format!("has {field}"),
+            AccountItem::List(answer) => format!("a list of {} entries", answer.list.conds().len()),
+            AccountItem::Switch(_) => "switch".into(),
+            AccountItem::Frame => "the whole frame".into(),
+            AccountItem::Cell(cell, _) => cell_text(cell),
+            AccountItem::Path(cell, _) => cell_text(cell),
+            AccountItem::Wrote(_) => "wrote".into(),
         }
     }
 
@@ -33,23 +33,23 @@ impl AccountStep {
     pub fn answer(&self) -> String {
         let yes_or_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
         match &self.what {
-            Asked::Field(field, _, value) => value.map_or_else(|| "absent".into(), |value| text(*field, value)),
-            Asked::Test(_, answer) | Asked::Present(_, answer) => yes_or_no(answer),
-            Asked::List(answer) => match answer.cond() {
+            AccountItem::Field(field, _, value) => value.map_or_else(|| "absent".into(), |value| text(*field, value)),
+            AccountItem::Test(_, answer) | AccountItem::Present(_, answer) => yes_or_no(answer),
+            AccountItem::List(answer) => match answer.cond() {
                 Some(cond) => format!("entry {}: {cond}", answer.first + 1),
                 None => "no entry".into(),
             },
-            Asked::Switch(dpid) => dpid.to_string(),
-            Asked::Frame => "given".into(),
-            Asked::Cell(_, value) => value_text(value),
-            Asked::Path(_, exists) => if *exists { "there is one" } else { "there is none" }.into(),
-            Asked::Wrote(write) => write_text(write),
+            AccountItem::Switch(dpid) => dpid.to_string(),
+            AccountItem::Frame => "given".into(),
+            AccountItem::Cell(_, value) => value_text(value),
+            AccountItem::Path(_, exists) => if *exists { "there is one" } else { "there is none" }.into(),
+            AccountItem::Wrote(write) => write_text(write),
         }
     }
 
     /// Returns the packet's values of the fields of a test, on which the answer depends. Other steps have none.
     pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
-        let Asked::Test(cond, _) = &self.what else { return None };
+        let AccountItem::Test(cond, _) = &self.what else { return None };
         let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
         let values = fields.map(|field| (field, packet.get(field).or_else(|| packet.value(field))));
         let shown = |value: Option<u128>, field| value.map_or_else(|| "absent".to_owned(), |value| text(field, value));
@@ -59,7 +59,7 @@ impl AccountStep {
 
     /// Returns the cell of the state that was read, if the step read one.
     pub fn cell(&self) -> Option<&Cell> {
-        if let Asked::Cell(cell, _) = &self.what { Some(cell) } else { None }
+        if let AccountItem::Cell(cell, _) = &self.what { Some(cell) } else { None }
     }
 }
 

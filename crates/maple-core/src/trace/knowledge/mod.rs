@@ -12,14 +12,14 @@
 //! prerequisites, fails too; it is looked up under the sums of all subsets of its parts.
 //!
 //! A tree may have a chain of hundreds of tests that failed one after the other. These are not collected again for each
-//! run that passes them: the chain keeps its [`Failures`], and a run uses as many of them as it has passed
-//! ([`Passed`]). Only failed tests of one part are learned one by one; chains have few of them.
+//! run that passes them: the chain keeps its [`FailedChain`], and a run uses as many of them as it has passed
+//! ([`ChainPrefix`]). Only failed tests of one part are learned one by one; chains have few of them.
 //!
 //! # Why it is correct
 //!
-//! [`Known::cond`] returns `Holds` or `Fails` only if every packet that passes the items agrees. It may return `Open`
-//! when a more precise analysis would know: that costs an item, nothing else. Whenever it says anything of a field, the
-//! field is there: the recorder puts prerequisites before every item.
+//! [`Knowledge::cond`] returns `Holds` or `Fails` only if every packet that passes the items agrees. It may return
+//! `Open` when a more precise analysis would know: that costs an item, nothing else. Whenever it says anything of a
+//! field, the field is there: the recorder puts prerequisites before every item.
 //!
 //! # Cost
 //!
@@ -55,37 +55,37 @@ pub(crate) enum KnownAnswer {
 
 /// A list of items, and the knowledge about the packets that pass them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known<'t> {
+pub(crate) struct Knowledge<'t> {
     /// The failed tests that were passed before the items, or among the first of them.
-    passed: Vec<Passed<'t>>,
+    passed: Vec<ChainPrefix<'t>>,
     items: Vec<Item>,
     /// The fields of which something is known.
     about: FieldSet,
-    fields: Vec<(Field, FieldKnown)>,
-    failed: Failed,
+    fields: Vec<(Field, FieldKnowledge)>,
+    failed: FailedConjunctions,
 }
 
 /// A list of tests that all failed. A run uses those that it has passed, from the first on.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Failures {
-    failed: Failed,
+pub(crate) struct FailedChain {
+    failed: FailedConjunctions,
     /// The places of tests of one part, ascending.
     single: Vec<u32>,
 }
 
 /// The first tests of a list, which all failed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed<'t> {
+pub(crate) struct ChainPrefix<'t> {
     /// The failures of the whole list.
-    pub(crate) failures: &'t Failures,
+    pub(crate) failures: &'t FailedChain,
     /// The tests that were passed.
     pub(crate) conds: &'t [Arc<Cond>],
 }
 
 /// Failed conjunctions of several open parts: a hash table from sums of hashes.
 #[derive(Clone, Debug, Default)]
-struct Failed {
-    list: Vec<Failure>,
+struct FailedConjunctions {
+    list: Vec<FailedConjunction>,
     /// The newest failure for each value of a sum's upper bits: its place in `list` plus 1, or 0. The length is a power
     /// of two, and so large that most places are 0: most sums that are looked up belong to no failed conjunction.
     newest: Vec<u32>,
@@ -95,11 +95,11 @@ struct Failed {
 
 /// A failed conjunction.
 #[derive(Clone, Copy, Debug)]
-struct Failure {
+struct FailedConjunction {
     sum: u64,
     /// The number of its item.
     item: u32,
-    /// The next older failure in the same place, as in [`Failed::newest`].
+    /// The next older failure in the same place, as in [`FailedConjunctions::newest`].
     older: u32,
 }
 
@@ -110,7 +110,8 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// The number of places that [`Failed::newest`] has at first, and [`PLACES`] at least for each failed conjunction.
+/// The number of places that [`FailedConjunctions::newest`] has at first, and [`PLACES`] at least for each failed
+/// conjunction.
 const FIRST_PLACES: usize = 64;
 const PLACES: usize = 4;
 
@@ -130,7 +131,7 @@ struct Hashes {
 
 /// The knowledge about one field.
 #[derive(Clone, Debug)]
-struct FieldKnown {
+struct FieldKnowledge {
     /// The bits that are known, and their values.
     mask: u128,
     value: u128,
@@ -147,7 +148,7 @@ struct FieldKnown {
 #[derive(Clone, Debug, Default)]
 struct Intervals(BTreeMap<u128, u128>);
 
-impl Failures {
+impl FailedChain {
     /// Adds a test at the end of the list.
     pub(crate) fn push(&mut self, cond: &Cond, place: usize) {
         match parts(cond).take(2).count() {
@@ -169,12 +170,12 @@ impl Failures {
     }
 }
 
-impl<'t> Known<'t> {
+impl<'t> Knowledge<'t> {
     /// Starts with the knowledge about packets that passed these tests.
-    pub(crate) fn after(passed: Vec<Passed<'t>>) -> Known<'t> {
-        let mut known = Known { passed, ..Known::default() };
+    pub(crate) fn after(passed: Vec<ChainPrefix<'t>>) -> Knowledge<'t> {
+        let mut known = Knowledge { passed, ..Knowledge::default() };
         for at in 0..known.passed.len() {
-            let Passed { failures, conds } = known.passed[at];
+            let ChainPrefix { failures, conds } = known.passed[at];
             let single = failures.single.iter().map_while(|place| conds.get(*place as usize));
             single.for_each(|cond| known.learn_failure(cond));
         }
@@ -259,7 +260,7 @@ impl<'t> Known<'t> {
         };
         let is_implied = |failed: &Cond| parts(failed).all(implied);
         let own = |item: u32| matches!(&self.items[item as usize], Item::Test { cond, .. } if is_implied(cond));
-        let passed = |passed: &Passed| {
+        let passed = |passed: &ChainPrefix| {
             let there = |place: u32| passed.conds.get(place as usize).is_some_and(|cond| is_implied(cond));
             passed.failures.failed.under(sum).any(there)
         };
@@ -325,18 +326,18 @@ impl<'t> Known<'t> {
         }
     }
 
-    fn known_field(&self, field: Field) -> Option<&FieldKnown> {
+    fn known_field(&self, field: Field) -> Option<&FieldKnowledge> {
         if !self.about.contains(field) {
             return None;
         }
         self.fields.iter().find(|(there, _)| *there == field).map(|(_, known)| known)
     }
 
-    fn field(&mut self, field: Field) -> &mut FieldKnown {
+    fn field(&mut self, field: Field) -> &mut FieldKnowledge {
         let at = self.fields.iter().position(|(there, _)| *there == field);
         let at = at.unwrap_or_else(|| {
             self.about.insert(field);
-            self.fields.push((field, FieldKnown::default()));
+            self.fields.push((field, FieldKnowledge::default()));
             self.fields.len() - 1
         });
         &mut self.fields[at].1
@@ -356,7 +357,7 @@ impl<'t> Known<'t> {
     }
 }
 
-impl Failed {
+impl FailedConjunctions {
     /// Reports whether there may be a failure under this sum.
     #[inline]
     fn may_have(&self, sum: u64) -> bool {
@@ -388,7 +389,7 @@ impl Failed {
     }
 
     fn insert(&mut self, sum: u64, item: u32) {
-        self.list.push(Failure { sum, item, older: 0 });
+        self.list.push(FailedConjunction { sum, item, older: 0 });
         if self.list.len() * PLACES > self.newest.len() {
             self.newest = vec![0; FIRST_PLACES.max(self.newest.len() * 2)];
             (0..self.list.len()).for_each(|at| self.link(at));
@@ -408,13 +409,13 @@ impl Failed {
     }
 }
 
-impl Default for FieldKnown {
-    fn default() -> FieldKnown {
-        FieldKnown { mask: 0, value: 0, lo: 0, hi: u128::MAX, excluded: Intervals::default(), holes: Vec::new() }
+impl Default for FieldKnowledge {
+    fn default() -> FieldKnowledge {
+        FieldKnowledge { mask: 0, value: 0, lo: 0, hi: u128::MAX, excluded: Intervals::default(), holes: Vec::new() }
     }
 }
 
-impl FieldKnown {
+impl FieldKnowledge {
     /// Reports whether the known bits say that the constraint fails.
     #[inline]
     fn contradicts(&self, c: &Constraint) -> bool {
