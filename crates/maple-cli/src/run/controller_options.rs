@@ -14,7 +14,7 @@ use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_lab::{costs_of, with_names_of};
 
-use super::reload::Reloading;
+use super::reload::ReloadSettings;
 use super::tls;
 use crate::declared::{DeclaredNetwork, FileLine};
 use crate::logging::print_plain;
@@ -41,7 +41,7 @@ pub fn for_policy(
     options: &RunOptions,
     mut loaded: ControllerOptions,
     topology: Option<&Topology>,
-    reloading: Option<&Reloading<'_>>,
+    reloading: Option<&ReloadSettings<'_>>,
 ) -> anyhow::Result<ControllerOptions> {
     if let Some(topology) = topology {
         let costs = costs_of(topology, &loaded.store.snapshot());
@@ -62,7 +62,7 @@ pub fn for_policy(
 }
 
 /// Returns the options of the recording, if there is one.
-fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<Option<RecordOptions>> {
+fn recorded(options: &RunOptions, of: Option<&ReloadSettings<'_>>) -> anyhow::Result<Option<RecordOptions>> {
     let Some(folder) = options.record.clone() else { return Ok(None) };
     let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
     let limit = options.record_limit.unwrap_or(RECORD_LIMIT);

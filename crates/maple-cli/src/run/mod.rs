@@ -33,7 +33,7 @@ use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load};
 use crate::usage_error::OrUsageError as _;
 use crate::{builtin, signal};
-use reload::Reloading;
+use reload::ReloadSettings;
 use succession::Succession;
 
 /// The action to take when the controller runs.
@@ -70,7 +70,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     let succession = Succession::for_start(&named, &args)?;
     let policy = if succession.is_resumption() { succession.name().to_owned() } else { named.clone() };
     let loaded = load(&policy, args.policy_time_limit, loader)?;
-    let reloading = Reloading::new(&policy, &named, succession, &args, loader);
+    let reloading = ReloadSettings::new(&policy, &named, succession, &args, loader);
     let loaded = match loaded {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
@@ -103,7 +103,7 @@ pub fn run_policy(
     options: RunOptions,
     loaded: ControllerOptions,
     started: Started<'_>,
-    reloading: Option<Reloading<'_>>,
+    reloading: Option<ReloadSettings<'_>>,
 ) -> anyhow::Result<u8> {
     options.logging().install();
     if !IS_OPTIMISED {

@@ -27,10 +27,10 @@ use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, ne
 use crate::{service, signal};
 
 /// The interval of checking whether files have changed.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The parameters for loading the policy of `maple run` again.
-pub struct Reloading<'a> {
+pub struct ReloadSettings<'a> {
     policy: String,
     /// The policy that the command line and the configuration named when it was loaded last.
     configured: String,
@@ -41,9 +41,9 @@ pub struct Reloading<'a> {
     watches: bool,
 }
 
-/// Reloads of a controller with these options, before it runs.
-pub struct Unserved<'a> {
-    reloading: Reloading<'a>,
+/// The state of reloads: how to load the policy, which one runs, and which ran before.
+pub struct ReloadState<'a> {
+    settings: ReloadSettings<'a>,
     options: &'a RunOptions,
     // A setting that only a restart can change.
     track_hosts: bool,
@@ -62,15 +62,15 @@ pub struct Unserved<'a> {
     canary: Option<(Arc<dyn Policy>, Tolerance, PolicyIdentity)>,
 }
 
-/// Reloads of a running controller.
-pub struct Reloads<'a> {
-    of: Unserved<'a>,
+/// Serves reloads of a running controller.
+pub struct ReloadService<'a> {
+    state: ReloadState<'a>,
     handle: Handle,
     requests: Receiver<ReloadRequest>,
     looked: Instant,
 }
 
-impl<'a> Reloading<'a> {
+impl<'a> ReloadSettings<'a> {
     /// Creates the parameters for `policy`. `named`: the policy that the start names.
     pub fn new(
         policy: &str,
@@ -78,9 +78,9 @@ impl<'a> Reloading<'a> {
         succession: Succession,
         args: &RunArgs,
         loader: Option<&'a dyn PolicyLoader>,
-    ) -> Reloading<'a> {
+    ) -> ReloadSettings<'a> {
         let (policy, configured) = (policy.to_owned(), named.to_owned());
-        Reloading { policy, configured, succession, limit: args.policy_time_limit, loader, watches: args.watch }
+        ReloadSettings { policy, configured, succession, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
     /// The policy's name.
@@ -97,12 +97,12 @@ impl<'a> Reloading<'a> {
         options: &'a RunOptions,
         chosen: &ControllerOptions,
         reconfiguring: Option<Reconfiguring>,
-    ) -> anyhow::Result<Unserved<'a>> {
+    ) -> anyhow::Result<ReloadState<'a>> {
         let (track_hosts, snooping) = (chosen.engine.track_hosts, chosen.snooping.clone());
         let (hangup, newest) = (signal::hangup_flag()?, newest(&self.policy));
         let current = Arc::clone(&chosen.policy);
-        Ok(Unserved {
-            reloading: self,
+        Ok(ReloadState {
+            settings: self,
             options,
             track_hosts,
             snooping,
@@ -116,23 +116,23 @@ impl<'a> Reloading<'a> {
     }
 }
 
-impl<'a> Unserved<'a> {
+impl<'a> ReloadState<'a> {
     /// Serves reloads of a running controller.
-    pub fn serve(self, handle: &Handle) -> Reloads<'a> {
-        Reloads { of: self, handle: handle.clone(), requests: handle.serve_reloads(), looked: Instant::now() }
+    pub fn serve(self, handle: &Handle) -> ReloadService<'a> {
+        ReloadService { state: self, handle: handle.clone(), requests: handle.serve_reloads(), looked: Instant::now() }
     }
 }
 
-impl Reloads<'_> {
+impl ReloadService<'_> {
     /// Reloads if that is requested or due.
     pub fn look(&mut self, lines: &mut Lines) {
         while let Ok(request) = self.requests.try_recv() {
             let outcome = match request.task.clone() {
                 ReloadTask::Reload { policy, tolerate } => self.reload_all(policy, tolerate, lines),
                 ReloadTask::Plan { policy } => {
-                    let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
+                    let name = policy.unwrap_or_else(|| self.state.settings.policy.clone());
                     let plan =
-                        self.plan(&name).map(|plan| plan.with_warnings(suspicions(&name, self.of.reloading.loader)));
+                        self.plan(&name).map(|plan| plan.with_warnings(suspicions(&name, self.state.settings.loader)));
                     plan.map(|plan| ReloadAnswer::Planned(Box::new(plan))).map_err(|error| format!("{error:#}"))
                 }
                 ReloadTask::Apply { policy, sources, changes, decided, canary } => {
@@ -144,9 +144,9 @@ impl Reloads<'_> {
             };
             request.answer(outcome);
         }
-        self.of.reloading.succession.look(&self.handle, false);
-        let has_changed = self.of.reloading.watches && self.has_changed();
-        if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
+        self.state.settings.succession.look(&self.handle, false);
+        let has_changed = self.state.settings.watches && self.has_changed();
+        if self.state.hangup.swap(false, Ordering::SeqCst) || has_changed {
             service::tell("RELOADING=1");
             // `reload_all` has printed the outcome.
             drop(self.reload_all(None, Tolerance::Count(0), lines));
@@ -156,29 +156,29 @@ impl Reloads<'_> {
 
     /// Prints which policy runs.
     pub fn tell_policy(&self, lines: &mut Lines) {
-        self.of.reloading.succession.tell(&self.handle, lines);
+        self.state.settings.succession.tell(&self.handle, lines);
     }
 
     /// Records that the controller ends in order.
     pub fn end(&mut self) {
-        self.of.reloading.succession.look(&self.handle, true);
+        self.state.settings.succession.look(&self.handle, true);
     }
 
     /// Records that this policy runs.
     fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy) {
-        let Reloading { configured, succession, .. } = &mut self.of.reloading;
+        let ReloadSettings { configured, succession, .. } = &mut self.state.settings;
         succession.change(&self.handle, policy, by, configured);
     }
 
     fn has_changed(&mut self) -> bool {
-        if self.looked.elapsed() < LOOK {
+        if self.looked.elapsed() < CHECK_INTERVAL {
             return false;
         }
         self.looked = Instant::now();
-        let newest = newest(&self.of.reloading.policy);
+        let newest = newest(&self.state.settings.policy);
         // A file that is being replaced may be missing for a moment.
-        newest.is_some() && newest != self.of.newest
-            || self.of.reconfiguring.as_ref().is_some_and(Reconfiguring::has_changed)
+        newest.is_some() && newest != self.state.newest
+            || self.state.reconfiguring.as_ref().is_some_and(Reconfiguring::has_changed)
     }
 
     /// Reads the configuration again, and then the policy, unless something is wrong with the configuration.
@@ -188,27 +188,27 @@ impl Reloads<'_> {
         tolerate: Tolerance,
         lines: &mut Lines,
     ) -> Result<ReloadAnswer, String> {
-        let is_canary = self.of.canary.is_some();
-        let Some(reconfiguring) = self.of.reconfiguring.as_mut().filter(|_| !is_canary) else {
+        let is_canary = self.state.canary.is_some();
+        let Some(reconfiguring) = self.state.reconfiguring.as_mut().filter(|_| !is_canary) else {
             return self.reload(policy, tolerate, None, BroughtBy::Reload, lines);
         };
         let Reconfigured { args, restart, warnings } = match reconfiguring.apply(&self.handle, lines) {
             Ok(configured) => configured,
             Err(error) => {
-                self.of.newest = newest(&self.of.reloading.policy);
+                self.state.newest = newest(&self.state.settings.policy);
                 return Err(not_read_again(&error, lines));
             }
         };
-        (self.of.reloading.limit, self.of.reloading.watches) = (args.policy_time_limit, args.watch);
+        (self.state.settings.limit, self.state.settings.watches) = (args.policy_time_limit, args.watch);
         let named = args.policy.unwrap_or_default();
         // Another policy than the configuration's may run until the configuration names another one.
-        let policy = policy.or_else(|| (named != self.of.reloading.configured).then(|| named.clone()));
+        let policy = policy.or_else(|| (named != self.state.settings.configured).then(|| named.clone()));
         // From this moment a start would name the new policy.
-        let configured = std::mem::replace(&mut self.of.reloading.configured, named);
+        let configured = std::mem::replace(&mut self.state.settings.configured, named);
         let mut answer = self.reload(policy, tolerate, None, BroughtBy::Reload, lines).inspect_err(|_| {
             // A policy that was not loaded is not watched.
-            self.of.newest = newest(&self.of.reloading.policy);
-            self.of.reloading.configured = configured;
+            self.state.newest = newest(&self.state.settings.policy);
+            self.state.settings.configured = configured;
         })?;
         if let ReloadAnswer::Reloaded { warnings: all, restart: keys, .. } = &mut answer {
             all.splice(0..0, warnings);
@@ -225,10 +225,10 @@ impl Reloads<'_> {
         by: BroughtBy,
         lines: &mut Lines,
     ) -> Result<ReloadAnswer, String> {
-        let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
-        self.of.newest = newest(&name);
-        let (warnings, identity) = (suspicions(&name, self.of.reloading.loader), identity_or_none(&name));
-        let outcome = self.try_to(&name, &identity, tolerate, canary).map_err(|error| format!("{error:#}"));
+        let name = policy.unwrap_or_else(|| self.state.settings.policy.clone());
+        self.state.newest = newest(&name);
+        let (warnings, identity) = (suspicions(&name, self.state.settings.loader), identity_or_none(&name));
+        let outcome = self.try_reload(&name, &identity, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
             Ok(reloaded) => {
                 let at =
@@ -236,16 +236,16 @@ impl Reloads<'_> {
                 tell(&format!("policy {name} reloaded{at}"), reloaded, lines);
                 match canary {
                     None => self.runs(identity, by),
-                    Some(_) => self.of.reloading.succession.set_canary(&self.handle, Some(identity.name)),
+                    Some(_) => self.state.settings.succession.set_canary(&self.handle, Some(identity.name)),
                 }
-                self.of.reloading.policy = name;
+                self.state.settings.policy = name;
             }
             Err(error) => lines.print_event(&format!("warning: policy {name} not reloaded: {error}")),
         }
         outcome.map(|reloaded| answer_of(reloaded, warnings))
     }
 
-    fn try_to(
+    fn try_reload(
         &mut self,
         name: &str,
         identity: &PolicyIdentity,
@@ -253,7 +253,7 @@ impl Reloads<'_> {
         canary: Option<&[Dpid]>,
     ) -> anyhow::Result<Reloaded> {
         self.check_no_canary()?;
-        let Reloading { limit, loader, .. } = self.of.reloading;
+        let ReloadSettings { limit, loader, .. } = self.state.settings;
         self.handle.begin_versions();
         let loaded = load_again(name, limit, loader).inspect_err(|_| self.handle.refuse_versions())?;
         let reloaded = self.fitting(loaded).and_then(|policy| {
@@ -264,7 +264,7 @@ impl Reloads<'_> {
             let runs: Arc<dyn Policy> = match canary {
                 None => Arc::clone(&policy),
                 Some(switches) => {
-                    let old = Arc::clone(&self.of.current);
+                    let old = Arc::clone(&self.state.current);
                     Arc::new(Canary::new(old, Arc::clone(&policy), switches.iter().copied()))
                 }
             };
@@ -284,15 +284,15 @@ impl Reloads<'_> {
             self.handle.refuse_versions();
         }
         let (reloaded, policy, runs) = reloaded?;
-        let former = std::mem::replace(&mut self.of.current, runs);
-        let ran = self.of.reloading.succession.policy().clone();
-        self.of.former = Some((self.of.reloading.policy.clone(), former, ran));
-        self.of.canary = canary.map(|_| (policy, tolerate, identity.clone()));
+        let former = std::mem::replace(&mut self.state.current, runs);
+        let ran = self.state.settings.succession.policy().clone();
+        self.state.former = Some((self.state.settings.policy.clone(), former, ran));
+        self.state.canary = canary.map(|_| (policy, tolerate, identity.clone()));
         Ok(reloaded)
     }
 
     fn check_no_canary(&self) -> anyhow::Result<()> {
-        match self.of.canary {
+        match self.state.canary {
             None => Ok(()),
             Some(_) => {
                 bail!("another policy decides at some switches: `maple apply --rest` or `maple rollback` come first")
@@ -302,7 +302,7 @@ impl Reloads<'_> {
 
     /// Plans the changes that a policy would make. Writes that its file makes while it is loaded stay in the rehearsal.
     fn plan(&self, name: &str) -> anyhow::Result<Plan> {
-        let Reloading { limit, loader, .. } = self.of.reloading;
+        let ReloadSettings { limit, loader, .. } = self.state.settings;
         // Files that change meanwhile are detected when the plan is applied.
         let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
         let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
@@ -361,26 +361,26 @@ impl Reloads<'_> {
             return recording.fail(&format!("the files of {name}: {error:#}"));
         }
         if let Some((runs, switches)) = canary {
-            recording.name_canary(runs, (&self.of.current, policy), switches);
+            recording.name_canary(runs, (&self.state.current, policy), switches);
         }
     }
 
     /// Lets the policy that decides at some switches decide everywhere. A rollback still returns to the policy before
     /// it.
     fn end_canary(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
-        let Some((policy, tolerate, identity)) = self.of.canary.clone() else {
+        let Some((policy, tolerate, identity)) = self.state.canary.clone() else {
             return Err("there is no rest: no policy was applied with --canary or --percent".into());
         };
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
-        tell(&format!("policy {} runs everywhere", self.of.reloading.policy), &reloaded, lines);
-        (self.of.current, self.of.canary) = (policy, None);
+        tell(&format!("policy {} runs everywhere", self.state.settings.policy), &reloaded, lines);
+        (self.state.current, self.state.canary) = (policy, None);
         self.runs(identity, BroughtBy::Apply);
         Ok(answer_of(reloaded, Vec::new()))
     }
 
     /// Runs the policy before the last reload again, however many packets it fails on.
     fn roll_back(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
-        let Some((name, former, identity)) = self.of.former.clone() else {
+        let Some((name, former, identity)) = self.state.former.clone() else {
             return Err("there is nothing to roll back: one step back is kept, and either it was taken, or no policy took the place of \
                  another since the start".into());
         };
@@ -388,15 +388,15 @@ impl Reloads<'_> {
             .handle
             .reload_in_part(Arc::clone(&former), Tolerance::Percent(100))
             .map_err(|error| error.to_string())?;
-        match self.of.canary {
+        match self.state.canary {
             Some(_) => self.handle.refuse_versions(),
             None => self.handle.roll_back_versions(),
         }
-        self.of.reloading.loader.into_iter().for_each(PolicyLoader::rolled_back);
+        self.state.settings.loader.into_iter().for_each(PolicyLoader::rolled_back);
         tell(&format!("policy {name} runs again"), &reloaded, lines);
-        (self.of.current, self.of.former, self.of.canary) = (former, None, None);
-        self.of.newest = newest(&name);
-        self.of.reloading.policy = name;
+        (self.state.current, self.state.former, self.state.canary) = (former, None, None);
+        self.state.newest = newest(&name);
+        self.state.settings.policy = name;
         self.runs(identity, BroughtBy::Rollback);
         Ok(answer_of(reloaded, Vec::new()))
     }
@@ -404,16 +404,16 @@ impl Reloads<'_> {
     /// Returns the policy, unless it needs something that only a restart can change.
     fn fitting(&self, loaded: Loaded) -> anyhow::Result<Arc<dyn Policy>> {
         let Loaded::Policy(loaded) = loaded else { bail!("handlers can't take the place of a policy") };
-        if self.of.options.track_hosts.is_none() && loaded.engine.track_hosts != self.of.track_hosts {
+        if self.state.options.track_hosts.is_none() && loaded.engine.track_hosts != self.state.track_hosts {
             bail!(
                 "it was made for {}, which needs a new start",
                 if loaded.engine.track_hosts { "a network whose hosts are tracked" } else { "track_hosts=False" }
             );
         }
-        let RunOptions { snoop, querier, .. } = self.of.options;
-        let servers = self.of.options.dhcp_servers()?;
+        let RunOptions { snoop, querier, .. } = self.state.options;
+        let servers = self.state.options.dhcp_servers()?;
         let snooping = loaded.snooping.with(snoop, &servers, *querier).map_err(|error| anyhow!("{error}"))?;
-        if snooping != self.of.snooping {
+        if snooping != self.state.snooping {
             bail!("it snoops on other packets than the policy that runs, which needs a new start");
         }
         Ok(loaded.policy)

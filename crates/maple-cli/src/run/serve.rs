@@ -10,7 +10,7 @@ use maple_controller::{Controller, ControllerOptions, Handle};
 use super::progress::Lines;
 use super::real_network::RealNetwork;
 use super::reconfigure::Reconfiguring;
-use super::reload::{Hangup, Reloading, Reloads};
+use super::reload::{Hangup, ReloadService, ReloadSettings};
 use super::tls::Renewal;
 use super::{Started, print_recording, stop_unless_failed, summary};
 use crate::options::RunOptions;
@@ -25,11 +25,11 @@ pub fn serve_real_network(
     options: &RunOptions,
     chosen: ControllerOptions,
     started: Started<'_>,
-    reloading: Option<Reloading<'_>>,
+    reloading: Option<ReloadSettings<'_>>,
     stop: &AtomicBool,
 ) -> anyhow::Result<u8> {
     let reconfiguring = Reconfiguring::from_options(options, &chosen, reloading.is_some())?;
-    let (unserved, reconfigures) = match reloading {
+    let (reload_state, reconfigures) = match reloading {
         Some(reloading) => (Some(reloading.under(options, &chosen, reconfiguring)?), None),
         None => (None, reconfiguring.map(Hangup::new).transpose()?),
     };
@@ -45,7 +45,7 @@ pub fn serve_real_network(
     let handle = controller.handle();
     started(handle.clone());
     print_recording(&handle);
-    let reloads = unserved.map(|unserved| unserved.serve(&handle));
+    let reloads = reload_state.map(|reload_state| reload_state.serve(&handle));
     let mut network = RealNetwork::new(&handle, options.logging(), renewal);
     if let Some(reloads) = &reloads {
         reloads.tell_policy(&mut network.lines);
@@ -73,7 +73,7 @@ pub fn serve_real_network(
 /// Everything that is looked at in each turn because a policy runs.
 struct Watch<'a> {
     failures: Failures,
-    reloads: Option<Reloads<'a>>,
+    reloads: Option<ReloadService<'a>>,
     reconfigures: Option<Hangup>,
 }
 

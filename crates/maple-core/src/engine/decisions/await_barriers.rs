@@ -45,7 +45,7 @@ pub(in crate::engine) struct PathChange {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct BarrierWaits {
     /// Changes that began. Some may be over.
-    change: BTreeSet<PathChange>,
+    path_changes: BTreeSet<PathChange>,
     /// The number of changes at which those that are over are removed.
     tidy_at: usize,
     waiting: Vec<BarrierWait>,
@@ -59,7 +59,7 @@ struct BarrierWait {
     /// The switches with barriers that are not answered yet, and the number of these barriers.
     switches: BTreeMap<Dpid, usize>,
     /// The changes of paths that are not over yet.
-    change: BTreeSet<PathChange>,
+    path_changes: BTreeSet<PathChange>,
 }
 
 /// Something that a wait is waiting for.
@@ -76,30 +76,35 @@ pub struct Unsettled {
 impl BarrierWaits {
     /// Records a change of path. `goes_on` reports whether a change is not over yet.
     pub fn begin_path_change(&mut self, change: PathChange, goes_on: impl Fn(&PathChange) -> bool) {
-        if self.change.len() >= self.tidy_at {
-            self.change.retain(goes_on);
-            self.tidy_at = 2 * self.change.len().max(MIN_TIDIED);
+        if self.path_changes.len() >= self.tidy_at {
+            self.path_changes.retain(goes_on);
+            self.tidy_at = 2 * self.path_changes.len().max(MIN_TIDIED);
         }
-        self.change.insert(change);
+        self.path_changes.insert(change);
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
     pub fn has_path_changes(&mut self, dpid: Dpid, goes_on: impl Fn(&PathChange) -> bool) -> bool {
         let first = PathChange { ingress: dpid, dependent: DependentId(0), until: Time(0) };
         let at_switch = |change: &&PathChange| change.ingress == dpid;
-        let over: Vec<PathChange> =
-            self.change.range(first..).take_while(at_switch).take_while(|change| !goes_on(change)).copied().collect();
+        let over: Vec<PathChange> = self
+            .path_changes
+            .range(first..)
+            .take_while(at_switch)
+            .take_while(|change| !goes_on(change))
+            .copied()
+            .collect();
         for change in &over {
-            self.change.remove(change);
+            self.path_changes.remove(change);
         }
-        self.change.range(first..).next().is_some_and(|change| change.ingress == dpid)
+        self.path_changes.range(first..).next().is_some_and(|change| change.ingress == dpid)
     }
 
     /// Begins a wait for all removals that go on, including those of rules at these switches.
     pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&PathChange) -> bool) {
-        self.change.retain(goes_on);
+        self.path_changes.retain(goes_on);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
-        self.waiting.push(BarrierWait { token, since, switches, change: self.change.clone() });
+        self.waiting.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
     }
 
     /// Reports whether there are no waits.
@@ -112,9 +117,9 @@ impl BarrierWaits {
     pub fn end_path_changes(&mut self, goes_on: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
         for wait in &mut self.waiting {
-            let all = std::mem::take(&mut wait.change);
+            let all = std::mem::take(&mut wait.path_changes);
             let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&goes_on);
-            wait.change = on;
+            wait.path_changes = on;
             let switches: BTreeSet<Dpid> = over.iter().map(|change| change.ingress).collect();
             for dpid in switches {
                 *wait.switches.entry(dpid).or_default() += 1;
@@ -140,7 +145,7 @@ impl BarrierWaits {
     pub fn forget_switch(&mut self, dpid: Dpid) {
         for wait in &mut self.waiting {
             wait.switches.remove(&dpid);
-            wait.change.retain(|change| change.ingress != dpid);
+            wait.path_changes.retain(|change| change.ingress != dpid);
         }
     }
 
@@ -148,7 +153,7 @@ impl BarrierWaits {
     pub fn take_finished(&mut self) -> Vec<u64> {
         let mut over = Vec::new();
         self.waiting.retain(|wait| {
-            let waits = !wait.switches.is_empty() || !wait.change.is_empty();
+            let waits = !wait.switches.is_empty() || !wait.path_changes.is_empty();
             over.extend((!waits).then_some(wait.token));
             waits
         });
@@ -225,9 +230,10 @@ impl Decisions {
         let waits = self.barrier_waits.waiting.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
-            let change = wait.change.iter().map(|change| (change.ingress, self.path_change_in_words(fabric, change)));
+            let path_changes =
+                wait.path_changes.iter().map(|change| (change.ingress, self.path_change_in_words(fabric, change)));
             let switches = wait.switches.keys().map(|dpid| (*dpid, unconfirmed_in_words(fabric, *dpid)));
-            for what in change.chain(switches) {
+            for what in path_changes.chain(switches) {
                 let first = all.entry(what).or_insert(wait.since);
                 *first = wait.since.min(*first);
             }
@@ -380,7 +386,7 @@ mod tests {
             let change = PathChange { until: Time(n), ..FIVE };
             barrier_waits.begin_path_change(change, |change| change.until.0 + 100 > n);
         }
-        assert!(barrier_waits.change.len() <= 300, "{}", barrier_waits.change.len());
+        assert!(barrier_waits.path_changes.len() <= 300, "{}", barrier_waits.path_changes.len());
     }
 
     #[test]
