@@ -23,7 +23,7 @@ pub struct Capabilities {
     pub prerequisites: bool,
     /// Whether the switch refuses numbers that do not fit its own structures: ports above 16 bits, ARP operations above
     /// 8 bits.
-    pub narrow: bool,
+    pub refuses_large_numbers: bool,
     /// The number of tables of the switch, at least 1.
     pub tables: u8,
     /// Whether the switch applies all changes of a bundle together, or none.
@@ -45,8 +45,8 @@ pub struct SwitchModel {
 
 impl SwitchModel {
     pub(crate) fn from_capabilities(capabilities: &Capabilities) -> SwitchModel {
-        let Capabilities { version, tables, narrow, bundles, .. } = *capabilities;
-        SwitchModel { version, tables, is_open_vswitch: narrow, has_bundles: bundles }
+        let Capabilities { version, tables, refuses_large_numbers, bundles, .. } = *capabilities;
+        SwitchModel { version, tables, is_open_vswitch: refuses_large_numbers, has_bundles: bundles }
     }
 
     pub(crate) fn capabilities(self, dpid: Dpid) -> Capabilities {
@@ -77,8 +77,17 @@ impl Capabilities {
         match version {
             Version::Of10 => {
                 let (fields, prefixes) = (FieldSet::OF10, FieldSet::OF10_PREFIXES);
-                let (maskable, prerequisites, narrow) = (FieldSet::EMPTY, true, false);
-                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables, bundles: false }
+                let (maskable, prerequisites, refuses_large_numbers) = (FieldSet::EMPTY, true, false);
+                Capabilities {
+                    version,
+                    fields,
+                    prefixes,
+                    maskable,
+                    prerequisites,
+                    refuses_large_numbers,
+                    tables,
+                    bundles: false,
+                }
             }
             Version::Of13 => {
                 let (mut fields, mut maskable) = (FieldSet::EMPTY, FieldSet::EMPTY);
@@ -88,8 +97,17 @@ impl Capabilities {
                         maskable.insert(field);
                     }
                 }
-                let (prefixes, prerequisites, narrow) = (maskable, true, false);
-                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables, bundles: false }
+                let (prefixes, prerequisites, refuses_large_numbers) = (maskable, true, false);
+                Capabilities {
+                    version,
+                    fields,
+                    prefixes,
+                    maskable,
+                    prerequisites,
+                    refuses_large_numbers,
+                    tables,
+                    bundles: false,
+                }
             }
         }
     }
@@ -104,7 +122,7 @@ impl Capabilities {
             prefixes: all,
             maskable: all,
             prerequisites: false,
-            narrow: false,
+            refuses_large_numbers: false,
             tables: 1,
             bundles: false,
         }
@@ -121,7 +139,7 @@ impl Capabilities {
     /// ranges of ports become a few masked matches. 1.0 messages can't express that.
     #[must_use]
     pub fn of_open_vswitch(mut self) -> Capabilities {
-        self.narrow = true;
+        self.refuses_large_numbers = true;
         if self.version == Version::Of13 {
             for field in PORTS {
                 self.maskable.insert(field);
@@ -144,7 +162,7 @@ impl Capabilities {
             && self.can_mask(constraint)
             && (!self.prerequisites || states_prerequisites(constraint.field, all))
             && (self.version != Version::Of10 || of10_can_say(constraint, all))
-            && (!self.narrow || fits_narrow(constraint))
+            && (!self.refuses_large_numbers || fits_open_vswitch(constraint))
     }
 
     /// Reports whether the switch can match all of these constraints together.
@@ -187,7 +205,7 @@ fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
 }
 
 /// Reports whether the value fits Open vSwitch's structures.
-fn fits_narrow(constraint: &Constraint) -> bool {
+fn fits_open_vswitch(constraint: &Constraint) -> bool {
     match constraint.field {
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
         Field::ArpOp => constraint.value <= 0xff,

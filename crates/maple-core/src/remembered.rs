@@ -26,7 +26,7 @@ pub struct Witness {
     /// The length of the packet on the wire, in bytes.
     pub total_len: usize,
     /// The constraints that made the leaf narrower than its trace.
-    pub specialisation: Box<[Constraint]>,
+    pub extra_reads: Box<[Constraint]>,
 }
 
 /// The places of links, edge ports and hosts, the meanings of labels, and the models of switches.

@@ -267,7 +267,7 @@ mod tests {
 
     fn witness() -> Witness {
         let at = Location::new(Dpid(1), PortNo(1));
-        Witness { at, frame: [].into(), total_len: 0, specialisation: [].into() }
+        Witness { at, frame: [].into(), total_len: 0, extra_reads: [].into() }
     }
 
     fn departed(dpids: impl IntoIterator<Item = u64>) -> BTreeMap<Dpid, Departed> {

@@ -25,8 +25,9 @@ pub enum Augmented {
     },
 }
 
-/// The effect on the nodes of one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`]. At one place of
-/// the tree, the call removed what was there (perhaps nothing), and then inserted a row of new nodes (perhaps none).
+/// The effect on the nodes of one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::insert_extra_read`]. At one
+/// place of the tree, the call removed what was there (perhaps nothing), and then inserted a row of new nodes (perhaps
+/// none).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The node and the branch under which the edit happened; `None` at the root.
@@ -139,8 +140,8 @@ impl Tree {
         }
     }
 
-    /// The effect of the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`]. It is empty if the
-    /// trace was already there, or the leaf was not.
+    /// The effect of the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::insert_extra_read`]. It is empty
+    /// if the trace was already there, or the leaf was not.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
     }

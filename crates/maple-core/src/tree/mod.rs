@@ -45,12 +45,12 @@ mod batch_lookup;
 mod chain;
 mod chain_questions;
 mod edit;
+mod extra_reads;
 mod order;
 mod question_memos;
 mod rarely_used;
 mod render;
 mod replay;
-mod specialise;
 mod value_index;
 mod values;
 

@@ -36,7 +36,7 @@ impl Tree {
             Some(Node::Value(values)) => {
                 let is_whole = values.mask == values.field.full_mask();
                 let mask = if is_whole { String::new() } else { format!("/{:#x}", values.mask) };
-                let is_specialised = node.is_some_and(|node| self.is_specialisation(node));
+                let is_specialised = node.is_some_and(|node| self.is_extra_read(node));
                 format!("V {}{mask}{}", values.field, if is_specialised { " (specialised)" } else { "" })
             }
             Some(Node::Test { cond, .. }) => format!("T {cond}"),

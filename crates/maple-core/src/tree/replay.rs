@@ -87,7 +87,7 @@ enum Question {
     Fits(Arc<Cond>),
     /// A field under a mask. Boxed, because such questions are few.
     Read(Box<(Field, u128)>),
-    /// The end: the run has its route. The node is a read that specialises leaves (`specialise.rs`).
+    /// The end: the run has its route. The node is an extra read (`extra_reads.rs`).
     End,
 }
 
@@ -278,7 +278,7 @@ impl<'t> Replay<'t> {
         let (depth, written) = (self.at.depth, self.written.take());
         let rest = written.map(|written| written.items_from(depth).to_vec()).unwrap_or_default();
         if rest.is_empty() {
-            while let Some(node) = self.at.here.filter(|node| self.tree.is_specialisation(*node)) {
+            while let Some(node) = self.at.here.filter(|node| self.tree.is_extra_read(*node)) {
                 self.step(packet, node);
             }
         }
@@ -411,11 +411,11 @@ impl<'t> Replay<'t> {
 
 impl QuestionMemo {
     /// Creates the memo of a read that specialises a leaf.
-    pub(super) fn of_specialisation() -> QuestionMemo {
+    pub(super) fn of_extra_read() -> QuestionMemo {
         QuestionMemo { question: Question::End, ago: 0, becomes: ReducedTo::Node }
     }
 
-    pub(super) fn is_of_specialisation(&self) -> bool {
+    pub(super) fn is_of_extra_read(&self) -> bool {
         self.question == Question::End
     }
 

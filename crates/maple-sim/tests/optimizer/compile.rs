@@ -74,7 +74,7 @@ pub fn of13() -> Capabilities {
 /// Returns capabilities without the limits of Open vSwitch's structures, because the test's packets have ARP operations
 /// that frames can't have.
 pub fn of13_masked_ports() -> Capabilities {
-    Capabilities { narrow: false, ..of13().of_open_vswitch() }
+    Capabilities { refuses_large_numbers: false, ..of13().of_open_vswitch() }
 }
 
 pub fn of10() -> Capabilities {

@@ -114,7 +114,7 @@ fn witness(row: WitnessRow) -> Option<Witness> {
         at: location(row.at),
         frame: hex::decode(row.frame).ok()?.into(),
         total_len: row.total_len,
-        specialisation: row.narrower.into_iter().map(part).collect::<Option<_>>()?,
+        extra_reads: row.narrower.into_iter().map(part).collect::<Option<_>>()?,
     })
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
         let narrower = Constraint { field: Field::Ipv6Dst, value: 6, mask: 14 };
         let frame = [0, 1, 0xfe, 0xff].into();
-        let witness = Witness { at: at(1, 4_294_967_294), frame, total_len: 1514, specialisation: [narrower].into() };
+        let witness = Witness { at: at(1, 4_294_967_294), frame, total_len: 1514, extra_reads: [narrower].into() };
         let host = HostInfo {
             location: at(1, 1),
             ipv4: [[10, 0, 0, 1].into()].into(),

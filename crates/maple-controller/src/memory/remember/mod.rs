@@ -67,7 +67,7 @@ mod tests {
             at: location(switch, 4_294_967_294),
             frame: [0, 1, 0xfe, 0xff].into(),
             total_len: 1514,
-            specialisation: [widest].into(),
+            extra_reads: [widest].into(),
         }
     }
 

@@ -62,7 +62,7 @@ mod work_queue;
 mod compaction;
 mod priority_plan;
 
-mod specialisation;
+mod barrier_savings;
 
 mod actions;
 mod marks;

@@ -92,7 +92,7 @@ impl Decisions {
     ) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
-            specialisation: Box::default(),
+            extra_reads: Box::default(),
             answer,
             origin: self.leaves.intern_origin(origin),
             route_id: None,
@@ -125,6 +125,6 @@ pub(in crate::engine) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, 
     run.observe(&packet, &leaf.trace);
     let run = run.finish(&packet);
     let outcome = table.insert_replayed(run, id, action, &packet);
-    leaf.specialisation = table.tree().specialisation(id).into();
+    leaf.extra_reads = table.tree().extra_reads(id).into();
     outcome
 }

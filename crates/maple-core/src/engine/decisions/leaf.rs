@@ -18,7 +18,7 @@ pub(in crate::engine) struct Leaf {
     pub trace: Trace,
     /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
     /// own.
-    pub specialisation: Box<[Constraint]>,
+    pub extra_reads: Box<[Constraint]>,
     /// f's answer.
     pub answer: Goal,
     /// The origin of the answer.
@@ -80,8 +80,8 @@ impl Leaf {
     /// The part of the leaf that the next run of the controller is to know.
     pub fn remembered(&self) -> Witness {
         let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
-        let specialisation = self.specialisation.clone();
-        Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, specialisation }
+        let extra_reads = self.extra_reads.clone();
+        Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, extra_reads }
     }
 
     /// The number of packets that wait.

@@ -28,7 +28,7 @@ impl Decisions {
         };
         let id = fabric.switches.lookup(&received)?;
         let leaf = self.leaves.get(&id)?;
-        let specialised_to = leaf.specialisation.iter().map(show).collect();
+        let specialised_to = leaf.extra_reads.iter().map(show).collect();
         Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })
     }
 

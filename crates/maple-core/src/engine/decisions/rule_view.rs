@@ -84,6 +84,6 @@ impl Decisions {
 /// The source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
-    let specialisation = leaf.specialisation.iter().map(|read| format!("specialised to {}", show(read)));
-    lines.into_iter().chain(specialisation).collect::<Vec<_>>().join(", ")
+    let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", show(read)));
+    lines.into_iter().chain(extra_reads).collect::<Vec<_>>().join(", ")
 }

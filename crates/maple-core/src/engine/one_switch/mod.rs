@@ -147,7 +147,7 @@ impl Switch {
     pub fn table_of_report(&self, table: u8) -> Option<u8> {
         match self.version() {
             Version::Of13 => Some(table),
-            Version::Of10 if self.capabilities.narrow && table != 0 => None,
+            Version::Of10 if self.capabilities.refuses_large_numbers && table != 0 => None,
             Version::Of10 => Some(0),
         }
     }

@@ -187,7 +187,7 @@ mod tests {
 
     fn witnesses(count: usize) -> Vec<Witness> {
         let at = Location::new(maple_wire::Dpid(1), maple_wire::PortNo(1));
-        let witness = Witness { at, frame: Arc::from([0; 14]), total_len: 14, specialisation: Box::default() };
+        let witness = Witness { at, frame: Arc::from([0; 14]), total_len: 14, extra_reads: Box::default() };
         vec![witness; count]
     }
 

@@ -311,10 +311,10 @@ fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket
 fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
     let action = decisions.ingress_action(fabric, id);
     let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
-    let reads = leaf.specialisation.clone();
+    let reads = leaf.extra_reads.clone();
     let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
     let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
-    if outcome == Augmented::Added && leaf.specialisation.is_empty() {
+    if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
     }
     let (what, goal) = (shown(&leaf), leaf.goal().clone());
@@ -348,14 +348,14 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
     for id in changed {
         let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
-        if switch.ingress.table.tree().specialisation(*id).is_empty() {
+        if switch.ingress.table.tree().extra_reads(*id).is_empty() {
             switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
         }
     }
     let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
     for id in ids {
         if let Some(leaf) = decisions.leaves.get_mut(&id) {
-            leaf.specialisation = switch.ingress.table.tree().specialisation(id).into();
+            leaf.extra_reads = switch.ingress.table.tree().extra_reads(id).into();
             decisions.leaves.mark_changed(id);
         }
     }

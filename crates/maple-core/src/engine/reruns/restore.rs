@@ -231,16 +231,16 @@ impl Restore {
             return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         };
         let run = |witness: Witness| {
-            let Witness { at, frame, total_len, specialisation } = witness;
+            let Witness { at, frame, total_len, extra_reads } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
             let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
-            Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, specialisation)))
+            Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, extra_reads)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
-        for (run, (received, specialisation), answer) in decisions.run_policy(fabric, runs) {
+        for (run, (received, extra_reads), answer) in decisions.run_policy(fabric, runs) {
             let outcome = outcome(&run, answer);
-            restore_leaf(decisions, fabric, outcome, received, specialisation);
+            restore_leaf(decisions, fabric, outcome, received, extra_reads);
         }
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected()
         else {
@@ -265,9 +265,9 @@ impl Restore {
         switch.ingress.table.end_rebuild(&preferred);
         let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         for id in ids {
-            let specialisation = switch.ingress.table.tree().specialisation(id);
-            if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
-                leaf.specialisation = specialisation.into();
+            let extra_reads = switch.ingress.table.tree().extra_reads(id);
+            if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.extra_reads != *extra_reads) {
+                leaf.extra_reads = extra_reads.into();
                 decisions.leaves.mark_changed(id);
             }
         }
@@ -338,7 +338,7 @@ fn restore_leaf(
     fabric: &mut Fabric,
     outcome: RunOutcome,
     received: ReceivedPacket,
-    specialisation: Box<[Constraint]>,
+    extra_reads: Box<[Constraint]>,
 ) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
@@ -349,7 +349,7 @@ fn restore_leaf(
         let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
         if let Some(restoring) = restoring {
             let ReceivedPacket { frame, total_len, .. } = received;
-            restoring.repeat(Witness { at, frame, total_len, specialisation });
+            restoring.repeat(Witness { at, frame, total_len, extra_reads });
         }
         return;
     };
@@ -357,7 +357,7 @@ fn restore_leaf(
     if adopted.is_new
         && let Some(switch) = fabric.switches.get_mut(&at.switch)
     {
-        switch.ingress.table.specialise(adopted.leaf, &specialisation);
+        switch.ingress.table.specialise(adopted.leaf, &extra_reads);
     }
 }
 

@@ -4,13 +4,13 @@
 //!
 //! This pass is optional: without it the table is right, but has more rules. A wide forwarding entry after hundreds of
 //! unexplored tests requires a barrier rule for each test that it overlaps. Its leaf may keep only a part of its
-//! packets ([`Tree::specialise`](crate::tree::Tree::specialise)). Barrier entries that have nothing to do with that
-//! part are not required because of it. The other packets get a leaf of their own when the first of them comes, at the
-//! cost of one more miss and one more rule. `entries/specialisation.rs` says when that pays.
+//! packets ([`Tree::insert_extra_read`](crate::tree::Tree::insert_extra_read)). Barrier entries that have nothing to do
+//! with that part are not required because of it. The other packets get a leaf of their own when the first of them
+//! comes, at the cost of one more miss and one more rule. `entries/barrier_savings.rs` says when that pays.
 //!
 //! # Price
 //!
-//! The price is this file, `entries/specialisation.rs` and `tree/specialise.rs`, and leaves that decide fewer packets
+//! The price is this file, `entries/barrier_savings.rs` and `tree/extra_reads.rs`, and leaves that decide fewer packets
 //! than f did. `docs/results/rules.md` says how many rules it saves. No other part of the compiler knows about it.
 
 use maple_wire::{Constraint, Field};
@@ -82,7 +82,7 @@ impl IncrementalCompiler {
         let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
         let capabilities = &self.target.capabilities;
         let is_statable = |read: &Constraint| can_be_stated(&region, read, capabilities);
-        self.entries.worthwhile_read(id, test.is_some(), &value, &is_statable)
+        self.entries.find_saving_read(id, test.is_some(), &value, &is_statable)
     }
 
     /// Makes a leaf keep only the packets that fit this read, if a match can state that.
@@ -99,7 +99,7 @@ impl IncrementalCompiler {
     pub(super) fn specialise_by(&mut self, leaf: LeafId, read: Constraint) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
         let behaviour = std::mem::take(&mut self.node_mut(node).behaviour);
-        self.tree.specialise(leaf, read);
+        self.tree.insert_extra_read(leaf, read);
         self.apply_edit(behaviour);
         self.recompute(Checks::Now);
     }

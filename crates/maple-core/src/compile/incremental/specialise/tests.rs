@@ -104,7 +104,7 @@ impl Play {
             self.table.set_action(leaf, action(answer));
         }
         assert_eq!(self.table.tree().search(packet), Some(leaf));
-        let narrowing = self.table.tree().specialisation(leaf);
+        let narrowing = self.table.tree().extra_reads(leaf);
         assert!(narrowing.iter().all(|read| packet.value(read.field).is_some_and(|value| read.holds(value))));
     }
 
@@ -144,7 +144,7 @@ impl Play {
 
     /// The number of leaves that are narrower than their traces.
     fn narrowed(&self) -> usize {
-        self.answers.keys().filter(|leaf| !self.table.tree().specialisation(**leaf).is_empty()).count()
+        self.answers.keys().filter(|leaf| !self.table.tree().extra_reads(**leaf).is_empty()).count()
     }
 }
 

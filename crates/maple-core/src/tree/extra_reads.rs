@@ -1,4 +1,4 @@
-//! Specialised leaves, which keep only a part of their packets.
+//! Extra reads: reads that f did not make, so that a leaf keeps only a part of its packets.
 //!
 //! # What
 //!
@@ -19,7 +19,7 @@ use crate::trace::Item;
 impl Tree {
     /// Makes a leaf keep only those of its packets that fit `read`. The packet that made the leaf must fit. The tree
     /// then has no leaf for the others.
-    pub(crate) fn specialise(&mut self, leaf: LeafId, read: Constraint) {
+    pub(crate) fn insert_extra_read(&mut self, leaf: LeafId, read: Constraint) {
         let Some(at) = self.leaf_node(leaf) else { return };
         self.begin_edit();
         let mut items = if self.value_index.get_mut().is_asked() { self.path(leaf) } else { None };
@@ -28,7 +28,7 @@ impl Tree {
         self.take_out(at, place);
         self.leaves.remove(&leaf);
         self.extend(place, &[Item::Read(read)], leaf);
-        self.memos.of_mut(self.edit.added[0]).push(QuestionMemo::of_specialisation());
+        self.memos.of_mut(self.edit.added[0]).push(QuestionMemo::of_extra_read());
         if let Some(items) = &mut items {
             items.push(Item::Read(read));
             self.value_index_add(items, leaf);
@@ -36,16 +36,14 @@ impl Tree {
     }
 
     /// Reports whether a node is a read that f did not make.
-    pub(super) fn is_specialisation(&self, node: NodeId) -> bool {
-        matches!(self.node(node), Node::Value(_))
-            && self.memos.at_node(node).iter().any(QuestionMemo::is_of_specialisation)
+    pub(super) fn is_extra_read(&self, node: NodeId) -> bool {
+        matches!(self.node(node), Node::Value(_)) && self.memos.at_node(node).iter().any(QuestionMemo::is_of_extra_read)
     }
 
-    /// The specialisation of a leaf: what its packets have in common beyond what f looked at, in the order of the
-    /// reads.
-    pub(crate) fn specialisation(&self, leaf: LeafId) -> Vec<Constraint> {
+    /// The extra reads of a leaf, in their order: what its packets have in common beyond what f looked at.
+    pub(crate) fn extra_reads(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
-            let (above, branch) = self.parent(node).filter(|(above, _)| self.is_specialisation(*above))?;
+            let (above, branch) = self.parent(node).filter(|(above, _)| self.is_extra_read(*above))?;
             let (Node::Value(values), Branch::Value(value)) = (self.node(above), branch) else { return None };
             Some((above, Constraint { field: values.field, value, mask: values.mask }))
         };

@@ -1,4 +1,4 @@
-//! The decision when specialising a leaf pays, and to which of its packets.
+//! The barrier rules that are saved if a leaf keeps only a part of its packets: when that pays, and which part.
 //!
 //! Many barrier entries may be required because of one forwarding entry, each of them a rule. If that entry kept only
 //! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits
@@ -22,17 +22,17 @@ use super::packed::{meet, overlap};
 use super::store::{EntryId, EntryVerdict};
 
 impl EntryTable {
-    /// Reports whether the table is large enough to specialise leaves at all.
+    /// Reports whether the table is large enough for savings at all.
     pub(in crate::compile) fn is_large(&self) -> bool {
         self.store.len() > self.tuning.specialise_from
     }
 
-    /// Reports whether enough entries take precedence over one for specialising its leaf to pay.
+    /// Reports whether enough entries take precedence over one for savings to pay.
     pub(in crate::compile) fn yields_to_many(&self, id: EntryId) -> bool {
         self.overlaps.earlier(id).len() >= self.fewest_barriers()
     }
 
-    /// Reports whether enough entries overlap a match for specialising its leaf to pay.
+    /// Reports whether enough entries overlap a match for savings to pay.
     pub(in crate::compile) fn overlaps_many(&mut self, all: &[Constraint]) -> bool {
         let mut set = std::mem::take(&mut self.scratch);
         let count = if self.store.pack(all, &mut set) { self.overlaps.count_overlapping(&self.store, &set) } else { 0 };
@@ -40,12 +40,13 @@ impl EntryTable {
         count >= self.fewest_barriers()
     }
 
-    /// Finds a read by which specialising a leaf pays, if there is one. `id` is the leaf's forwarding entry.
+    /// Finds the read that saves most rules if a leaf keeps only the packets that fit it, if that pays. `id` is the
+    /// leaf's forwarding entry.
     ///
     /// If `is_yes_side`, the barrier entry of a test replaces that entry for the other packets. `value` is the value of
     /// a field in one of the leaf's packets. `can_be_stated` reports whether the switch can match the leaf's packets
     /// then.
-    pub(in crate::compile) fn worthwhile_read(
+    pub(in crate::compile) fn find_saving_read(
         &self,
         id: EntryId,
         is_yes_side: bool,
