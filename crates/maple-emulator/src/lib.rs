@@ -4,18 +4,18 @@
 //! mistake of the compiler. It has two layers.
 //!
 //! * A simulation without I/O, clocks and threads. [`Switch`] takes messages and frames and returns messages and
-//!   frames; [`Host`] likewise; [`Network`] joins them over links in simulated time and keeps a
-//!   [`network::DeliveryLog`] of what became of every frame. One topology, one seed and one sequence of calls give one
+//!   frames; [`Host`] likewise; [`EmulatedNetwork`] joins them over links in simulated time and keeps a
+//!   [`emulated::DeliveryLog`] of what became of every frame. One topology, one seed and one sequence of calls give one
 //!   run.
 //! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
 //!
 //! On either of them [`lab`] runs commands such as `h1 ping h2`.
 //!
 //! ```
-//! use maple_emulator::{Network, Topology};
+//! use maple_emulator::{EmulatedNetwork, Topology};
 //! use maple_wire::{PortNo, Version};
 //!
-//! let mut network = Network::new(&Topology::parse("linear:2").unwrap(), Version::Of13);
+//! let mut network = EmulatedNetwork::new(&Topology::parse("linear:2").unwrap(), Version::Of13);
 //! let s1 = network.dpids().next().unwrap();
 //! let frame = maple_wire::packet::Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"hello");
 //! let id = network.inject(s1, PortNo(1), frame).unwrap();
@@ -34,7 +34,7 @@ pub mod host;
 
 mod pairs;
 
-pub mod network;
+pub mod emulated;
 
 pub mod traffic;
 
@@ -45,9 +45,9 @@ pub mod lab;
 mod random;
 
 pub use driver::{Emulation, EmulationOptions};
+pub use emulated::{EmulatedNetwork, NetworkOptions};
 pub use host::Host;
 pub use maple_switch::time::Time;
 pub use maple_switch::{Outgoing, Switch};
-pub use network::{Network, NetworkOptions};
 pub use random::Random;
 pub use topology::Topology;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use maple_switch::time::{SECOND, Time};
 
+use crate::emulated::{EmulatedNetwork, NetworkError};
 use crate::host::{FlowKind, Progress};
-use crate::network::{Network, NetworkError};
 pub use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
 
@@ -78,7 +78,7 @@ impl Traffic {
     /// Creates a generator that starts now. Every flow is expected to succeed unless `expectation` says otherwise.
     ///
     /// It does nothing in a network of fewer than two hosts, or without kinds of flows.
-    pub fn new(network: &Network, options: TrafficOptions, expectation: Option<Expectation>) -> Traffic {
+    pub fn new(network: &EmulatedNetwork, options: TrafficOptions, expectation: Option<Expectation>) -> Traffic {
         Traffic {
             random: Random::new(options.seed),
             hosts: network.hosts().map(|h| h.spec().name.clone()).collect(),
@@ -105,7 +105,7 @@ impl Traffic {
     ///
     /// # Errors
     /// [`NetworkError`] if the generator was made for another network.
-    pub fn poll(&mut self, network: &mut Network) -> Result<(), NetworkError> {
+    pub fn poll(&mut self, network: &mut EmulatedNetwork) -> Result<(), NetworkError> {
         while self.next_flow().is_some_and(|at| at <= network.now()) {
             self.open(network)?;
         }
@@ -135,7 +135,7 @@ impl Traffic {
     ///
     /// # Errors
     /// [`NetworkError`] if the generator was made for another network.
-    pub fn run_until(&mut self, network: &mut Network, until: Time) -> Result<(), NetworkError> {
+    pub fn run_until(&mut self, network: &mut EmulatedNetwork, until: Time) -> Result<(), NetworkError> {
         while let Some(at) = self.next_flow().filter(|at| *at <= until) {
             network.run_until(at);
             self.poll(network)?;
@@ -165,7 +165,7 @@ impl Traffic {
         })
     }
 
-    fn open(&mut self, network: &mut Network) -> Result<(), NetworkError> {
+    fn open(&mut self, network: &mut EmulatedNetwork) -> Result<(), NetworkError> {
         let count = self.hosts.len() as u64;
         let src = self.random.below(count);
         let dst = (src + 1 + self.random.below(count - 1)) % count;

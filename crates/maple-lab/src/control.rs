@@ -5,7 +5,7 @@
 //! its inputs, so batches form. Messages between two shards keep their order, as in the product's mailboxes; messages
 //! of different pairs overtake each other. A connection that its switch has closed fails when it is written to, and its
 //! end can be read a random time later. So a shard learns of it before or after its engine's part of a turn. With the
-//! default [`Pace`] everything happens at once, and only the delays of the network take time.
+//! default [`ControllerDelays`] everything happens at once, and only the delays of the network take time.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,9 +16,9 @@ use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
 use maple_core::engine::{Event, Time};
 use maple_core::network::Facts;
+use maple_emulator::emulated::ControlEvent;
 use maple_emulator::lab::LabError;
-use maple_emulator::network::ControlEvent;
-use maple_emulator::{Network, Random};
+use maple_emulator::{EmulatedNetwork, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
 
@@ -27,7 +27,7 @@ const MAX_TURNS: u32 = 100_000;
 
 /// The delays of a controller, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct ControllerDelays {
     /// The maximum time until a shard does what came in.
     pub busy: u64,
     /// The maximum time that a message between shards takes.
@@ -52,10 +52,10 @@ pub struct Control {
     made: u64,
     /// The time of the last turn, and the number of turns at that time.
     at_once: (Time, u32),
-    pace: Pace,
+    pace: ControllerDelays,
     random: Random,
     notices: Vec<(Time, Notice)>,
-    readings: Vec<Reading>,
+    readings: Vec<RulesRead>,
 }
 
 struct Connection {
@@ -69,7 +69,7 @@ struct Connection {
 
 /// An event: a shard has read all rules of a switch.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct RulesRead {
     /// The time.
     pub at: Time,
     /// The switch.
@@ -83,7 +83,7 @@ impl Control {
     ///
     /// # Errors
     /// [`io::Error`] as [`Simulation::new`] returns it.
-    pub fn new(options: &SimulationOptions, pace: Pace) -> io::Result<Control> {
+    pub fn new(options: &SimulationOptions, pace: ControllerDelays) -> io::Result<Control> {
         Ok(Control {
             simulation: Simulation::new(options)?,
             turns: vec![None; usize::from(options.shards)],
@@ -117,7 +117,7 @@ impl Control {
     }
 
     /// Returns the readings of rules since the last call.
-    pub fn readings(&mut self) -> Vec<Reading> {
+    pub fn readings(&mut self) -> Vec<RulesRead> {
         std::mem::take(&mut self.readings)
     }
 
@@ -150,7 +150,7 @@ impl Control {
     ///
     /// # Errors
     /// [`LabError::Failed`] if the controller never comes to rest.
-    pub fn run(&mut self, network: &mut Network) -> Result<bool, LabError> {
+    pub fn run(&mut self, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
         let now = Time(network.now());
         for dpid in network.dpids().collect::<Vec<_>>() {
             network.take_control(dpid).into_iter().for_each(|event| self.take(now, dpid, event));
@@ -220,7 +220,7 @@ impl Control {
         }
     }
 
-    fn turn(&mut self, now: Time, shard: usize, network: &mut Network) -> Result<(), LabError> {
+    fn turn(&mut self, now: Time, shard: usize, network: &mut EmulatedNetwork) -> Result<(), LabError> {
         self.at_once = if self.at_once.0 == now { (now, self.at_once.1 + 1) } else { (now, 1) };
         if self.at_once.1 > MAX_TURNS {
             return Err(LabError::Failed(format!("the controller never comes to rest at {} ns", now.0)));
@@ -270,15 +270,15 @@ impl Control {
 
 impl Connection {
     /// Returns the reading that has just ended, if one has.
-    fn reading(&mut self, at: Time) -> Option<Reading> {
+    fn reading(&mut self, at: Time) -> Option<RulesRead> {
         let has_ended = self.tells_rules && self.line.unread() == 0;
         self.tells_rules &= !has_ended;
-        has_ended.then_some(Reading { at, dpid: self.dpid, opened: self.opened })
+        has_ended.then_some(RulesRead { at, dpid: self.dpid, opened: self.opened })
     }
 
     /// Carries to the switch what a shard has written in its turn. Bytes for a connection that the network has
     /// forgotten go nowhere. Reports whether the shard has closed the current connection.
-    fn carry(&self, is_current: bool, network: &mut Network) -> Result<bool, LabError> {
+    fn carry(&self, is_current: bool, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
         let bytes = self.line.take();
         if !is_current {
             return Ok(false);

@@ -25,14 +25,14 @@ pub struct Decisions {
     /// The number of runs.
     pub runs: u64,
     /// Outcomes of each test, by file, line and test.
-    pub tests: BTreeMap<TestKey, Asked>,
+    pub tests: BTreeMap<TestKey, TestCounts>,
     /// The number of times that each line asked a test or made the route.
     pub lines: BTreeMap<(Arc<str>, u32), u64>,
 }
 
 /// The numbers of packets that failed and passed a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct TestCounts {
     /// Packets that did not fit.
     pub no: u64,
     /// Packets that fitted.
@@ -57,7 +57,7 @@ fn is_of_floods(cond: &Cond) -> bool {
 }
 
 /// A policy whose decisions are counted.
-pub(crate) struct Counted {
+pub(crate) struct CountedPolicy {
     policy: Arc<dyn Policy>,
     decisions: Mutex<Decisions>,
 }
@@ -107,9 +107,9 @@ impl Decisions {
     }
 }
 
-impl Counted {
-    pub fn new(policy: Arc<dyn Policy>) -> Counted {
-        Counted { policy, decisions: Mutex::default() }
+impl CountedPolicy {
+    pub fn new(policy: Arc<dyn Policy>) -> CountedPolicy {
+        CountedPolicy { policy, decisions: Mutex::default() }
     }
 
     pub fn decisions(&self) -> Decisions {
@@ -126,7 +126,7 @@ impl Counted {
     }
 }
 
-impl Policy for Counted {
+impl Policy for CountedPolicy {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
         self.policy.decide(pkt, net)
     }

@@ -8,7 +8,7 @@ use maple_core::check::{Claim, Counterexample, Examined, Host, Open, PacketScope
 use maple_core::state::Store;
 use maple_wire::packet::text::summary;
 
-use crate::network::{Network, engine};
+use crate::test_network::{TestNetwork, engine};
 
 /// The number of packets that an exploration tries.
 const PACKETS: u64 = 5_000;
@@ -17,9 +17,9 @@ const PACKETS: u64 = 5_000;
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple_lab::Network;
+/// use maple_lab::TestNetwork;
 ///
-/// let net = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
+/// let net = TestNetwork::new("linear:2", |_: &Packet, _: &Net| Route::drop());
 /// let explored = net.assert_isolated(&["h1"], &["h2"]);
 /// assert!(explored.is_proved());
 /// assert_eq!(explored.to_string(), "proved for all packets");
@@ -36,7 +36,7 @@ impl Explored {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_lab::Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
+    /// let net = maple_lab::TestNetwork::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     /// assert!(net.assert_no_loops().is_proved());
     /// ```
     pub fn is_proved(&self) -> bool {
@@ -53,13 +53,13 @@ impl fmt::Display for Explored {
     }
 }
 
-impl Network {
+impl TestNetwork {
     /// Asserts that no packet of `hosts` reaches `others`. A packet of a host enters at its port with its hardware
     /// address; all other fields may have any value.
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_lab::Network::new("linear:3", |_: &Packet, _: &Net| Route::drop());
+    /// # let net = maple_lab::TestNetwork::new("linear:3", |_: &Packet, _: &Net| Route::drop());
     /// assert!(net.assert_isolated(&["h1", "h2"], &["h3"]).is_proved());
     /// ```
     ///
@@ -75,7 +75,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_lab::Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
+    /// let net = maple_lab::TestNetwork::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.assert_reachable(&["h1"], &["h2"]).is_proved());
     /// ```
     ///
@@ -90,7 +90,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.assert_no_loops().is_proved());
     /// ```
     ///
@@ -105,7 +105,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// let other = |pkt: &Packet, net: &Net| if pkt.tcp_dst() == 22 { net.flood() } else { net.flood() };
     /// assert!(net.assert_same_as(other).is_proved());
     /// ```

@@ -14,7 +14,7 @@ use maple_emulator::lab::{Lab, LabError};
 use maple_emulator::time::Time;
 
 use crate::costs::costs_of;
-use crate::decisions::{Counted, Decisions};
+use crate::decisions::{CountedPolicy, Decisions};
 use crate::merge;
 use crate::world::{LaboratoryOptions, World, ended};
 
@@ -23,7 +23,7 @@ pub struct Laboratory {
     jobs: Mutex<Sender<Job>>,
     store: Arc<Store>,
     topology: Arc<Topology>,
-    policy: Arc<Counted>,
+    policy: Arc<CountedPolicy>,
     track_hosts: bool,
 }
 
@@ -43,7 +43,7 @@ impl Laboratory {
         let costs = costs_of(&options.topology, &store.snapshot());
         store.update(|_| costs);
         let (topology, track_hosts) = (Arc::new(options.topology.clone()), options.track_hosts);
-        let counted = Arc::new(Counted::new(policy));
+        let counted = Arc::new(CountedPolicy::new(policy));
         let policy: Arc<dyn Policy> = Arc::clone(&counted) as _;
         let (jobs, inbox) = channel();
         let (ready, told) = channel();

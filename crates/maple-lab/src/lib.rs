@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use maple::prelude::*;
-//! use maple_lab::{Network, with};
+//! use maple_lab::{TestNetwork, with};
 //!
 //! fn f(pkt: &Packet, net: &Net) -> Route {
 //!     if pkt.tcp_dst() == 23 {
@@ -14,7 +14,7 @@
 //!     }
 //! }
 //!
-//! let mut net = Network::new("ring:4", f);
+//! let mut net = TestNetwork::new("ring:4", f);
 //! net.assert_delivered("h1", "h2", with().tcp_dst(80).via([1, 2]).only());
 //! net.assert_dropped("h1", "h2", with().tcp_dst(23));
 //! net.link_down("s1", "s2");
@@ -27,7 +27,8 @@
 //! What runs here is the product: a shard with its sessions, discovery and engine, which takes the same turns as behind
 //! sockets (`maple_controller::simulation`), and the emulator's switches and hosts. Connections in memory join them
 //! ([`control`]). One topology, one policy, one seed and one sequence of calls give one run, as long as f reads only
-//! packets and tracked state. [`Network`] has the words of tests; below it, [`Laboratory`] takes the commands of a console.
+//! packets and tracked state. [`TestNetwork`] has the words of tests; below it, [`Laboratory`] takes the commands of a
+//! console.
 
 mod costs;
 mod decisions;
@@ -40,13 +41,13 @@ mod world;
 mod laboratory;
 
 mod explore;
-mod network;
 mod packet;
+mod test_network;
 
 pub use costs::costs_of;
-pub use decisions::{Asked, Decisions, TestKey};
+pub use decisions::{Decisions, TestCounts, TestKey};
 pub use explore::Explored;
 pub use laboratory::{Laboratory, seconds};
-pub use network::Network;
-pub use packet::{With, with};
-pub use world::{Copy, Journey, LaboratoryOptions, World, is_known, with_names_of};
+pub use packet::{PacketExpectation, with};
+pub use test_network::TestNetwork;
+pub use world::{FrameCopy, Journey, LaboratoryOptions, World, is_known, with_names_of};

@@ -18,7 +18,7 @@ const SERVER_PORTS: [(u128, Field, Field, u128); 2] =
 /// A packet as a test describes it, with what must become of it.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct With {
+pub struct PacketExpectation {
     pub(crate) fields: BTreeMap<Field, u128>,
     pub(crate) via: Option<Vec<u64>>,
     pub(crate) arrives: BTreeMap<Field, u128>,
@@ -33,17 +33,17 @@ pub struct With {
 ///
 /// let ssh = with().tcp_dst(22).via([1, 4, 3, 2]);
 /// ```
-pub fn with() -> With {
-    With { fields: BTreeMap::new(), via: None, arrives: BTreeMap::new(), count: 1, only: false }
+pub fn with() -> PacketExpectation {
+    PacketExpectation { fields: BTreeMap::new(), via: None, arrives: BTreeMap::new(), count: 1, only: false }
 }
 
-impl With {
+impl PacketExpectation {
     /// Sets a field to a value, as OpenFlow encodes it.
     ///
     /// ```
     /// let arp = maple_lab::with().field(maple::Field::EthType, 0x806);
     /// ```
-    pub fn field(mut self, field: Field, value: u128) -> With {
+    pub fn field(mut self, field: Field, value: u128) -> PacketExpectation {
         self.fields.insert(field, value);
         self
     }
@@ -53,7 +53,7 @@ impl With {
     /// ```
     /// let ssh = maple_lab::with().tcp_dst(22);
     /// ```
-    pub fn tcp_dst(self, port: u16) -> With {
+    pub fn tcp_dst(self, port: u16) -> PacketExpectation {
         self.field(Field::TcpDst, port.into())
     }
 
@@ -62,7 +62,7 @@ impl With {
     /// ```
     /// let dns = maple_lab::with().udp_dst(53);
     /// ```
-    pub fn udp_dst(self, port: u16) -> With {
+    pub fn udp_dst(self, port: u16) -> PacketExpectation {
         self.field(Field::UdpDst, port.into())
     }
 
@@ -71,7 +71,7 @@ impl With {
     /// ```
     /// let forged = maple_lab::with().ipv4_src([10, 0, 9, 9]);
     /// ```
-    pub fn ipv4_src(self, address: impl Into<Ipv4Addr>) -> With {
+    pub fn ipv4_src(self, address: impl Into<Ipv4Addr>) -> PacketExpectation {
         self.field(Field::Ipv4Src, u32::from(address.into()).into())
     }
 
@@ -80,7 +80,7 @@ impl With {
     /// ```
     /// let group = maple_lab::with().ipv4_dst([239, 1, 1, 1]);
     /// ```
-    pub fn ipv4_dst(self, address: impl Into<Ipv4Addr>) -> With {
+    pub fn ipv4_dst(self, address: impl Into<Ipv4Addr>) -> PacketExpectation {
         self.field(Field::Ipv4Dst, u32::from(address.into()).into())
     }
 
@@ -89,7 +89,7 @@ impl With {
     /// ```
     /// let broadcast = maple_lab::with().eth_dst(maple::Mac([0xff; 6]));
     /// ```
-    pub fn eth_dst(self, mac: Mac) -> With {
+    pub fn eth_dst(self, mac: Mac) -> PacketExpectation {
         self.field(Field::EthDst, mac.bits())
     }
 
@@ -98,7 +98,7 @@ impl With {
     /// ```
     /// let tagged = maple_lab::with().vlan_vid(5);
     /// ```
-    pub fn vlan_vid(self, vid: u16) -> With {
+    pub fn vlan_vid(self, vid: u16) -> PacketExpectation {
         self.field(Field::VlanVid, 0x1000 | u128::from(vid))
     }
 
@@ -107,7 +107,7 @@ impl With {
     /// ```
     /// let long = maple_lab::with().via([1, 4, 3, 2]);
     /// ```
-    pub fn via(mut self, switches: impl IntoIterator<Item = impl Into<Dpid>>) -> With {
+    pub fn via(mut self, switches: impl IntoIterator<Item = impl Into<Dpid>>) -> PacketExpectation {
         self.via = Some(switches.into_iter().map(|dpid| dpid.into().0).collect());
         self
     }
@@ -117,7 +117,7 @@ impl With {
     /// ```
     /// let rewritten = maple_lab::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
     /// ```
-    pub fn arrives(mut self, field: Field, value: u128) -> With {
+    pub fn arrives(mut self, field: Field, value: u128) -> PacketExpectation {
         self.arrives.insert(field, value);
         self
     }
@@ -127,7 +127,7 @@ impl With {
     /// ```
     /// let twice = maple_lab::with().count(2);
     /// ```
-    pub fn count(mut self, count: usize) -> With {
+    pub fn count(mut self, count: usize) -> PacketExpectation {
         self.count = count;
         self
     }
@@ -137,7 +137,7 @@ impl With {
     /// ```
     /// let private = maple_lab::with().only();
     /// ```
-    pub fn only(mut self) -> With {
+    pub fn only(mut self) -> PacketExpectation {
         self.only = true;
         self
     }

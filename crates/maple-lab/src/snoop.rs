@@ -10,28 +10,28 @@ use maple_core::state::Store;
 use maple_emulator::lab::LabError;
 
 /// A snooper with its listener.
-pub struct Snoop {
+pub struct LabSnooper {
     snooper: Snooper,
     listener: Listener,
     store: Arc<Store>,
 }
 
-impl Snoop {
+impl LabSnooper {
     /// Creates a snooper and its subscription; neither if there is nothing to snoop on.
     ///
     /// # Errors
     /// [`LabError::Failed`] if it needs too many conditions.
-    pub fn new(snooping: &Snooping, store: &Arc<Store>) -> Result<(Vec<Subscription>, Option<Snoop>), LabError> {
+    pub fn new(snooping: &Snooping, store: &Arc<Store>) -> Result<(Vec<Subscription>, Option<LabSnooper>), LabError> {
         if !snooping.is_on() {
             return Ok((Vec::new(), None));
         }
         let (subscription, listener) =
             listen(snooping.conditions()).map_err(|error| LabError::Failed(error.to_string()))?;
         let snooper = Snooper::new(snooping.clone(), Duration::ZERO, &store.snapshot());
-        Ok((vec![subscription], Some(Snoop { snooper, listener, store: Arc::clone(store) })))
+        Ok((vec![subscription], Some(LabSnooper { snooper, listener, store: Arc::clone(store) })))
     }
 
-    /// The latest time for the next [`Snoop::turn`].
+    /// The latest time for the next [`LabSnooper::turn`].
     pub fn deadline(&self) -> Time {
         self.snooper.deadline()
     }

@@ -12,16 +12,16 @@ use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
+use maple_emulator::emulated::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::host::{FlowKind, Progress};
 use maple_emulator::lab::{Ground, LabError};
-use maple_emulator::network::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
-use maple_emulator::{Network, Topology};
+use maple_emulator::{EmulatedNetwork, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
 
-use crate::control::{Control, Pace};
-use crate::snoop::Snoop;
+use crate::control::{Control, ControllerDelays};
+use crate::snoop::LabSnooper;
 
 /// The maximum time that discovery may take until links and hosts' ports are known.
 const KNOWN: Time = 10 * SECOND;
@@ -56,12 +56,12 @@ pub struct Journey {
     /// The frame, as it entered.
     pub frame: Vec<u8>,
     /// Each copy of the frame.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<FrameCopy>,
 }
 
 /// The fate of one copy of a frame.
 #[derive(Clone, Debug)]
-pub struct Copy {
+pub struct FrameCopy {
     /// The switches that the copy passed.
     pub path: Vec<Hop>,
     /// The host that got the copy, or the reason why none did.
@@ -72,9 +72,9 @@ pub struct Copy {
 
 /// The network and the shard that controls it.
 pub struct World {
-    network: Network,
+    network: EmulatedNetwork,
     control: Control,
-    snoop: Option<Snoop>,
+    snoop: Option<LabSnooper>,
     names: Names,
 }
 
@@ -86,11 +86,11 @@ impl World {
     ) -> Result<World, LabError> {
         let mut network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
         network_options.switch.n_tables = options.tables;
-        let network = Network::with_options(&options.topology, network_options);
+        let network = EmulatedNetwork::with_options(&options.topology, network_options);
         // No shard runs yet, so the commits need not be distributed.
         let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;
         drop(declared);
-        let (subscriptions, snoop) = Snoop::new(&options.snooping, &store)?;
+        let (subscriptions, snoop) = LabSnooper::new(&options.snooping, &store)?;
         let setting = SimulationOptions {
             shards: 1,
             clock: Arc::default(),
@@ -102,7 +102,8 @@ impl World {
             forget_after: Some(FORGET_SWITCH_AFTER),
             subscriptions,
         };
-        let control = Control::new(&setting, Pace::default()).map_err(|error| LabError::Failed(error.to_string()))?;
+        let control =
+            Control::new(&setting, ControllerDelays::default()).map_err(|error| LabError::Failed(error.to_string()))?;
         let names = with_names_of(&options.topology, Names::new());
         Ok(World { network, control, snoop, names })
     }
@@ -119,7 +120,7 @@ impl World {
     }
 
     /// The network.
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &EmulatedNetwork {
         &self.network
     }
 
@@ -175,7 +176,7 @@ impl World {
         loop {
             self.control()?;
             let now = self.now();
-            let snoop = self.snoop.as_ref().map(Snoop::deadline);
+            let snoop = self.snoop.as_ref().map(LabSnooper::deadline);
             let deadline = self.control.deadline().into_iter().chain(snoop).min().map(|at| at.0.max(now));
             let next = self.network.next_event().into_iter().chain(deadline).min().filter(|at| *at <= until);
             self.network.run_until(next.unwrap_or(until));
@@ -326,14 +327,17 @@ impl World {
                 // The frame continues from the controller.
                 Outcome::Controller(_) => return None,
             };
-            Some(Copy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
+            Some(FrameCopy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
         });
         Journey { frame: entry.map(|entry| entry.frame.clone()).unwrap_or_default(), copies: copies.collect() }
     }
 }
 
 impl Ground for World {
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError> {
         let done = f(&mut self.network);
         self.run_until(self.network.now())?;
         Ok(done)

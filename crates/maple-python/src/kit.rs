@@ -10,8 +10,8 @@ use maple_core::engine::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};
+use maple_emulator::emulated::{Delivery, Outcome};
 use maple_emulator::host::{FlowKind, Progress};
-use maple_emulator::network::{Delivery, Outcome};
 use maple_emulator::time::SECOND;
 use maple_lab::Laboratory;
 use maple_wire::{Dpid, Field, Packet, PortNo};
@@ -142,7 +142,7 @@ pub fn observe(
 #[pyfunction]
 pub fn decisions(laboratory: &PyLaboratory) -> (Vec<PyTest>, Vec<PyLine>, u64) {
     let decisions = laboratory.laboratory().decisions();
-    let test = |((file, line, test), asked): (&(Arc<str>, u32, String), &maple_lab::Asked)| {
+    let test = |((file, line, test), asked): (&(Arc<str>, u32, String), &maple_lab::TestCounts)| {
         (file.to_string(), *line, test.clone(), asked.no, asked.yes)
     };
     let tests = decisions.tests.iter().map(test).collect();

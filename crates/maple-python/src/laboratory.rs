@@ -181,7 +181,7 @@ impl PyLaboratory {
     fn links(&self, py: Python<'_>) -> PyResult<Vec<PyLink>> {
         let names = self.names();
         self.call(py, move |_, world| {
-            let one = |link: &maple_emulator::network::Link| {
+            let one = |link: &maple_emulator::emulated::Link| {
                 let end = |(dpid, port): (Dpid, maple_wire::PortNo)| (names.switch_name(dpid), port.0);
                 let spec = &link.spec;
                 (end(spec.a), end(spec.b), link.up, spec.delay as f64 / 1e9, spec.loss, spec.rate)
@@ -284,7 +284,7 @@ impl PyLaboratory {
 
 pub(crate) fn of_journey(names: &Names, journey: Journey) -> PyJourney {
     let copies = journey.copies.into_iter().map(|copy| {
-        let hop = |hop: &maple_emulator::network::Hop| {
+        let hop = |hop: &maple_emulator::emulated::Hop| {
             (names.switch_name(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0))
         };
         let (host, why) = match copy.end {

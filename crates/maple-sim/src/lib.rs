@@ -1,6 +1,6 @@
 //! What tests of Maple's engine, and of what is built on it, need: simulated networks, random cases, other compilers.
 //!
-//! * [`Sim`] is a network in one thread: engines, simulated switches, links and hosts, with simulated time.
+//! * [`SimNetwork`] is a network in one thread: engines, simulated switches, links and hosts, with simulated time.
 //! * [`cases`] are random policies, packets and changes of the state.
 //! * [`seeds`] are those of random cases: fixed, fresh, or asked for.
 //! * [`oracles`] are other compilers of trace trees, to test Maple's own and to measure it against.
@@ -11,10 +11,10 @@ pub mod cases;
 pub mod oracles;
 pub mod seeds;
 
-mod network;
 mod random;
+mod sim_network;
 mod switch;
 
-pub use network::{Delivery, Sim};
 pub use random::Random;
+pub use sim_network::{Delivery, SimNetwork};
 pub use switch::{Out, SimSwitch};

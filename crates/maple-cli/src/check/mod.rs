@@ -4,8 +4,8 @@
 //! ([`maple_core::check`]). Findings of a language's loader, which reads the source, come first.
 
 mod constraints;
-mod network;
 mod output;
+mod topologies;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,8 +54,8 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     let frames = captured(&options.pcap)?;
     let topology = Topology::parse(&options.network).or_usage_error()?;
     prepare(&store, &topology, options)?;
-    let hosts = network::hosts(&topology, &frames);
-    let samples = network::samples(&hosts, frames);
+    let hosts = topologies::hosts(&topology, &frames);
+    let samples = topologies::samples(&hosts, frames);
     let began = Instant::now();
     let clock = Box::new(move || began.elapsed());
     let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed, clock);
@@ -79,7 +79,7 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
 
 /// Writes switches, links and costs into the store.
 fn prepare(store: &Store, topology: &Topology, options: &CheckOptions) -> anyhow::Result<()> {
-    store.update(|_| network::writes(topology));
+    store.update(|_| topologies::writes(topology));
     let costs = costs_of(topology, &store.snapshot());
     store.update(|_| costs);
     if let Some(path) = &options.weights {

@@ -7,8 +7,8 @@
 mod again;
 mod arguments;
 mod command;
+mod declarations;
 mod document;
-mod network;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl Config {
         let document = document::Document::parse(file, text).map_err(|problem| vec![problem])?;
         let mut root = document.root();
         let settings = arguments::read(&mut root, document.folder());
-        let network = network::read(&mut root);
+        let network = declarations::read(&mut root);
         root.end();
         match document.problems() {
             problems if problems.is_empty() => Ok(Config { settings, network }),

@@ -9,8 +9,8 @@ use std::time::Instant;
 use clap::Parser;
 use maple_controller::Handle;
 use maple_controller::control::socket::{AskError, Reach};
+use maple_emulator::emulated::EmulatedNetwork;
 use maple_emulator::lab::{Ground, LabError};
-use maple_emulator::network::Network;
 use maple_emulator::time::Time;
 
 use super::IDLE;
@@ -51,7 +51,10 @@ impl ControllerCommand {
 }
 
 impl<G: Ground> Ground for Asking<'_, G> {
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError> {
         self.ground.with(f)
     }
 

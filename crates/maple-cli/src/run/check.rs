@@ -27,9 +27,9 @@ use maple_core::plan::Resolved;
 use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
-use maple_emulator::network::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
+use maple_emulator::emulated::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
-use maple_emulator::{Emulation, Network};
+use maple_emulator::{EmulatedNetwork, Emulation};
 use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
@@ -265,7 +265,7 @@ impl Checker {
 
 /// Reports whether the network itself lost a copy, whatever f decides: on a link, in a full queue, by a meter, or
 /// because something at the switch failed or returned shortly before.
-fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
+fn is_the_networks(delivery: &Delivery, network: &EmulatedNetwork) -> bool {
     let is_disturbed = |dpid: &Dpid| {
         let since = network.disturbed(*dpid);
         since.is_some_and(|at| (at.saturating_sub(AROUND)..at + AROUND).contains(&delivery.at))

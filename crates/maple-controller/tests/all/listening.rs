@@ -10,8 +10,8 @@ use maple_controller::listen::{ListenError, Listener, NetworkEvent, SendError, l
 use maple_core::network::PortKind;
 use maple_core::trace::Cond;
 use maple_core::{Location, Net, PacketHandle, Route};
+use maple_emulator::emulated::Origin;
 use maple_emulator::host::{FlowKind, Progress};
-use maple_emulator::network::Origin;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::packet::build::{BROADCAST, Frame};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};

@@ -14,8 +14,8 @@ use mio::{Events, Poll, Token, Waker};
 
 use super::connection::{Connection, Progress, is_interruption};
 use super::{EmulationError, EmulationOptions, HostStats, Stats, SwitchStats};
+use crate::emulated::{ControlEvent, EmulatedNetwork};
 use crate::host;
-use crate::network::{ControlEvent, Network};
 use crate::traffic::{Expectation, Traffic, TrafficOptions};
 
 /// A request of the handle to the thread.
@@ -30,7 +30,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(200);
 pub(super) struct Engine {
     poll: Poll,
     inbox: mpsc::Receiver<Command>,
-    network: Network,
+    network: EmulatedNetwork,
     names: Vec<(String, Dpid)>,
     connections: Vec<Connection>,
     controller: SocketAddr,
@@ -62,7 +62,7 @@ impl Engine {
         let names: Vec<_> = options.topology.switches.iter().map(|s| (s.name.clone(), s.dpid)).collect();
         let waker = Arc::new(Waker::new(poll.registry(), Token(names.len()))?);
         let network_options = crate::NetworkOptions { connects: false, ..options.network };
-        let mut network = Network::with_options(&options.topology, network_options);
+        let mut network = EmulatedNetwork::with_options(&options.topology, network_options);
         for (after, fault) in options.faults {
             network.check_fault(&fault)?;
             network.schedule(nanoseconds(after), fault);
@@ -84,11 +84,11 @@ impl Engine {
         self.start
     }
 
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &EmulatedNetwork {
         &self.network
     }
 
-    pub fn network_mut(&mut self) -> &mut Network {
+    pub fn network_mut(&mut self) -> &mut EmulatedNetwork {
         &mut self.network
     }
 

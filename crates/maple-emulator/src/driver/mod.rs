@@ -16,10 +16,10 @@
 //! println!("{} of {} flows ended well", stats.total.done, stats.total.opened);
 //! ```
 //!
-//! One thread owns the [`Network`] and all sockets; [`Emulation`] is a handle that sends it commands and waits for the
-//! answers. The thread never blocks on a socket: a controller that does not read loses the connection when 16 MiB wait
-//! for it, as with a switch whose memory is full. Switches whose connection fails or closes try again after 100 ms,
-//! then after twice as long each time, up to 5 s.
+//! One thread owns the [`EmulatedNetwork`] and all sockets; [`Emulation`] is a handle that sends it commands and waits
+//! for the answers. The thread never blocks on a socket: a controller that does not read loses the connection when 16
+//! MiB wait for it, as with a switch whose memory is full. Switches whose connection fails or closes try again after
+//! 100 ms, then after twice as long each time, up to 5 s.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ use maple_switch::Rule;
 use maple_switch::time::Time;
 use maple_wire::{Dpid, PortNo, Version};
 
+use crate::emulated::{EmulatedNetwork, Fault, NetworkError, NetworkOptions};
 use crate::host::FlowKind;
-use crate::network::{Fault, Network, NetworkError, NetworkOptions};
 use crate::topology::Topology;
 use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
 
@@ -174,7 +174,7 @@ impl Emulation {
     /// Starts the thread. Switches connect immediately, and try again while nothing listens yet.
     ///
     /// # Errors
-    /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::Network`] if a fault names
+    /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::EmulatedNetwork`] if a fault names
     /// something that the topology does not have.
     pub fn start(options: EmulationOptions) -> Result<Emulation, EmulationError> {
         let (commands, inbox) = mpsc::channel();
@@ -201,7 +201,7 @@ impl Emulation {
     /// Returns the rules of a switch, with their tables, highest priority first in each.
     ///
     /// # Errors
-    /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
+    /// [`EmulationError::EmulatedNetwork`] if there is no such switch, [`EmulationError::Ended`].
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<(u8, Rule)>, EmulationError> {
         self.ask(move |engine| {
             let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
@@ -228,7 +228,7 @@ impl Emulation {
     /// [`EmulationError::Ended`].
     pub fn with_network<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&mut Network) -> R + Send + 'static,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
     ) -> Result<R, EmulationError> {
         self.ask(move |engine| f(engine.network_mut()))
     }
@@ -236,7 +236,7 @@ impl Emulation {
     /// Applies a fault or its repair.
     ///
     /// # Errors
-    /// [`EmulationError::Network`] if the fault names something that does not exist, [`EmulationError::Ended`].
+    /// [`EmulationError::EmulatedNetwork`] if the fault names something that does not exist, [`EmulationError::Ended`].
     pub fn inflict(&self, fault: Fault) -> Result<(), EmulationError> {
         Ok(self.with_network(move |network| network.inflict(fault))??)
     }

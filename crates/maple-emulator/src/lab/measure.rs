@@ -8,8 +8,8 @@ use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::Dpid;
 
 use super::{Ground, Lab, LabError, PATIENCE};
+use crate::emulated::{Drop, EmulatedNetwork};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, Progress, StreamSpec, Streamed};
-use crate::network::{Drop, Network};
 use crate::quantity::{rate_text, time_text};
 
 /// The maximum number of hosts for `pingall`, which then sends a million pings.
@@ -188,7 +188,7 @@ impl Lab {
     /// Waits for the end of a host's flow. Returns its result and the time it took.
     fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), LabError> {
         let host = host.to_string();
-        let ended = move |network: &Network| {
+        let ended = move |network: &EmulatedNetwork| {
             let record = network.host(&host)?.flow(flow)?;
             record.ended.map(|ended| (record.progress, ended - record.started))
         };
@@ -217,12 +217,12 @@ impl Lab {
                     let flow = network.open_flow_with(&src, &to, FlowKind::Ping, false, ATTEMPTS)?;
                     Ok((to, flow))
                 };
-                others.map(open).collect::<Result<Vec<_>, crate::network::NetworkError>>()
+                others.map(open).collect::<Result<Vec<_>, crate::emulated::NetworkError>>()
             })??;
             all.sent += flows.len();
             let src = from.clone();
             let ids: Vec<FlowId> = flows.iter().map(|(_, flow)| *flow).collect();
-            let ended = move |network: &Network| {
+            let ended = move |network: &EmulatedNetwork| {
                 let host = network.host(&src)?;
                 let progress: Vec<Progress> = ids.iter().filter_map(|id| Some(host.flow(*id)?.progress)).collect();
                 (!progress.contains(&Progress::Running)).then_some(progress)
@@ -268,7 +268,7 @@ impl Lab {
         ground.pass(duration)?;
         // Waits for frames that are still in queues.
         let (src, dst) = (from.to_string(), to.to_string());
-        let count = move |network: &Network| {
+        let count = move |network: &EmulatedNetwork| {
             let (sender, receiver) = (network.host(&src)?, network.host(&dst)?);
             let address = IpAddr::V4(sender.spec().ipv4);
             Some((sender.stream_sent(stream), receiver.streamed(address, stream)))
@@ -294,7 +294,7 @@ impl Lab {
     /// Resolves the hardware address of one host from another. Reports whether it was found.
     fn find(&self, ground: &mut impl Ground, from: &str, to: &str) -> Result<bool, LabError> {
         let (src, dst) = (from.to_string(), to.to_string());
-        let is_known = move |network: &Network| {
+        let is_known = move |network: &EmulatedNetwork| {
             let address = network.host(&dst).map(|host| IpAddr::V4(host.spec().ipv4));
             address.and_then(|address| network.host(&src)?.neighbour(address)).is_some()
         };

@@ -15,7 +15,7 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::Emulation;
 use crate::driver::EmulationError;
-use crate::network::{Network, NetworkError};
+use crate::emulated::{EmulatedNetwork, NetworkError};
 use crate::topology::{HostSpec, LinkSpec, Topology};
 
 mod command;
@@ -38,7 +38,10 @@ pub trait Ground {
     ///
     /// # Errors
     /// [`LabError`] if the network has ended.
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError>;
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError>;
 
     /// Lets time pass.
     ///
@@ -105,7 +108,10 @@ impl<'a> Live<'a> {
 }
 
 impl Ground for Live<'_> {
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError> {
         Ok(self.emulation.with_network(f)?)
     }
 
@@ -301,7 +307,7 @@ impl Lab {
         &self,
         ground: &mut impl Ground,
         within: Time,
-        holds: impl Fn(&Network) -> Option<R> + Send + Clone + 'static,
+        holds: impl Fn(&EmulatedNetwork) -> Option<R> + Send + Clone + 'static,
     ) -> Result<Option<R>, LabError> {
         let mut waited = 0;
         loop {

@@ -5,7 +5,7 @@ use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port, counted};
 
 use super::{Ground, Lab, LabError, Show, mac_text};
-use crate::network::{Link, Network};
+use crate::emulated::{EmulatedNetwork, Link};
 use crate::quantity::{rate_text, time_text};
 use crate::topology::Topology;
 
@@ -41,7 +41,7 @@ impl Lab {
 
 struct View<'a> {
     topology: &'a Topology,
-    network: &'a Network,
+    network: &'a EmulatedNetwork,
 }
 
 impl View<'_> {

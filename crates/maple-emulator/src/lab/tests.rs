@@ -6,10 +6,13 @@ use maple_wire::{Action, Instruction, Match, Message, Version};
 use super::*;
 
 /// A network in simulated time without a controller.
-pub(super) struct Alone(pub Network);
+pub(super) struct Alone(pub EmulatedNetwork);
 
 impl Ground for Alone {
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError> {
         Ok(f(&mut self.0))
     }
 
@@ -22,7 +25,7 @@ impl Ground for Alone {
 /// Creates a network without loops in which every switch floods.
 fn flooding(topology: &str) -> (Lab, Alone) {
     let topology = Topology::parse(topology).unwrap();
-    let mut network = Network::new(&topology, Version::Of13);
+    let mut network = EmulatedNetwork::new(&topology, Version::Of13);
     network.run_for(MILLISECOND);
     let flood = vec![Instruction::ApplyActions(vec![Action::output(PortNo::FLOOD)])];
     for dpid in network.dpids().collect::<Vec<_>>() {
@@ -130,7 +133,10 @@ fn what_only_a_controller_knows_takes_one() {
 struct Controlled(Alone);
 
 impl Ground for Controlled {
-    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+    fn with<R: Send + 'static>(
+        &mut self,
+        f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
+    ) -> Result<R, LabError> {
         self.0.with(f)
     }
 
@@ -275,7 +281,7 @@ fn ten_thousand_hosts_talk_at_a_cost_in_proportion() {
     let took = |hosts: u32| {
         let topology = Topology::parse(&format!("single:{hosts}")).unwrap();
         let began = Instant::now();
-        let mut network = Network::new(&topology, Version::Of13);
+        let mut network = EmulatedNetwork::new(&topology, Version::Of13);
         network.run_for(MILLISECOND);
         let mut bytes = Vec::new();
         Message::Hello(Hello { version: 4, elements: vec![] }).encode(Version::Of13, 1, &mut bytes).unwrap();

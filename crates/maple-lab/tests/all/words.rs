@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use maple::prelude::*;
-use maple_lab::{Network, with};
+use maple_lab::{TestNetwork, with};
 
 /// ssh takes the secure path, telnet is dropped, and blocked hosts send nothing.
 fn policy(pkt: &Packet, net: &Net) -> Route {
@@ -18,8 +18,8 @@ fn policy(pkt: &Packet, net: &Net) -> Route {
     }
 }
 
-fn ring() -> Network {
-    Network::with_app("ring:4", App::new(policy).weight("costly", 1, 2, 10))
+fn ring() -> TestNetwork {
+    TestNetwork::with_app("ring:4", App::new(policy).weight("costly", 1, 2, 10))
 }
 
 /// What a failed assertion prints.
@@ -75,7 +75,7 @@ fn a_failure_shows_the_packet_and_the_lines_that_decided_it() {
 
 #[test]
 fn a_policy_that_fails_drops_nothing_on_purpose() {
-    let mut net = Network::new("linear:2", |_: &Packet, _: &Net| -> Route { panic!("no idea") });
+    let mut net = TestNetwork::new("linear:2", |_: &Packet, _: &Net| -> Route { panic!("no idea") });
     let told = failure(|| net.assert_dropped("h1", "h2", with()));
     assert!(told.starts_with("it was dropped because the policy fails: the policy panicked: no idea"), "{told}");
 }
@@ -85,7 +85,7 @@ fn claims_on_all_packets_are_proved_or_contradicted() {
     let walled = |pkt: &Packet, _: &Net| {
         if pkt.tcp_dst() == 8080 { Route::flood() } else { Route::drop() }
     };
-    let net = Network::new("linear:2", walled);
+    let net = TestNetwork::new("linear:2", walled);
     let told = failure(|| drop(net.assert_isolated(&["h1"], &["h2"])));
     assert!(told.contains("a copy leaves at") && told.contains("tcp_dst=8080: yes"), "{told}");
     let told = failure(|| drop(net.assert_reachable(&["h1"], &["h2"])));
@@ -93,9 +93,9 @@ fn claims_on_all_packets_are_proved_or_contradicted() {
     assert!(net.assert_same_as(walled).is_proved());
     let told = failure(|| drop(net.assert_same_as(|_: &Packet, _: &Net| Route::drop())));
     assert!(told.starts_with("the routes differ") && told.contains("other   "), "{told}");
-    let closed = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
+    let closed = TestNetwork::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     assert!(closed.assert_isolated(&["h1"], &["h2"]).is_proved());
-    let reads = Network::new("linear:2", |pkt: &Packet, _: &Net| {
+    let reads = TestNetwork::new("linear:2", |pkt: &Packet, _: &Net| {
         if pkt.eth_dst().get().0 == [2, 7, 7, 7, 7, 7] { Route::flood() } else { Route::drop() }
     });
     let explored = reads.assert_isolated(&["h1"], &["h2"]);

@@ -8,7 +8,7 @@ use maple_core::engine::Selection;
 use maple_core::network::{Facts, HostFacts, Location, PortSet, SwitchFacts};
 use maple_wire::{Dpid, PortNo};
 
-use super::scenario::{Link, Network, Scenario, Step, host};
+use super::scenario::{CaseNetwork, Link, Scenario, Step, host};
 use super::{PacketSpec, World, links};
 use crate::Random;
 
@@ -97,8 +97,8 @@ impl Scenario {
     /// Generates a scenario about something, for a driver.
     pub fn generate(random: &mut Random, driver: &Driver, theme: Theme) -> Scenario {
         let network = match theme {
-            Theme::Any => Network::any(random, driver),
-            Theme::RoutesThatMeet | Theme::ManyFlows => Network::line(random, driver),
+            Theme::Any => CaseNetwork::any(random, driver),
+            Theme::RoutesThatMeet | Theme::ManyFlows => CaseNetwork::line(random, driver),
         };
         let world = network.world(driver.all_answers);
         let policy = match theme {
@@ -154,21 +154,21 @@ impl Driver {
     }
 }
 
-impl Network {
+impl CaseNetwork {
     /// Generates a connected network.
-    fn any(random: &mut Random, driver: &Driver) -> Network {
+    fn any(random: &mut Random, driver: &Driver) -> CaseNetwork {
         let switches = 2 + random.below(driver.switches - 1) as u64;
         let pairs = links(random, switches, driver.switches - 2);
-        Network::joined(random, driver, switches, pairs)
+        CaseNetwork::joined(random, driver, switches, pairs)
     }
 
     /// Generates four switches in a line or ring.
-    fn line(random: &mut Random, driver: &Driver) -> Network {
+    fn line(random: &mut Random, driver: &Driver) -> CaseNetwork {
         let ring = random.chance(30).then_some((4, 1));
-        Network::joined(random, driver, 4, (2..=4).map(|dpid| (dpid - 1, dpid)).chain(ring).collect())
+        CaseNetwork::joined(random, driver, 4, (2..=4).map(|dpid| (dpid - 1, dpid)).chain(ring).collect())
     }
 
-    fn joined(random: &mut Random, driver: &Driver, switches: u64, pairs: Vec<(u64, u64)>) -> Network {
+    fn joined(random: &mut Random, driver: &Driver, switches: u64, pairs: Vec<(u64, u64)>) -> CaseNetwork {
         let mut taken: BTreeMap<u64, u32> = BTreeMap::new();
         let mut links = Vec::new();
         for (a, b) in pairs {
@@ -191,12 +191,12 @@ impl Network {
             let (first, second) = (HOST_PORTS[0], HOST_PORTS[1]);
             let mut hosts = on_all(HOST_PORTS);
             hosts.retain(|at| at.port == first || at.port == second && random.one_in(2));
-            return Network { switches, links, edges: hosts.clone(), moves_to: on_all(SPARE_PORTS), hosts };
+            return CaseNetwork { switches, links, edges: hosts.clone(), moves_to: on_all(SPARE_PORTS), hosts };
         }
         let last = if random.chance(15) { PortNo::LOCAL } else { HOST_PORTS[1] };
         let edges = on_all([HOST_PORTS[0], last]);
         let hosts = (0..4).map(|host| edges[host * 3 % edges.len()]).collect();
-        Network { switches, links, moves_to: edges.clone(), edges, hosts }
+        CaseNetwork { switches, links, moves_to: edges.clone(), edges, hosts }
     }
 }
 
@@ -279,7 +279,7 @@ impl Steps<'_> {
                 Step::Link(link.a, kind == Kind::LinkUp)
             }
             Kind::Port => {
-                let Network { links, hosts, .. } = &self.scenario.network;
+                let CaseNetwork { links, hosts, .. } = &self.scenario.network;
                 let ends: Vec<Location> = links.iter().flat_map(|link| [link.a, link.b]).chain(hosts.clone()).collect();
                 Step::Port(*self.random.pick(&ends), self.random.one_in(2))
             }

@@ -23,7 +23,7 @@ pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
 pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
 pub use programs::{HostAddresses, World};
-pub use scenario::{Knows, Link, Network, Scenario, Step, host};
+pub use scenario::{CaseNetwork, Knows, Link, Scenario, Step, host};
 
 use super::Random;
 

@@ -15,7 +15,7 @@ use super::{Change, HostAddresses, PacketSpec, Program, World};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// The network.
-    pub network: Network,
+    pub network: CaseNetwork,
     /// The policy.
     pub policy: Program,
     /// The packets that hosts send.
@@ -26,7 +26,7 @@ pub struct Scenario {
 
 /// Switches with their links and hosts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Network {
+pub struct CaseNetwork {
     /// The number of switches; their datapath ids are 1, 2, ….
     pub switches: u64,
     /// The links.
@@ -157,7 +157,7 @@ pub enum Knows {
     Nothing,
 }
 
-impl Network {
+impl CaseNetwork {
     /// Describes the network as programs and packets see it.
     pub fn world(&self, all_answers: bool) -> World {
         World {

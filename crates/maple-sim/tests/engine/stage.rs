@@ -10,7 +10,7 @@ use maple_core::engine::{Event, Options};
 use maple_core::network::{Facts, HostFacts, Location, PortSet, SwitchFacts};
 use maple_core::state::Write;
 use maple_core::{Mac, Value};
-use maple_sim::{Sim, SimSwitch};
+use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::msg::{FlowMod, FlowModCommand, Message, PacketOut};
 use maple_wire::packet::text;
 use maple_wire::{Dpid, Packet, PortNo, Version, print};
@@ -50,7 +50,7 @@ struct Setup {
 struct Stage {
     setup: Setup,
     hosts: Hosts,
-    sim: Option<Sim>,
+    sim: Option<SimNetwork>,
     versions: BTreeMap<Dpid, Version>,
     names: Names,
     out: String,
@@ -159,7 +159,7 @@ impl Stage {
         let facts = Arc::new(self.setup.facts());
         let Setup { switches, links, policy, .. } = std::mem::take(&mut self.setup);
         let options = Options { host_timeout: Duration::from_secs(1_000_000), facts, ..Options::default() };
-        let mut sim = Sim::new(Arc::new(policy), 1, &options, 1);
+        let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 1);
         // Messages arrive in the order in which they were sent.
         sim.max_delay = Duration::ZERO;
         for switch in switches {
@@ -252,7 +252,7 @@ impl Stage {
     }
 
     /// Runs `happen`, waits until everything is at rest, and prints the effects.
-    fn act(&mut self, line: &str, happen: impl FnOnce(&mut Sim)) -> Result<(), String> {
+    fn act(&mut self, line: &str, happen: impl FnOnce(&mut SimNetwork)) -> Result<(), String> {
         let sim = self.sim.as_mut().ok_or("the network has not started")?;
         happen(sim);
         sim.run();

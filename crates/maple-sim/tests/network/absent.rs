@@ -11,7 +11,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_sim::seeds::seeds;
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::scripts::{A, B, at, ring, ring_with, send, udp};
@@ -85,7 +85,7 @@ fn place(random: &mut Random) -> Location {
 }
 
 /// Adds a port, at which discovery finds no link.
-fn add_port(sim: &mut Sim, at: Location) {
+fn add_port(sim: &mut SimNetwork, at: Location) {
     sim.add_port(at);
     sim.run();
     sim.rediscover(at);
@@ -154,7 +154,7 @@ impl SwitchModel {
 
 /// A network whose policy follows one of these wishes, chosen by the packet's destination port.
 struct World {
-    sim: Sim,
+    sim: SimNetwork,
     model: SwitchModel,
     /// The ports of the last switch, while it is not connected.
     away: BTreeMap<Location, bool>,
@@ -276,7 +276,7 @@ fn places(delivered: Vec<Delivery>) -> Vec<Location> {
 fn a_multicast_leaves_out_a_place_that_is_not_there_and_one_that_goes_while_it_runs() {
     let mut sim = ring(Arc::new(domain), 2, 1, Version::Of13);
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(1, 4), at(2, 3)]);
-    let told = |sim: &Sim| -> Vec<String> {
+    let told = |sim: &SimNetwork| -> Vec<String> {
         let absent = sim.reports.iter().filter(|report| matches!(report, Report::PlaceAbsent { .. }));
         absent.map(ToString::to_string).collect()
     };

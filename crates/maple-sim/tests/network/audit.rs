@@ -8,7 +8,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Random, Sim};
+use maple_sim::{Random, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 
@@ -29,10 +29,10 @@ fn open_ports() -> Arc<dyn Policy> {
 }
 
 /// Creates a network whose switches have rules, and are audited.
-fn audited(version: Version, period: Duration) -> Sim {
+fn audited(version: Version, period: Duration) -> SimNetwork {
     let options = Options { audit: period, ..Options::default() };
     let rest = Duration::from_millis(200);
-    let mut sim = Sim::new(open_ports(), 2, &options, 7);
+    let mut sim = SimNetwork::new(open_ports(), 2, &options, 7);
     (1..=4).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run_for(rest);
     (1..=4).for_each(|dpid| sim.add_link(at(dpid, 2), at(dpid % 4 + 1, 1)));
@@ -47,7 +47,7 @@ fn audited(version: Version, period: Duration) -> Sim {
     sim
 }
 
-fn repairs(sim: &Sim) -> Vec<(Dpid, usize, usize, usize)> {
+fn repairs(sim: &SimNetwork) -> Vec<(Dpid, usize, usize, usize)> {
     let repair = |report: &Report| match report {
         Report::RulesRepaired { switch, missing, altered, unknown, .. } => {
             Some((*switch, *missing, *altered, *unknown))
@@ -62,7 +62,7 @@ fn sorted(mut flows: Vec<InstalledFlow>) -> Vec<String> {
     flows.into_iter().map(|flow| format!("{flow:?}")).collect()
 }
 
-fn counts(sim: &Sim) -> (u64, u64, u64) {
+fn counts(sim: &SimNetwork) -> (u64, u64, u64) {
     let stats = sim.engines().iter().map(|engine| engine.stats());
     stats.fold((0, 0, 0), |(audits, repaired, foreign), stats| {
         (audits + stats.audits, repaired + stats.rules_repaired, foreign + stats.foreign_rules)

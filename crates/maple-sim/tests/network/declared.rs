@@ -11,7 +11,7 @@ use maple_core::network::{Facts, HostFacts, Location, Mac, PortKind, PortRole, P
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::{MoveReason, Report};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
@@ -43,15 +43,15 @@ pub fn options(switches: impl IntoIterator<Item = (u64, SwitchFacts)>, hosts: BT
     Options { facts: Arc::new(Facts::new(switches, hosts)), ..Options::default() }
 }
 
-pub fn kind(sim: &Sim, at: Location) -> Option<PortKind> {
+pub fn kind(sim: &SimNetwork, at: Location) -> Option<PortKind> {
     sim.store.snapshot().port(at).map(|port| port.kind)
 }
 
-pub fn place(sim: &Sim, mac: Mac) -> Option<Location> {
+pub fn place(sim: &SimNetwork, mac: Mac) -> Option<Location> {
     sim.store.snapshot().host(mac).map(|host| host.location)
 }
 
-pub fn addresses(sim: &Sim, mac: Mac) -> Vec<IpAddr> {
+pub fn addresses(sim: &SimNetwork, mac: Mac) -> Vec<IpAddr> {
     sim.store.snapshot().host(mac).map(|host| host.addresses().collect()).unwrap_or_default()
 }
 
@@ -91,7 +91,7 @@ fn misplaced_senders_of_a_port_are_reported_a_bounded_number_of_times() {
     let hosts: Vec<(Mac, Option<Location>, u8)> =
         (0..100).map(|n| (Mac([2, 0, 0, 0, 0, n]), Some(at(1, 3)), n)).collect();
     let mut sim = ring_with(&options([], pinned(&hosts)), Arc::new(shortest), 2, 1, Version::Of13);
-    let size = |sim: &Sim| sim.engines().iter().map(size_of_hosts).sum::<usize>();
+    let size = |sim: &SimNetwork| sim.engines().iter().map(size_of_hosts).sum::<usize>();
     let before = size(&sim);
     for (mac, ..) in &hosts {
         send(&mut sim, at(2, 3), udp(*mac, B, 80));
@@ -281,7 +281,7 @@ fn a_host_that_is_known_elsewhere_comes_to_its_declared_place_at_once() {
 }
 
 /// Checks that everything in the state agrees with what is declared.
-pub fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
+pub fn check_facts(sim: &SimNetwork, facts: &Facts, context: &str) {
     let state = sim.store.snapshot();
     for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)) {
         let kind = state.port(at).map(|port| port.kind);
@@ -303,7 +303,7 @@ pub fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
 
 /// Makes one random event of a network. Returns the port and the source of the packet that was sent, if there was one,
 /// and where it arrived.
-pub fn event(sim: &mut Sim, random: &mut Random, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
+pub fn event(sim: &mut SimNetwork, random: &mut Random, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
     let (a, b, c) = (*random.pick(all), *random.pick(all), *random.pick(all));
     let macs = [A, B, C, D];
     let (from, to) = (*random.pick(&macs), *random.pick(&macs));

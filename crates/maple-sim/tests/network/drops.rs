@@ -9,7 +9,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::policy_error::PolicyError;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::{Dpid, Field, Version};
 
 use crate::scripts::{A, B, at, udp};
@@ -37,10 +37,10 @@ fn firewall() -> Arc<dyn Policy> {
     Arc::new(Firewall)
 }
 
-fn network(version: Version, policy: Arc<dyn Policy>, change: impl FnOnce(&mut Options)) -> Sim {
+fn network(version: Version, policy: Arc<dyn Policy>, change: impl FnOnce(&mut Options)) -> SimNetwork {
     let mut options = Options { audit: PERIOD, ..Options::default() };
     change(&mut options);
-    let mut sim = Sim::new(policy, 2, &options, 7);
+    let mut sim = SimNetwork::new(policy, 2, &options, 7);
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run_for(REST);
     sim.add_link(at(1, 4), at(2, 4));
@@ -50,7 +50,7 @@ fn network(version: Version, policy: Arc<dyn Policy>, change: impl FnOnce(&mut O
     sim
 }
 
-fn drops(sim: &Sim, minutes: u64) -> Vec<Dropped> {
+fn drops(sim: &SimNetwork, minutes: u64) -> Vec<Dropped> {
     let each = |dpid| sim.engines().iter().flat_map(move |engine| engine.drops(Dpid(dpid), minutes));
     (1..=2).flat_map(each).collect()
 }
@@ -60,7 +60,7 @@ fn blocked(mac: Mac, is_blocked: bool) -> Vec<Write> {
     vec![Write::Table { table: "blocked".into(), key: Value::Mac(mac), value }]
 }
 
-fn send(sim: &mut Sim, packets: usize, port: u16) {
+fn send(sim: &mut SimNetwork, packets: usize, port: u16) {
     for _ in 0..packets {
         sim.inject(at(1, 1), udp(A, B, port));
         sim.run_for(Duration::from_millis(5));
@@ -68,7 +68,7 @@ fn send(sim: &mut Sim, packets: usize, port: u16) {
 }
 
 /// Returns the line, the host and the count of each drop.
-fn lines(sim: &Sim, minutes: u64) -> Vec<(u32, Option<Mac>, u64)> {
+fn lines(sim: &SimNetwork, minutes: u64) -> Vec<(u32, Option<Mac>, u64)> {
     let line = |one: &Dropped| (one.cause.line().map_or(0, |line| line.line), one.host, one.packets);
     drops(sim, minutes).iter().map(line).collect()
 }

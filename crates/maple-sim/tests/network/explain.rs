@@ -10,7 +10,7 @@ use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::Frame;
 use maple_wire::{Dpid, Field, Instruction, Match, Version};
 
@@ -29,7 +29,7 @@ fn blocking() -> Arc<dyn Policy> {
     })
 }
 
-fn explained(sim: &Sim, at: Location, frame: Vec<u8>) -> Explanation {
+fn explained(sim: &SimNetwork, at: Location, frame: Vec<u8>) -> Explanation {
     let conditions = sim.engines()[0].conditions();
     let packet = EnteringPacket { at, frame: frame.into() };
     explain(&mut Engines(sim.engines().iter().collect()), &sim.store, &conditions, packet)
@@ -45,7 +45,7 @@ fn instead(told: &Explanation) -> Vec<String> {
 }
 
 /// Creates a ring in which A and B have sent to each other.
-fn acquainted(version: Version) -> Sim {
+fn acquainted(version: Version) -> SimNetwork {
     let mut sim = ring(blocking(), 4, 2, version);
     for (from, to, place) in [(A, B, at(1, 3)), (B, A, at(3, 3)), (A, B, at(1, 3))] {
         send(&mut sim, place, udp(from, to, 80));

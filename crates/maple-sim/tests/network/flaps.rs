@@ -7,7 +7,7 @@ use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac, PortKind};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -31,8 +31,8 @@ fn strict(pkt: &PacketHandle, net: &Net) -> Route {
 
 /// Creates two switches with a link (port 1 of each), at two shards. A is at 1:2 and B at 2:2, and both have announced
 /// an address.
-fn world(version: Version) -> Sim {
-    let mut sim = Sim::new(Arc::new(strict), 2, &Options::default(), 3);
+fn world(version: Version) -> SimNetwork {
+    let mut sim = SimNetwork::new(Arc::new(strict), 2, &Options::default(), 3);
     sim.add_switch(Dpid(1), version, 4);
     sim.add_switch(Dpid(2), version, 4);
     sim.run();
@@ -46,7 +46,7 @@ fn world(version: Version) -> Sim {
     sim
 }
 
-fn announce(sim: &mut Sim, mac: Mac, place: Location, number: u8) {
+fn announce(sim: &mut SimNetwork, mac: Mac, place: Location, number: u8) {
     sim.place_host(mac, place);
     let ip = [10, 0, 0, number];
     sim.inject(place, Frame::ethernet(EVERYBODY.0, mac.0).arp_request(ip, ip));
@@ -54,7 +54,7 @@ fn announce(sim: &mut Sim, mac: Mac, place: Location, number: u8) {
 }
 
 /// Sends this many packets from A to B, one a second. Returns how many arrive at a place.
-fn arrive(sim: &mut Sim, count: usize, place: Location) -> usize {
+fn arrive(sim: &mut SimNetwork, count: usize, place: Location) -> usize {
     let mut arrived = 0;
     for number in 0..count as u16 {
         sim.delivered.clear();
@@ -66,7 +66,7 @@ fn arrive(sim: &mut Sim, count: usize, place: Location) -> usize {
     arrived
 }
 
-fn location(sim: &Sim, mac: Mac) -> Option<Location> {
+fn location(sim: &SimNetwork, mac: Mac) -> Option<Location> {
     sim.store.snapshot().host(mac).map(|host| host.location)
 }
 
@@ -145,7 +145,7 @@ fn through_the_box(pkt: &PacketHandle, net: &Net) -> Route {
 fn packets_pass_a_declared_middlebox_and_floods_leave_it_out() {
     for version in VERSIONS {
         let options = Options { middleboxes: [at(2, 2), at(2, 3)].into(), ..Options::default() };
-        let mut sim = Sim::new(Arc::new(through_the_box), 2, &options, 3);
+        let mut sim = SimNetwork::new(Arc::new(through_the_box), 2, &options, 3);
         sim.add_switch(Dpid(1), version, 4);
         sim.add_switch(Dpid(2), version, 4);
         sim.run();
@@ -155,7 +155,7 @@ fn packets_pass_a_declared_middlebox_and_floods_leave_it_out() {
         }
         sim.run_for(Duration::from_millis(200));
         announce(&mut sim, A, at(1, 2), 1);
-        let places = |sim: &Sim| sim.delivered.iter().map(|delivery| delivery.at).collect::<Vec<_>>();
+        let places = |sim: &SimNetwork| sim.delivered.iter().map(|delivery| delivery.at).collect::<Vec<_>>();
         assert_eq!(places(&sim), [at(2, 4)], "a flood goes to hosts");
         assert_eq!(sim.store.snapshot().port(at(2, 3)).map(|port| port.kind), Some(PortKind::Middlebox));
         for number in 0..4 {

@@ -12,7 +12,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::trace::Cond;
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -33,7 +33,7 @@ fn waypoint(via: u64) -> Requirement<Arc<dyn Policy>> {
     Requirement::Waypoint { src: everybody(), dst: everybody(), via: [Dpid(via)].into() }
 }
 
-fn line_of_three(options: &Options, policy: Arc<dyn Policy>) -> Sim {
+fn line_of_three(options: &Options, policy: Arc<dyn Policy>) -> SimNetwork {
     // The ring of four loses its last link.
     let mut sim = ring_with(options, policy, 4, 1, Version::Of13);
     sim.set_port(at(4, 2), false);
@@ -42,7 +42,7 @@ fn line_of_three(options: &Options, policy: Arc<dyn Policy>) -> Sim {
 }
 
 /// Makes A known at switch 1 and B at switch 3.
-fn introduce(sim: &mut Sim) {
+fn introduce(sim: &mut SimNetwork) {
     send(sim, at(1, 3), udp(A, C, 1));
     send(sim, at(3, 3), udp(B, C, 1));
 }
@@ -53,7 +53,7 @@ fn the_controller_sends_nothing_past_a_waypoint_while_rules_are_on_their_way() {
     for (via, is_between) in [(2, true), (1, false), (3, false)] {
         let mut sim = line_of_three(&none_held, guarded(shortest, [waypoint(via)]));
         introduce(&mut sim);
-        let drops = |sim: &Sim| sim.engines().iter().map(|engine| engine.stats().way_drops).sum::<u64>();
+        let drops = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.stats().way_drops).sum::<u64>();
         let before = (drops(&sim), sim.stats().sent_by_controller);
         let first = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(first.is_empty(), is_between, "via {via}: {first:?}");

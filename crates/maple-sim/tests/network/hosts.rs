@@ -10,7 +10,7 @@ use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::{MoveReason, Report};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -28,11 +28,11 @@ fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp_request(ip, ip)
 }
 
-fn place(sim: &Sim, mac: Mac) -> Option<Location> {
+fn place(sim: &SimNetwork, mac: Mac) -> Option<Location> {
     sim.store.snapshot().host(mac).map(|host| host.location)
 }
 
-fn is_at(sim: &Sim, mac: Mac, at: Location) -> bool {
+fn is_at(sim: &SimNetwork, mac: Mac, at: Location) -> bool {
     place(sim, mac) == Some(at)
 }
 
@@ -128,7 +128,8 @@ fn an_address_belongs_to_who_announced_it_last_though_rules_carry_the_announceme
             (0..3).for_each(|_| drop(send(&mut sim, at, announce(mac, v4(ip)))));
         }
         let to_b = udp(A, B, 80);
-        let arrives = |sim: &mut Sim| send(sim, from, to_b.clone()).into_iter().map(|d| d.at).collect::<Vec<_>>();
+        let arrives =
+            |sim: &mut SimNetwork| send(sim, from, to_b.clone()).into_iter().map(|d| d.at).collect::<Vec<_>>();
         assert_eq!(arrives(&mut sim), [first]);
         for round in 0..3 {
             // There are rules for ARP by this time.
@@ -155,7 +156,7 @@ fn nothing_is_copied_where_nobody_depends_on_addresses() {
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
     }
     assert_eq!(sim.stats().announcements, 0);
-    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
+    let rules = |sim: &mut SimNetwork| sim.switch(Dpid(1)).expect("it is there").flows().len();
     let before = rules(&mut sim);
     send(&mut sim, at(1, 3), announce(A, v4(0xa)));
     assert_eq!(rules(&mut sim), before);
@@ -174,7 +175,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
         send(&mut sim, at(1, 4), udp(B, A, 80));
         send(&mut sim, at(1, 3), udp(A, B, 80));
-        let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
+        let rules = |sim: &mut SimNetwork| sim.switch(Dpid(1)).expect("it is there").flows().len();
         let mut sizes = Vec::new();
         for n in 0..600 {
             sim.inject(at(1, 3), udp(flooder(n), B, 80));
@@ -198,7 +199,7 @@ fn a_port_that_floods_addresses_costs_a_bound_and_its_known_hosts_and_neighbours
 
 #[test]
 fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_stop_no_leaf() {
-    let mut sim = Sim::new(Arc::new(shortest), 1, &Options::default(), 7);
+    let mut sim = SimNetwork::new(Arc::new(shortest), 1, &Options::default(), 7);
     let mut switch = maple_sim::SimSwitch::new(Dpid(1), Version::Of13);
     switch.room_of_table = Some((0, 12));
     sim.connect(switch, (1..=4).map(PortNo));

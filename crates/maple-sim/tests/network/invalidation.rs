@@ -6,7 +6,7 @@ use maple_core::engine::{Engine, Event, Options, Selection, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
@@ -28,9 +28,9 @@ fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
 
 /// Creates two switches. The first has a leaf for each of `pairs` pairs of hosts that communicate with no one else. It
 /// also has nine leaves for host 1, which sends to nine others.
-fn network(pairs: u64) -> Sim {
+fn network(pairs: u64) -> SimNetwork {
     let options = Options { track_hosts: false, ..Options::default() };
-    let mut sim = Sim::new(Arc::new(by_address), 1, &options, 7);
+    let mut sim = SimNetwork::new(Arc::new(by_address), 1, &options, 7);
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));

@@ -10,15 +10,15 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Delivery, Random, Sim, SimSwitch};
+use maple_sim::{Delivery, Random, SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::scripts::{A, B, at, ring, ring_with, send, shortest, udp};
 
 /// Creates switches in a line, of these versions: port 1 to the one before, 2 to the next, 3 to 8 for hosts.
-fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Version]) -> Sim {
-    let mut sim = Sim::new(policy, shards, options, 7);
+fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Version]) -> SimNetwork {
+    let mut sim = SimNetwork::new(policy, shards, options, 7);
     for (dpid, version) in (1..).map(Dpid).zip(versions) {
         sim.add_switch(dpid, *version, 8);
     }
@@ -33,7 +33,7 @@ fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Vers
 }
 
 /// Counts the rules for labelled packets at a switch with several tables.
-fn label_rules(sim: &mut Sim, dpid: u64) -> usize {
+fn label_rules(sim: &mut SimNetwork, dpid: u64) -> usize {
     let is_label = |switch: &mut SimSwitch| switch.flows().iter().filter(|f| f.table_id == 2 && f.priority > 0).count();
     sim.switch(Dpid(dpid)).map(is_label).unwrap_or_default()
 }
@@ -285,7 +285,8 @@ fn a_flow_whose_labels_exist_costs_nothing_behind_its_ingress() {
 fn labels_of_a_route_that_is_gone_go_too() {
     for (version, shards) in [(Version::Of13, 1), (Version::Of13, 3), (Version::Of10, 2)] {
         let mut sim = ring_with(&Options::default(), Arc::new(shortest), 5, shards, version);
-        let rules = |sim: &mut Sim| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows().len())).sum::<usize>();
+        let rules =
+            |sim: &mut SimNetwork| (1..=5).map(|n| sim.switch(Dpid(n)).map_or(0, |s| s.flows().len())).sum::<usize>();
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
         sim.tell(Event::Invalidate(Selection::All));

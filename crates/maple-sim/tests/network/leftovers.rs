@@ -8,7 +8,7 @@ use maple_core::engine::{Event, InstalledFlow, OWN_COOKIES, Options, Stats};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::report::Report;
 use maple_core::route::{Limit, Route};
-use maple_sim::{Sim, SimSwitch};
+use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Action, Dpid, Field, Instruction, Match, Port, PortNo, Version};
 
@@ -32,8 +32,8 @@ fn output(port: u32) -> Vec<Instruction> {
 }
 
 /// Creates a network of one switch with these rules, whose ports 1 and 2 lead to hosts.
-fn one_switch(policy: Arc<dyn Policy>, options: &Options, switch: SimSwitch) -> Sim {
-    let mut sim = Sim::new(policy, 1, options, 7);
+fn one_switch(policy: Arc<dyn Policy>, options: &Options, switch: SimSwitch) -> SimNetwork {
+    let mut sim = SimNetwork::new(policy, 1, options, 7);
     sim.connect(switch, (1..=2).map(PortNo));
     sim.run_for(SECOND / 10);
     sim.settle_ports();
@@ -52,17 +52,17 @@ fn learning() -> Arc<dyn Policy> {
     })
 }
 
-fn all(sim: &Sim) -> Stats {
+fn all(sim: &SimNetwork) -> Stats {
     let mut sum = Stats::default();
     sim.engines().iter().for_each(|engine| sum += engine.stats());
     sum
 }
 
-fn told(sim: &mut Sim, is_it: impl Fn(&Report) -> bool) -> usize {
+fn told(sim: &mut SimNetwork, is_it: impl Fn(&Report) -> bool) -> usize {
     std::mem::take(&mut sim.reports).iter().filter(|report| is_it(report)).count()
 }
 
-fn ours(sim: &mut Sim, cookie: u64) -> usize {
+fn ours(sim: &mut SimNetwork, cookie: u64) -> usize {
     let flows = sim.switch(ONE).expect("a switch").flows();
     flows.iter().filter(|flow| flow.cookie >> 40 == cookie >> 40).count()
 }

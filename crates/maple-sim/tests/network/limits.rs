@@ -9,7 +9,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::{Limit, Route};
 use maple_core::state::{Value, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
 
@@ -25,8 +25,8 @@ fn limited(pkt: &PacketHandle, net: &Net) -> Route {
     Route::flood().limit(Limit::kilobits(format!("class {class}"), 1000 * (1 + class as u32)))
 }
 
-fn network(version: Version, takes_meters: bool) -> Sim {
-    let mut sim = Sim::new(Arc::new(limited), 1, &Options::default(), 7);
+fn network(version: Version, takes_meters: bool) -> SimNetwork {
+    let mut sim = SimNetwork::new(Arc::new(limited), 1, &Options::default(), 7);
     let mut switch = maple_sim::SimSwitch::new(Dpid(1), version);
     switch.takes_meters = takes_meters;
     sim.connect(switch, (1..=2).map(PortNo));
@@ -37,7 +37,7 @@ fn network(version: Version, takes_meters: bool) -> Sim {
 }
 
 /// Returns the number of copies of a packet to this port that come out.
-fn send(sim: &mut Sim, dst: u16) -> usize {
+fn send(sim: &mut SimNetwork, dst: u16) -> usize {
     let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, dst).payload(b"hello");
     sim.inject(Location::new(Dpid(1), PortNo(1)), frame);
     sim.run_for(Duration::from_secs(1));
@@ -45,11 +45,11 @@ fn send(sim: &mut Sim, dst: u16) -> usize {
 }
 
 /// Returns the rates of the switch's meters, in kilobits per second.
-fn rates(sim: &mut Sim) -> Vec<u32> {
+fn rates(sim: &mut SimNetwork) -> Vec<u32> {
     sim.switch(Dpid(1)).unwrap().meters.values().flat_map(|(_, bands)| bands).map(|band| band.rate).collect()
 }
 
-fn told(sim: &Sim) -> Vec<String> {
+fn told(sim: &SimNetwork) -> Vec<String> {
     let is_of_meters = |report: &&Report| matches!(report, Report::NotMetered { .. });
     sim.reports.iter().filter(is_of_meters).map(ToString::to_string).collect()
 }
@@ -61,7 +61,7 @@ fn routes_of_one_limit_share_a_meter_which_goes_with_the_last_of_them() {
         assert_eq!(send(&mut sim, dst), 1);
     }
     assert_eq!(rates(&mut sim), [1000, 2000]);
-    let metered = |sim: &mut Sim| {
+    let metered = |sim: &mut SimNetwork| {
         let flows = sim.switch(Dpid(1)).unwrap().flows();
         flows.iter().filter(|flow| matches!(flow.instructions.first(), Some(Instruction::Meter(_)))).count()
     };

@@ -8,7 +8,7 @@ use maple_core::engine::{
 };
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
-use maple_sim::{Random, Sim};
+use maple_sim::{Random, SimNetwork};
 use maple_wire::{Constraint, Dpid, Field, Instruction, Match, Version};
 
 use crate::scripts::{A, B, at, udp};
@@ -16,13 +16,13 @@ use crate::scripts::{A, B, at, udp};
 const REST: Duration = Duration::from_millis(200);
 
 /// Creates a network of two switches whose policy drops packets to port 9.
-fn network(version: Version) -> Sim {
+fn network(version: Version) -> SimNetwork {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let _ = (pkt.eth_src(), pkt.eth_dst());
         if pkt.get(Field::UdpDst) == Some(9) { Route::drop() } else { net.flood() }
     };
     let options = Options { audit: Duration::from_secs(1), ..Options::default() };
-    let mut sim = Sim::new(Arc::new(policy), 1, &options, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 3);
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run_for(REST);
     sim.add_link(at(1, 4), at(2, 4));
@@ -48,7 +48,7 @@ fn is_temporary(flow: &InstalledFlow) -> bool {
     flow.table_id == 0 && flow.cookie & 0xff_ffff_ffc0 == 0xff_ffff_ffc0 && flow.cookie & 0x3f < 0x20
 }
 
-fn temporary(sim: &mut Sim) -> usize {
+fn temporary(sim: &mut SimNetwork) -> usize {
     sim.switch(Dpid(1)).expect("a switch").flows().iter().filter(|flow| is_temporary(flow)).count()
 }
 
@@ -65,14 +65,14 @@ fn is_below(flow: &InstalledFlow, port: u32) -> bool {
 }
 
 /// Keeps a watch alive for this many seconds.
-fn watch_for(sim: &mut Sim, token: u64, seconds: u32) {
+fn watch_for(sim: &mut SimNetwork, token: u64, seconds: u32) {
     for _ in 0..2 * seconds {
         sim.tell(Event::LiveGoOn(token));
         sim.run_for(Duration::from_millis(500));
     }
 }
 
-fn packets(sim: &Sim, token: u64) -> Vec<Option<bool>> {
+fn packets(sim: &SimNetwork, token: u64) -> Vec<Option<bool>> {
     let of = |(of, news): &(u64, LiveNews)| match news {
         LiveNews::Packet { leaf, .. } if *of == token => Some(leaf.as_ref().map(|leaf| leaf.drops)),
         _ => None,

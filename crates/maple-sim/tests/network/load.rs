@@ -13,7 +13,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Cell, CellValue, Store, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn at(switch: u64, port: u32) -> Location {
 
 /// Creates two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide`
 /// says whether to use the link between the ports 3. Its calls are counted.
-fn network(version: Version, decide: fn(&Net) -> bool) -> (Sim, Arc<AtomicU64>) {
+fn network(version: Version, decide: fn(&Net) -> bool) -> (SimNetwork, Arc<AtomicU64>) {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
     let policy = move |pkt: &PacketHandle, net: &Net| {
@@ -41,7 +41,7 @@ fn network(version: Version, decide: fn(&Net) -> bool) -> (Sim, Arc<AtomicU64>) 
         let link = if decide(net) { 3 } else { 2 };
         Route::hops([Hop::new(Dpid(1), PortNo(link)), Hop::new(to.switch, to.port)])
     };
-    let mut sim = Sim::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
     for dpid in [Dpid(1), Dpid(2)] {
         sim.add_switch(dpid, version, 3);
     }
@@ -62,7 +62,7 @@ fn frame(from: Mac, to: Mac, len: usize) -> Vec<u8> {
 
 /// Sends `frames_a_second` frames per second from A to B, for this many polls. Each frame has 1000 bytes, so one frame
 /// per second is 8 kbit/s.
-fn send(sim: &mut Sim, polls: usize, frames_a_second: usize) {
+fn send(sim: &mut SimNetwork, polls: usize, frames_a_second: usize) {
     for _ in 0..polls * POLL.as_secs() as usize {
         for _ in 0..frames_a_second {
             sim.inject(at(1, 1), frame(A, B, FRAME));
@@ -72,8 +72,9 @@ fn send(sim: &mut Sim, polls: usize, frames_a_second: usize) {
 }
 
 /// Returns the port of the link that A's packets take.
-fn link(sim: &mut Sim) -> u32 {
-    let sent = |sim: &mut Sim| [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.ports[&PortNo(port)].tx_packets));
+fn link(sim: &mut SimNetwork) -> u32 {
+    let sent =
+        |sim: &mut SimNetwork| [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.ports[&PortNo(port)].tx_packets));
     let before = sent(sim);
     sim.inject(at(1, 1), frame(A, B, 60));
     sim.run_for(Duration::from_millis(100));
@@ -135,13 +136,13 @@ fn a_shard_that_hears_of_nothing_else_measures_what_another_one_s_policy_asks_fo
         }
         Route::to([PortNo(2)])
     };
-    let mut sim = Sim::new(Arc::new(policy), 2, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 2, &Options { poll: POLL, ..Options::default() }, 3);
     [Dpid(1), Dpid(2)].into_iter().for_each(|dpid| sim.add_switch(dpid, Version::Of13, 2));
     sim.run();
     sim.settle_ports();
     sim.run_for(Duration::from_secs(2));
     // The switch of the other shard has a rule for these packets.
-    let busy = |sim: &mut Sim, seconds: usize| {
+    let busy = |sim: &mut SimNetwork, seconds: usize| {
         for _ in 0..seconds {
             (0..3).for_each(|_| sim.inject(at(2, 1), frame(B, A, FRAME)));
             sim.run_for(Duration::from_secs(1));
@@ -172,7 +173,7 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
         counted.fetch_add(1, Ordering::Relaxed);
         net.path(at(1, 1), to, UTILISATION)
     };
-    let mut sim = Sim::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
     [Dpid(1), Dpid(2)].into_iter().for_each(|dpid| sim.add_switch(dpid, Version::Of13, 3));
     sim.run();
     sim.add_link(at(1, 2), at(2, 2));
@@ -203,7 +204,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 2, 3);
     let gauge = Gauge::Traffic { from: A, to: B };
-    let rate = |sim: &Sim| sim.store.snapshot().rate(&gauge).map(maple_core::state::RateHistory::latest);
+    let rate = |sim: &SimNetwork| sim.store.snapshot().rate(&gauge).map(maple_core::state::RateHistory::latest);
     assert!(rate(&sim).is_some_and(|rate| (20_000..26_000).contains(&rate)), "{:?}", rate(&sim));
     sim.tell(Event::Write(vec![Write::Var { name: "off".into(), value: Some(true.into()) }]));
     send(&mut sim, 1, 0);
@@ -216,7 +217,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
 }
 
 /// Creates a network where the packets of A take the other link while the variable `moved` is set.
-fn network_to_move_in(version: Version) -> Sim {
+fn network_to_move_in(version: Version) -> SimNetwork {
     let (sim, _) = network(version, |net| {
         let _ = net.traffic(A, B).is_above(20_000, 10_000);
         net.var("moved").is_some_and(|on| on == true.into())
@@ -224,16 +225,16 @@ fn network_to_move_in(version: Version) -> Sim {
     sim
 }
 
-fn move_packets(sim: &mut Sim, on: bool) {
+fn move_packets(sim: &mut SimNetwork, on: bool) {
     sim.tell(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
 }
 
-fn rate(sim: &Sim) -> u64 {
+fn rate(sim: &SimNetwork) -> u64 {
     sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, maple_core::state::RateHistory::latest)
 }
 
 /// Sends from a poll until the next one. Half a second to a second before the next one, calls `late`.
-fn from_poll_to_poll(sim: &mut Sim, frames_a_second: usize, late: impl Fn(&mut Sim)) {
+fn from_poll_to_poll(sim: &mut SimNetwork, frames_a_second: usize, late: impl Fn(&mut SimNetwork)) {
     let polls = sim.stats().polls;
     for half in 1.. {
         (0..frames_a_second * (half % 2)).for_each(|_| sim.inject(at(1, 1), frame(A, B, FRAME)));
@@ -266,7 +267,7 @@ fn a_rule_that_was_replaced_after_a_poll_is_not_taken_for_the_one_that_was_count
 #[test]
 fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
     let mut sim = network_to_move_in(Version::Of10);
-    let from_poll_to_poll = |sim: &mut Sim, frames_a_second: usize, on: bool| {
+    let from_poll_to_poll = |sim: &mut SimNetwork, frames_a_second: usize, on: bool| {
         from_poll_to_poll(sim, frames_a_second, |sim| move_packets(sim, on));
     };
     assert_eq!(link(&mut sim), 2);
@@ -293,7 +294,7 @@ fn a_host_that_moves_and_a_port_that_goes_begin_at_nothing() {
     assert_eq!(link(&mut sim), 2);
     send(&mut sim, 2, 3);
     assert_eq!(link(&mut sim), 3);
-    let is_known = |sim: &Sim, gauge| sim.store.snapshot().rate(&gauge).is_some();
+    let is_known = |sim: &SimNetwork, gauge| sim.store.snapshot().rate(&gauge).is_some();
     assert!(is_known(&sim, Gauge::Traffic { from: A, to: B }) && is_known(&sim, Gauge::Received(at(1, 1))));
     sim.restart(Dpid(1));
     sim.run_for(Duration::from_millis(10));

@@ -8,7 +8,7 @@ use maple_core::network::{Hop, LinkName, Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -26,9 +26,9 @@ fn host_at(switch: u64) -> Location {
 }
 
 /// Creates switches 1 to n, each linked to every other one: port d leads to switch d.
-fn mesh(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
+fn mesh(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> SimNetwork {
     let options = Options { track_hosts: false, ..Options::default() };
-    let mut sim = Sim::new(policy, shards, &options, 7);
+    let mut sim = SimNetwork::new(policy, shards, &options, 7);
     (1..=n).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 9));
     sim.run();
     for (a, b) in (1..=n).flat_map(|a| (a + 1..=n).map(move |b| (a, b))) {
@@ -179,7 +179,7 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
 }
 
 /// Sends packets with a gap between them, and calls `happen` before each.
-fn stream(sim: &mut Sim, packets: u32, gap: Duration, mut happen: impl FnMut(&mut Sim, u32)) {
+fn stream(sim: &mut SimNetwork, packets: u32, gap: Duration, mut happen: impl FnMut(&mut SimNetwork, u32)) {
     for number in 0..packets {
         happen(sim, number);
         sim.inject(host_at(1), udp(number));
@@ -189,7 +189,7 @@ fn stream(sim: &mut Sim, packets: u32, gap: Duration, mut happen: impl FnMut(&mu
 }
 
 /// Checks that every packet came out once, at switch 3.
-fn check(sim: &mut Sim, packets: u32, what: &str) {
+fn check(sim: &mut SimNetwork, packets: u32, what: &str) {
     let mut out = std::mem::take(&mut sim.delivered);
     out.sort();
     let mut want: Vec<Delivery> = (0..packets).map(|n| Delivery { at: host_at(3), frame: udp(n) }).collect();

@@ -9,7 +9,7 @@ use maple_core::engine::{Event, Options};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use crate::scripts::{A, B, at, udp};
@@ -18,14 +18,14 @@ const RATE: u32 = 100;
 
 /// Creates a switch with a host at each of three ports. Packets of each UDP port have a rule of their own. They go to
 /// port 2, or to port 3 after a change.
-fn switch(version: Version, rate: Option<NonZeroU32>) -> Sim {
+fn switch(version: Version, rate: Option<NonZeroU32>) -> SimNetwork {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let port = pkt.get(Field::UdpDst).unwrap_or_default();
         let out = if net.var("turned") == Some(true.into()) { 3 } else { 2 };
         if port == 7 { Route::drop() } else { Route::to([PortNo(out)]) }
     };
     let options = Options { flow_mod_rate: rate, ..Options::default() };
-    let mut sim = Sim::new(Arc::new(policy), 1, &options, 5);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &options, 5);
     sim.add_switch(Dpid(1), version, 3);
     sim.run_for(Duration::from_millis(500));
     sim.settle_ports();
@@ -33,12 +33,12 @@ fn switch(version: Version, rate: Option<NonZeroU32>) -> Sim {
     sim
 }
 
-fn flow_mods(sim: &Sim) -> u64 {
+fn flow_mods(sim: &SimNetwork) -> u64 {
     sim.engines()[0].stats().flow_mods
 }
 
 /// Runs for this many tenths of a second, and checks that in none of them more is sent than the rate allows.
-fn watch(sim: &mut Sim, tenths: usize) {
+fn watch(sim: &mut SimNetwork, tenths: usize) {
     for _ in 0..tenths {
         let before = flow_mods(sim);
         sim.run_for(Duration::from_millis(100));
@@ -47,7 +47,7 @@ fn watch(sim: &mut Sim, tenths: usize) {
     }
 }
 
-fn rules(sim: &Sim) -> Vec<String> {
+fn rules(sim: &SimNetwork) -> Vec<String> {
     let rules = sim.engines()[0].rules(Dpid(1));
     let mut rules: Vec<String> = rules.iter().map(|rule| format!("{:?}", rule.rule.matching)).collect();
     rules.sort();

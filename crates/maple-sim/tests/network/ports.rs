@@ -7,7 +7,7 @@ use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -32,20 +32,20 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 /// Creates one switch whose ports are all new but an edge port 9.
-fn new_ports(version: Version, options: &Options) -> Sim {
-    let mut sim = Sim::new(Arc::new(learning), 1, options, 7);
+fn new_ports(version: Version, options: &Options) -> SimNetwork {
+    let mut sim = SimNetwork::new(Arc::new(learning), 1, options, 7);
     sim.add_switch(Dpid(1), version, 9);
     sim.tell(Event::PortIsEdge { port: at(PortNo(9)) });
     sim.run();
     sim
 }
 
-fn send_from(sim: &mut Sim, port: u32, mac: Mac) {
+fn send_from(sim: &mut SimNetwork, port: u32, mac: Mac) {
     sim.inject(at(PortNo(port)), udp(mac, Mac([0xff; 6])));
     sim.run_for(Duration::from_millis(20));
 }
 
-fn delivered(sim: &mut Sim) -> usize {
+fn delivered(sim: &mut SimNetwork) -> usize {
     std::mem::take(&mut sim.delivered).len()
 }
 
@@ -112,7 +112,7 @@ fn no_more_packets_wait_for_new_ports_than_there_is_room_for() {
 #[test]
 fn the_switchs_own_host_is_a_host_like_any_other() {
     for version in VERSIONS {
-        let mut sim = Sim::new(Arc::new(learning), 1, &Options::default(), 7);
+        let mut sim = SimNetwork::new(Arc::new(learning), 1, &Options::default(), 7);
         sim.connect(maple_sim::SimSwitch::new(Dpid(1), version), [PortNo(1), PortNo(2), PortNo::LOCAL]);
         sim.settle_ports();
         sim.run();

@@ -10,7 +10,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Value, Write};
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
@@ -18,7 +18,7 @@ const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 
 /// Creates a clock that f reads without the engine's knowledge, and one switch with ports for two hosts.
-fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, Sim) {
+fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, SimNetwork) {
     let clock = Arc::new(AtomicU64::new(0));
     let hidden = clock.clone();
     let policy = move |pkt: &PacketHandle, net: &Net| {
@@ -30,7 +30,7 @@ fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, Sim) {
         }
         Route::flood()
     };
-    let mut sim = Sim::new(Arc::new(policy), 1, &Options { check_rate, ..Options::default() }, 7);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { check_rate, ..Options::default() }, 7);
     sim.add_switch(Dpid(1), version, 2);
     sim.run();
     sim.settle_ports();
@@ -38,14 +38,14 @@ fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, Sim) {
     (clock, sim)
 }
 
-fn send(sim: &mut Sim, dst: u16) -> usize {
+fn send(sim: &mut SimNetwork, dst: u16) -> usize {
     let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, dst).payload(b"hello");
     sim.inject(Location::new(Dpid(1), PortNo(1)), frame);
     sim.run_for(Duration::from_secs(1));
     std::mem::take(&mut sim.delivered).len()
 }
 
-fn untracked(sim: &Sim) -> Vec<&str> {
+fn untracked(sim: &SimNetwork) -> Vec<&str> {
     let reports = sim.reports.iter().filter_map(|report| match report {
         Report::PolicyNotAFunction { what, .. } => Some(&**what),
         _ => None,

@@ -11,7 +11,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Snapshot, Write};
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::declared::{
@@ -27,12 +27,12 @@ fn nothing() -> Arc<Facts> {
     Arc::default()
 }
 
-fn started(first: &Arc<Facts>, n: u64, shards: u8, version: Version) -> Sim {
+fn started(first: &Arc<Facts>, n: u64, shards: u8, version: Version) -> SimNetwork {
     ring_with(&Options { facts: Arc::clone(first), ..Options::default() }, Arc::new(shortest), n, shards, version)
 }
 
 /// Declares these facts. Discovery reports afterwards what it has found.
-fn declare(sim: &mut Sim, facts: &Arc<Facts>) {
+fn declare(sim: &mut SimNetwork, facts: &Arc<Facts>) {
     sim.declare(Arc::clone(facts));
     sim.run();
     rediscover(sim);
@@ -40,7 +40,7 @@ fn declare(sim: &mut Sim, facts: &Arc<Facts>) {
 }
 
 /// Lets discovery report all that it has found.
-fn rediscover(sim: &mut Sim) {
+fn rediscover(sim: &mut SimNetwork) {
     let state = sim.store.snapshot();
     for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect::<Vec<_>>() {
         match state.facts().role(at) {
@@ -168,7 +168,7 @@ fn a_segments_hosts_enter_by_another_port_when_theirs_becomes_a_link_port() {
     let segment = [at(1, 4), at(2, 4), at(3, 4)];
     for version in VERSIONS {
         let mut sim = started(&nothing(), 3, 2, version);
-        let joined = |sim: &mut Sim| {
+        let joined = |sim: &mut SimNetwork| {
             sim.tell(Event::Segment { ports: segment.into() });
             sim.run();
         };
@@ -295,7 +295,7 @@ fn some_facts(random: &mut Random) -> Arc<Facts> {
 
 /// Removes all that was found or learned, and lets it be found and learned again. Returns what the network does then,
 /// which does not depend on its past.
-fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<String>) {
+fn begins_anew(sim: &mut SimNetwork, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<String>) {
     for at in all {
         sim.set_port(*at, true);
         sim.tell(Event::SegmentLeft { port: *at });

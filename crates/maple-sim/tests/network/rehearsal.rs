@@ -13,7 +13,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::Write;
 use maple_core::trace::Cond;
-use maple_sim::{Random, Sim};
+use maple_sim::{Random, SimNetwork};
 use maple_wire::{Constraint, Dpid, Field, Version};
 
 use crate::scripts::{A, B, at, ring, send, udp};
@@ -27,14 +27,18 @@ const REST: Duration = Duration::from_secs(11);
 ///
 /// # Errors
 /// The rules that differ.
-pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
+pub fn reload_as_rehearsed(sim: &mut SimNetwork, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
     // Labels that are not used any more rest for a while, and a switch that is being restored waits for some.
     sim.run_for(REST);
     reload_at_once_as_rehearsed(sim, policy, exact)
 }
 
 /// Reloads a policy and compares, as [`reload_as_rehearsed`] does, although labels may still rest.
-fn reload_at_once_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
+fn reload_at_once_as_rehearsed(
+    sim: &mut SimNetwork,
+    policy: &Arc<dyn Policy>,
+    exact: bool,
+) -> Result<Rehearsed, String> {
     let engines = sim.engines().iter().map(Engine::copy).collect();
     let rehearsal = match Rehearsal::new(engines) {
         Ok(rehearsal) => rehearsal,
@@ -72,7 +76,7 @@ fn unordered(rule: &str) -> String {
 }
 
 /// Returns the rules of all switches as text.
-fn rules(sim: &mut Sim) -> BTreeSet<String> {
+fn rules(sim: &mut SimNetwork) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for dpid in sim.dpids() {
         let flows = sim.switch(dpid).map(|switch| switch.flows()).unwrap_or_default();
@@ -93,7 +97,7 @@ fn rules(sim: &mut Sim) -> BTreeSet<String> {
 ///
 /// # Errors
 /// A rule that the rehearsal removes or replaces, but that no switch has.
-fn expected(sim: &mut Sim, rehearsed: &Rehearsed) -> Result<BTreeSet<String>, String> {
+fn expected(sim: &mut SimNetwork, rehearsed: &Rehearsed) -> Result<BTreeSet<String>, String> {
     let mut all = rules(sim);
     for (dpid, differences) in &rehearsed.rules {
         let shown = |rule: &TableRule| format!("{dpid} {} {:?}", rule.table_id, rule.rule);
@@ -129,7 +133,7 @@ fn list(denied: &'static [u16], weight: &'static str) -> Arc<dyn Policy> {
 }
 
 /// Creates a ring of four switches, whose hosts A and B have sent to each other.
-fn decided(policy: &Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
+fn decided(policy: &Arc<dyn Policy>, shards: u8, version: Version) -> SimNetwork {
     let mut sim = ring(Arc::clone(policy), 4, shards, version);
     let cost = Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 2)), cost: Some(50) };
     sim.write_and_settle(vec![cost]);
@@ -188,7 +192,7 @@ fn a_rehearsal_knows_the_labels_of_new_routes() {
 }
 
 /// Returns the rules for packets that enter at switch 1, without the numbers of leaves, labels and routes.
-fn ingress_rules(sim: &mut Sim) -> Vec<String> {
+fn ingress_rules(sim: &mut SimNetwork) -> Vec<String> {
     let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
     let ingress = flows.iter().filter(|flow| flow.table_id == 1);
     let drops = |flow: &InstalledFlow| flow.instructions.is_empty();

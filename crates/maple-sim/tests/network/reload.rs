@@ -7,7 +7,7 @@ use maple_core::engine::Options;
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
@@ -41,7 +41,7 @@ fn there(port: u16) -> [Delivery; 1] {
 }
 
 /// Creates a network that has decided packets to all ports.
-fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
+fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> SimNetwork {
     let mut sim = ring_with(&Options::default(), policy, 2, shards, version);
     for port in 1..=PORTS + 1 {
         send(&mut sim, at(1, 3), tcp(port));
@@ -50,7 +50,7 @@ fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
 }
 
 /// Returns the flow-mods that a reload causes.
-fn reload(sim: &mut Sim, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
+fn reload(sim: &mut SimNetwork, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
     sim.messages = Some(Vec::new());
     sim.reload(policy);
     sim.run();
@@ -59,7 +59,7 @@ fn reload(sim: &mut Sim, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
 }
 
 /// Returns the rules of all switches, without their cookies.
-fn rules(sim: &mut Sim) -> Vec<String> {
+fn rules(sim: &mut SimNetwork) -> Vec<String> {
     let mut all = Vec::new();
     for dpid in sim.dpids() {
         let flows = sim.switch(dpid).map(|switch| switch.flows()).unwrap_or_default();

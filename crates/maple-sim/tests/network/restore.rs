@@ -8,7 +8,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
@@ -63,7 +63,7 @@ fn there(port: u16) -> Delivery {
     Delivery { at: at(2, 3), frame: tcp(port) }
 }
 
-fn decided(shards: u8, version: Version) -> Sim {
+fn decided(shards: u8, version: Version) -> SimNetwork {
     let mut sim = ring_with(&Options::default(), list(), 2, shards, version);
     for port in 1..=PORTS + 1 {
         send(&mut sim, at(1, 3), tcp(port));
@@ -71,7 +71,7 @@ fn decided(shards: u8, version: Version) -> Sim {
     sim
 }
 
-fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
+fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
     let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }

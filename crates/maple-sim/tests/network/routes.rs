@@ -6,7 +6,7 @@ use maple_core::engine::{Event, Options, Selection};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Version};
 
@@ -16,7 +16,7 @@ use crate::scripts::{A, B, at, ring, send, shortest, udp};
 fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
     let policy = |_: &PacketHandle, net: &Net| if net.locate(B).is_some() { Route::drop() } else { Route::flood() };
     for seed in 0..20 {
-        let mut sim = Sim::new(Arc::new(policy), 1, &Options::default(), seed);
+        let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options::default(), seed);
         sim.add_switch(Dpid(1), Version::Of13, 4);
         sim.run();
         sim.settle_ports();
@@ -60,7 +60,7 @@ fn a_link_that_fails_is_routed_round_and_one_that_nobody_uses_re_decides_nothing
 #[test]
 fn a_route_that_is_led_back_before_it_has_left_keeps_its_labels() {
     for seed in 0..50 {
-        let mut sim = Sim::new(Arc::new(shortest), 1, &Options::default(), seed);
+        let mut sim = SimNetwork::new(Arc::new(shortest), 1, &Options::default(), seed);
         (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
         sim.run();
         sim.add_link(at(1, 2), at(2, 1));
@@ -108,7 +108,7 @@ fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_no
 fn no_label_stays_when_its_ingress_switch_goes_before_it_says_that_its_rule_is_out() {
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    let labels = |sim: &mut Sim| {
+    let labels = |sim: &mut SimNetwork| {
         let flows = sim.switch(Dpid(2)).map(|switch| switch.flows()).unwrap_or_default();
         flows.iter().filter(|flow| flow.table_id == 2 && flow.priority > 0).count()
     };
@@ -146,7 +146,7 @@ fn what_bridges_never_forward_is_not_flooded_for_two_rules_a_decision() {
     let frame = |dst| Frame::ethernet(dst, A.0).raw(0x88b5, b"x");
     let flood = |_: &PacketHandle, net: &Net| net.flood();
     let cable = |_: &PacketHandle, _: &Net| Route::flood_reserved();
-    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows().len();
+    let rules = |sim: &mut SimNetwork| sim.switch(Dpid(1)).expect("it is there").flows().len();
     for version in [Version::Of13, Version::Of10] {
         let (mut sim, mut all) = (ring(Arc::new(flood), 3, 1, version), ring(Arc::new(cable), 3, 1, version));
         let everywhere = send(&mut sim, at(1, 3), frame([0xff; 6]));

@@ -10,7 +10,7 @@ use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::{Counter, Stop, Value, Var, Write};
-use maple_sim::{Delivery, Sim, SimSwitch};
+use maple_sim::{Delivery, SimNetwork, SimSwitch};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
@@ -22,12 +22,12 @@ pub fn at(switch: u64, port: u32) -> Location {
 }
 
 /// Creates switches 1 to n in a ring (a line for two): ports 1 and 2 to the neighbours, 3 and 4 for hosts.
-pub fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
+pub fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> SimNetwork {
     ring_with(&Options::default(), policy, n, shards, version)
 }
 
-pub fn ring_with(options: &Options, policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
-    let mut sim = Sim::new(policy, shards, options, 7);
+pub fn ring_with(options: &Options, policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> SimNetwork {
+    let mut sim = SimNetwork::new(policy, shards, options, 7);
     (1..=n).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run();
     for dpid in 1..=n {
@@ -47,7 +47,7 @@ pub fn udp(src: Mac, dst: Mac, port: u16) -> Vec<u8> {
     Frame::ethernet(dst.0, src.0).ipv4(ip(src), ip(dst)).udp(1000, port).payload(b"hello")
 }
 
-pub fn send(sim: &mut Sim, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
+pub fn send(sim: &mut SimNetwork, from: Location, frame: Vec<u8>) -> Vec<Delivery> {
     sim.inject(from, frame);
     sim.run();
     std::mem::take(&mut sim.delivered)
@@ -163,7 +163,7 @@ fn a_write_of_what_is_there_is_a_dependency_on_it() {
         Route::flood()
     };
     let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
-    let seen = |sim: &Sim| {
+    let seen = |sim: &SimNetwork| {
         let state = sim.store.snapshot();
         (state.table("seen").and_then(|rows| rows.get(&Value::Mac(A))).cloned(), state.var("any").cloned())
     };
@@ -375,7 +375,7 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
 fn a_rule_that_somebody_deletes_comes_back() {
     let mut sim = ring(Arc::new(shortest), 2, 1, Version::Of13);
     send(&mut sim, at(1, 3), udp(A, B, 80));
-    let rules = |sim: &mut Sim| {
+    let rules = |sim: &mut SimNetwork| {
         let mut flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         flows.sort_by_key(|flow| (flow.table_id, flow.priority, format!("{:?}", flow.matching)));
         flows
@@ -420,7 +420,7 @@ fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_t
     send(&mut sim, at(1, 3), udp(A, B, 80));
     assert_eq!(sim.stats().misses, before);
     let key = |priority: u16, matching: &maple_wire::Match| (priority, format!("{matching:?}"));
-    let on_switch = |sim: &mut Sim| {
+    let on_switch = |sim: &mut SimNetwork| {
         let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         flows.iter().map(|flow| key(flow.priority, &flow.matching)).collect::<std::collections::BTreeSet<_>>()
     };
@@ -453,7 +453,7 @@ fn a_rule_that_is_deleted_and_sent_again_is_not_taken_for_lost() {
 #[test]
 fn a_settled_write_has_left_nothing_that_a_packet_meets_where_it_enters() {
     let entering = |switch: &mut SimSwitch| switch.flows().iter().filter(|flow| flow.table_id < 2).count();
-    let rules = |sim: &mut Sim| (1..=4).map(|n| sim.switch(Dpid(n)).map(entering)).collect::<Vec<_>>();
+    let rules = |sim: &mut SimNetwork| (1..=4).map(|n| sim.switch(Dpid(n)).map(entering)).collect::<Vec<_>>();
     for seed in 0..20 {
         let mut sim = ring(Arc::new(blocklist), 4, 1 + seed % 3, Version::Of13);
         send(&mut sim, at(1, 3), udp(A, B, 80));
@@ -495,7 +495,7 @@ fn a_packet_waits_for_a_change_of_what_its_run_read_and_is_answered_then() {
     let set = |name: &str, value: i64| vec![Write::Var { name: name.into(), value: Some(Value::from(value)) }];
     sim.tell(Event::Write(set("unrelated", 1)));
     sim.run();
-    let waits = |sim: &Sim| sim.engines().iter().map(|engine| engine.stats().waits).sum::<u64>();
+    let waits = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.stats().waits).sum::<u64>();
     assert_eq!((sim.delivered.len(), waits(&sim)), (0, 2), "the write changed nothing that was read");
     sim.tell(Event::Write(set("free", 1)));
     sim.run();

@@ -8,7 +8,7 @@ use maple_core::network::{Location, Mac, PortKind};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
@@ -38,7 +38,7 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
 
 /// A network with hosts, given by their locations: one at port 2 of each switch, then two on the bridge.
 struct World {
-    sim: Sim,
+    sim: SimNetwork,
     places: Vec<Location>,
     sent: u16,
 }
@@ -46,7 +46,7 @@ struct World {
 impl World {
     /// Creates this many switches, with their ports 1 on one bridge, as discovery finds them.
     fn new(switches: u64, version: Version, shards: u8, seed: u64) -> World {
-        let mut sim = Sim::new(Arc::new(learning), shards, &options(), seed);
+        let mut sim = SimNetwork::new(Arc::new(learning), shards, &options(), seed);
         (1..=switches).for_each(|switch| sim.add_switch(Dpid(switch), version, 3));
         let shared: Vec<Location> = (1..=switches).map(|switch| at(switch, 1)).collect();
         let bridge = sim.add_bridge(&shared);
@@ -186,7 +186,7 @@ fn packets_without_a_label_show_no_host_if_they_are_a_bridges_own_or_were_under_
 #[test]
 fn two_ports_of_one_switch_on_a_bridge_are_one_way_in() {
     for version in VERSIONS {
-        let mut sim = Sim::new(Arc::new(learning), 1, &options(), 1);
+        let mut sim = SimNetwork::new(Arc::new(learning), 1, &options(), 1);
         sim.add_switch(Dpid(1), version, 3);
         let bridge = sim.add_bridge(&[at(1, 1), at(1, 3)]);
         sim.run();

@@ -7,7 +7,7 @@ use maple_core::engine::{LabelRange, Options, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
-use maple_sim::{Delivery, Random, Sim};
+use maple_sim::{Delivery, Random, SimNetwork};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -37,13 +37,13 @@ fn by_destination_and_queue(pkt: &PacketHandle, net: &Net) -> Route {
     by_destination(pkt, net).queue((to & 0xff) as u32)
 }
 
-fn network(options: Options, shards: u8, version: Version) -> Sim {
+fn network(options: Options, shards: u8, version: Version) -> SimNetwork {
     network_of(Arc::new(by_destination), options, shards, version)
 }
 
-fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Version) -> Sim {
+fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Version) -> SimNetwork {
     let options = Options { track_hosts: false, ..options };
-    let mut sim = Sim::new(policy, shards, &options, 7);
+    let mut sim = SimNetwork::new(policy, shards, &options, 7);
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
@@ -53,13 +53,13 @@ fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Ve
     sim
 }
 
-fn rules(sim: &mut Sim, dpid: u64) -> usize {
+fn rules(sim: &mut SimNetwork, dpid: u64) -> usize {
     sim.switch(Dpid(dpid)).map_or(0, |switch| switch.flows().len())
 }
 
 /// Sends packets to these destinations, `gap` apart, and checks that each came out where f says. Returns the maximum
 /// number of rules that each switch had.
-fn play(sim: &mut Sim, to: impl Iterator<Item = u64>, gap: Duration) -> [usize; 2] {
+fn play(sim: &mut SimNetwork, to: impl Iterator<Item = u64>, gap: Duration) -> [usize; 2] {
     let mut most = [0, 0];
     let mut want = Vec::new();
     for (number, to) in to.enumerate() {

@@ -9,7 +9,7 @@ use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::trace::Cond;
-use maple_sim::{Random, Sim};
+use maple_sim::{Random, SimNetwork};
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
@@ -134,8 +134,8 @@ fn policy(lines: &Lines, default: AccessAction) -> Arc<dyn Policy> {
     Arc::new(Guarded(AccessList::new(entries, rules, rule(default), Vec::new())))
 }
 
-fn network(policy: Arc<dyn Policy>, shards: u8, version: Version, seed: u64) -> Sim {
-    let mut sim = Sim::new(policy, shards, &Options::default(), seed);
+fn network(policy: Arc<dyn Policy>, shards: u8, version: Version, seed: u64) -> SimNetwork {
+    let mut sim = SimNetwork::new(policy, shards, &Options::default(), seed);
     let ports = 2 + u32::from(HOSTS).div_ceil(SWITCHES as u32);
     (1..=SWITCHES).for_each(|dpid| sim.add_switch(Dpid(dpid), version, ports));
     sim.run();
@@ -173,7 +173,7 @@ impl Case {
     }
 
     /// Creates a network at rest under the first policy.
-    fn network(&mut self) -> Sim {
+    fn network(&mut self) -> SimNetwork {
         self.random = Random(!self.seed);
         let shards = 1 + self.random.below(2) as u8;
         let mut sim = network(Arc::clone(&self.before), shards, self.version, self.seed);
@@ -188,7 +188,7 @@ impl Case {
     }
 
     /// Starts another process of the controller. As at a take-over, it may get the rules from the first one.
-    fn restart(&mut self, sim: &mut Sim) {
+    fn restart(&mut self, sim: &mut SimNetwork) {
         sim.restart_with_rules(self.random.one_in(2));
         sim.restart_controller(1 + self.random.below(2) as u8);
         sim.run();
@@ -196,7 +196,7 @@ impl Case {
 }
 
 /// Returns the changes of rules that were sent since the last call.
-fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
+fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
     let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }

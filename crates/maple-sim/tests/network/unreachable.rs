@@ -10,7 +10,7 @@ use maple_core::policy::{Net, PacketHandle};
 use maple_core::report::Report;
 use maple_core::route::Route;
 use maple_core::state::Write;
-use maple_sim::{Delivery, Sim};
+use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
@@ -19,7 +19,7 @@ use crate::scripts::{A, B, at, ring, send, shortest, udp};
 const THREE: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
 
 /// Creates a network of three or more switches, where A at the first one and B at the third one send to each other.
-fn talking(n: u64, shards: u8, version: Version) -> Sim {
+fn talking(n: u64, shards: u8, version: Version) -> SimNetwork {
     let mut sim = ring(Arc::new(shortest), n, shards, version);
     sim.place_host(A, at(1, 3));
     sim.place_host(B, at(3, 3));
@@ -32,7 +32,7 @@ fn talking(n: u64, shards: u8, version: Version) -> Sim {
 }
 
 /// Creates such a network in a line.
-fn in_line(shards: u8, version: Version) -> Sim {
+fn in_line(shards: u8, version: Version) -> SimNetwork {
     let mut sim = talking(3, shards, version);
     sim.set_port(at(3, 2), false);
     sim.run();
@@ -47,14 +47,14 @@ fn to_b() -> Delivery {
     Delivery { at: at(3, 3), frame: udp(A, B, 1) }
 }
 
-fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
+fn flow_mods(sim: &mut SimNetwork) -> Vec<(Dpid, Message)> {
     let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_) | Message::BundleAdd(_))).collect()
 }
 
 /// Sends packets in both directions while this much time passes, and checks that all arrive, and none comes to the
 /// controller.
-fn keep_talking(sim: &mut Sim, span: Duration) {
+fn keep_talking(sim: &mut SimNetwork, span: Duration) {
     let before = sim.stats().packet_ins;
     for _ in 0..20 {
         sim.inject(at(1, 3), udp(A, B, 1));
@@ -115,7 +115,7 @@ fn only_evidence_about_the_wire_ends_a_link() {
     let mut sim = talking(3, 1, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_secs(1));
-    let has_link = |sim: &Sim, one: Location| sim.store.snapshot().peer(one).is_some();
+    let has_link = |sim: &SimNetwork, one: Location| sim.store.snapshot().peer(one).is_some();
     assert!(has_link(&sim, at(1, 2)) && has_link(&sim, at(2, 2)));
     // The neighbour reports that its end is down, and the switch at the other end can't.
     sim.set_port(at(1, 2), false);
@@ -154,7 +154,7 @@ fn a_label_that_is_there_is_used_again_however_late() {
         sim.place_host(B, at(3, 3));
         send(&mut sim, at(1, 3), udp(A, B, 1));
         send(&mut sim, at(3, 3), udp(B, A, 1));
-        let go = |sim: &mut Sim, round: bool| {
+        let go = |sim: &mut SimNetwork, round: bool| {
             sim.tell(Event::Write(vec![Write::Var { name: "round".into(), value: Some(round.into()) }]));
             sim.run_for(Duration::from_millis(20));
         };
@@ -214,7 +214,8 @@ fn packets_that_nobody_can_send_are_told() {
 
 #[test]
 fn a_change_is_settled_when_the_switch_that_has_its_rules_is_back_and_others_do_not_matter() {
-    let all = |sim: &Sim, count: fn(&Stats) -> u64| sim.engines().iter().map(|one| count(&one.stats())).sum::<u64>();
+    let all =
+        |sim: &SimNetwork, count: fn(&Stats) -> u64| sim.engines().iter().map(|one| count(&one.stats())).sum::<u64>();
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_millis(10));
@@ -250,7 +251,7 @@ fn a_switch_that_stays_away_is_gone_at_last_and_comes_back_as_any_other() {
 #[test]
 fn after_a_standstill_no_host_is_forgotten_for_our_own_lateness() {
     let mut sim = in_line(1, Version::Of13);
-    let hosts = |sim: &Sim| sim.store.snapshot().hosts().map(|(mac, _)| *mac).collect::<BTreeSet<_>>();
+    let hosts = |sim: &SimNetwork| sim.store.snapshot().hosts().map(|(mac, _)| *mac).collect::<BTreeSet<_>>();
     let before = hosts(&sim);
     // Nothing runs for an hour; then the work that was due is done.
     sim.now = sim.now + Duration::from_secs(3600);

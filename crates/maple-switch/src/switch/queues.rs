@@ -1,7 +1,7 @@
 //! Queues of ports: their configuration and counters (1.0 §5.3.4–5.3.5, 1.3 §7.2.2, §7.3.5.8).
 //!
 //! OpenFlow can use and query queues, but not create them: the operator does that, as on Open vSwitch. The order in
-//! which frames leave is decided where time passes, in `network/egress.rs`. A frame for a queue that its port does not
+//! which frames leave is decided where time passes, in `emulated/egress.rs`. A frame for a queue that its port does not
 //! have is treated as a frame without a queue.
 
 use maple_wire::PortNo;

@@ -10,7 +10,7 @@
 //!   its length on the wire, if that is known ([`Packet::with_wire_len`]), and not against the captured bytes.
 
 mod bytes;
-mod network;
+mod network_layer;
 
 pub mod arp;
 pub mod dhcp;
@@ -36,7 +36,7 @@ use std::cell::Cell;
 
 use crate::field::{Field, Prerequisite};
 use ethernet::Link;
-pub(crate) use network::{NetworkKind, NetworkLayer};
+pub(crate) use network_layer::{NetworkKind, NetworkLayer};
 
 pub use build::Frame;
 

@@ -15,7 +15,7 @@ use std::fmt;
 use maple_core::Mac;
 use maple_core::engine::Stats;
 use maple_core::network::{Location, PortKind, PortRole};
-use maple_emulator::network::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
+use maple_emulator::emulated::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_sim::cases::Step;
@@ -456,7 +456,7 @@ fn show(out: &Out) -> String {
 
 /// Describes what became of a frame, one line a copy.
 fn trail<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
-    let hop = |hop: &maple_emulator::network::Hop| {
+    let hop = |hop: &maple_emulator::emulated::Hop| {
         let steps: Vec<String> = hop.steps.iter().map(|step| format!("{step:?}")).collect();
         format!("{}[in {} {} out {:?}]", hop.dpid.0, hop.in_port, steps.join(" "), hop.out_port)
     };

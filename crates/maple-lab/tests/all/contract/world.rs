@@ -10,11 +10,11 @@ use maple_core::engine::{self, Options, Stats, TableRule};
 use maple_core::network::{Location, PortInfo, PortKind, PortRole};
 use maple_core::state::{Snapshot, Write};
 use maple_core::{Report, Store};
-use maple_emulator::Network;
-use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
+use maple_emulator::EmulatedNetwork;
+use maple_emulator::emulated::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
-use maple_lab::control::{Control, Pace, Reading};
+use maple_lab::control::{Control, ControllerDelays, RulesRead};
 use maple_sim::cases::{Program, Step, WEIGHT};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
@@ -28,7 +28,7 @@ pub const FOREIGN: u64 = 0x1234_5678;
 /// A network under control.
 pub struct World<'a> {
     pub case: &'a Case,
-    pub network: Network,
+    pub network: EmulatedNetwork,
     control: Control,
     /// The snapshots that have not been taken yet.
     trail: mpsc::Receiver<Arc<Snapshot>>,
@@ -82,7 +82,7 @@ impl<'a> World<'a> {
             silence,
             ..Options::default()
         };
-        let pace = Pace { busy: case.busy, mail: case.mail, seed: case.seed ^ 1 };
+        let pace = ControllerDelays { busy: case.busy, mail: case.mail, seed: case.seed ^ 1 };
         let (sender, trail) = mpsc::channel();
         let store = Store::new();
         store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
@@ -103,7 +103,7 @@ impl<'a> World<'a> {
             control.trace();
         }
         let dpids = case.dpids();
-        let mut network = Network::with_options(&case.topology(), options);
+        let mut network = EmulatedNetwork::with_options(&case.topology(), options);
         for dpid in &dpids {
             let faults = ControlFaults { jitter: case.jitter, ..ControlFaults::default() };
             network.control_faults(*dpid, faults).expect("the switch is in the network");
@@ -218,7 +218,7 @@ impl<'a> World<'a> {
                 self.history.push((self.network.now(), state));
             }
         }
-        for Reading { at, dpid, opened } in self.control.readings() {
+        for RulesRead { at, dpid, opened } in self.control.readings() {
             let lag = self.case.lag();
             let heard = |outage: &Outage| if outage.connected { at.0 } else { opened.0 };
             let open = |o: &&mut Outage| o.dpid == dpid && o.to.is_none() && o.last <= heard(o);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
-use maple_sim::Sim;
+use maple_sim::SimNetwork;
 use maple_sim::cases::{Knows, Step};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Dpid, Message, Version};
@@ -52,7 +52,7 @@ impl Play<'_> {
         // In 1.0, only Open vSwitch reports the table of a rule. It reports matches that 1.0 can't express as something
         // else.
         let are_reported = || switch.flows().iter().filter(|flow| flow.table_id == 0).all(of10_can_say);
-        switch.version == Version::Of13 || Sim::is_open_vswitch(dpid) && are_reported()
+        switch.version == Version::Of13 || SimNetwork::is_open_vswitch(dpid) && are_reported()
     }
 
     fn restart_controller(&mut self, shards: u8, knows: Knows) {

@@ -13,8 +13,8 @@ use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::{Resolved, RouteError};
 use maple_core::run::Run;
 use maple_core::state::{Name, Snapshot, Txn, Write};
-use maple_sim::cases::{Network, Step, host};
-use maple_sim::{Delivery, Sim, SimSwitch};
+use maple_sim::cases::{CaseNetwork, Step, host};
+use maple_sim::{Delivery, SimNetwork, SimSwitch};
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::case::Case;
@@ -40,7 +40,7 @@ pub struct Play<'a> {
     former: Vec<Arc<dyn Policy>>,
     /// Whether `policy` is the case's other policy.
     pub(super) is_other: bool,
-    pub sim: Sim,
+    pub sim: SimNetwork,
     /// The packets since the last rest.
     sent: Vec<Sent>,
     /// Whether something broke since the last rest, so that packets may be lost.
@@ -125,8 +125,8 @@ impl<'a> Play<'a> {
             flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
             ..Options::default()
         };
-        let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
-        let Network { links, edges, hosts, .. } = &case.scenario.network;
+        let mut sim = SimNetwork::new(policy, case.shape.shards, &options, case.seed);
+        let CaseNetwork { links, edges, hosts, .. } = &case.scenario.network;
         for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
             let mut switch = SimSwitch::new(dpid, *version);
             switch.tables = *tables;

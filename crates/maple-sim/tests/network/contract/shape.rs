@@ -2,7 +2,7 @@
 
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::cases::{Driver, Kind, Network, Theme, World};
+use maple_sim::cases::{CaseNetwork, Driver, Kind, Theme, World};
 use maple_wire::{Constraint, Field, Version};
 
 /// The number of ports for links at every switch.
@@ -64,7 +64,7 @@ pub struct Shape {
 
 impl Shape {
     /// Returns the shape of a network. Some switches have few tables, or send partial packets.
-    pub fn any(random: &mut Random, network: &Network, theme: Theme) -> Shape {
+    pub fn any(random: &mut Random, network: &CaseNetwork, theme: Theme) -> Shape {
         let versions = versions(random, network.switches, theme);
         let tables = tables(random, &versions);
         let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));

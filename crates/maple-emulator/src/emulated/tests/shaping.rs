@@ -5,7 +5,7 @@ use maple_switch::QueueRates;
 use super::*;
 
 /// Sends frames of this many bytes one after the other, with a pause of `apart` after each.
-fn stream(network: &mut Network, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {
+fn stream(network: &mut EmulatedNetwork, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {
     let frame = |n: u64| {
         let payload: Vec<u8> = n.to_be_bytes().into_iter().cycle().take(bytes - 14).collect();
         Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).raw(0x88b5, &payload)
@@ -18,11 +18,11 @@ fn stream(network: &mut Network, count: u64, bytes: usize, apart: Time) -> Vec<F
     (0..count).map(send).collect()
 }
 
-fn arrived(network: &Network, ids: &[FrameId]) -> usize {
+fn arrived(network: &EmulatedNetwork, ids: &[FrameId]) -> usize {
     ids.iter().filter(|id| !network.log().egress(**id).is_empty()).count()
 }
 
-fn line(text: &str) -> Network {
+fn line(text: &str) -> EmulatedNetwork {
     let topology = Topology::parse(text).unwrap();
     let mut network = greeted(&topology, Version::Of13);
     program(&mut network, &topology);

@@ -1,8 +1,9 @@
 //! A whole network in simulated time: switches, hosts, links, control channels, and their faults.
 //!
 //! The network is a queue of events, ordered by time and then by the order of their creation. So one topology, one seed
-//! and one sequence of calls give one run. It does nothing by itself: [`Network::run_until`] lets time pass. The
-//! controller's side of every channel is two calls, [`Network::take_control`] and [`Network::from_controller`].
+//! and one sequence of calls give one run. It does nothing by itself: [`EmulatedNetwork::run_until`] lets time pass.
+//! The controller's side of every channel is two calls, [`EmulatedNetwork::take_control`] and
+//! [`EmulatedNetwork::from_controller`].
 //!
 //! ```text
 //!   host ── wire ── switch ── link ── switch ── wire ── host        frames, DeliveryLog
@@ -64,7 +65,7 @@ pub struct NetworkOptions {
     pub host_delay: Time,
     /// The time in nanoseconds that a switch waits before it connects again.
     pub reconnect_delay: Time,
-    /// Whether switches connect by themselves; otherwise [`Network::connect`] makes them connect.
+    /// Whether switches connect by themselves; otherwise [`EmulatedNetwork::connect`] makes them connect.
     pub connects: bool,
     /// Maximum number of switches on a frame's path. At least twice the number of switches.
     pub max_hops: usize,
@@ -95,7 +96,7 @@ impl NetworkOptions {
 
 /// A simulated network.
 #[derive(Debug)]
-pub struct Network {
+pub struct EmulatedNetwork {
     options: NetworkOptions,
     now: Time,
     random: Random,
@@ -202,18 +203,18 @@ enum Event {
     Fault(Fault),
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Creates a network of this topology whose switches speak `version`, at time 0.
-    pub fn new(topology: &Topology, version: Version) -> Network {
-        Network::with_options(topology, NetworkOptions::new(version))
+    pub fn new(topology: &Topology, version: Version) -> EmulatedNetwork {
+        EmulatedNetwork::with_options(topology, NetworkOptions::new(version))
     }
 
     /// Creates a network with these options.
-    pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> Network {
+    pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> EmulatedNetwork {
         // A flood reaches every host over some links, which is not a storm; a path along all switches is not a loop.
         options.max_copies = options.max_copies.max(2 * topology.hosts.len());
         options.max_hops = options.max_hops.max(2 * topology.switches.len());
-        let mut network = Network {
+        let mut network = EmulatedNetwork {
             now: 0,
             random: Random::new(options.seed),
             queue: BinaryHeap::new(),

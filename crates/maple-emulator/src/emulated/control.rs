@@ -6,12 +6,12 @@ use maple_wire::{Dpid, PortNo};
 use super::channel::Direction;
 use super::frames::{Cause, InFlight};
 use super::log::Origin;
-use super::{ControlEvent, Event, Network, NetworkError};
+use super::{ControlEvent, EmulatedNetwork, Event, NetworkError};
 
 /// The type byte of a packet-out, in 1.0 and 1.3.
 const PACKET_OUT: u8 = 13;
 
-impl Network {
+impl EmulatedNetwork {
     /// Makes a switch connect now, if it is not connected and no fault prevents it. Used in networks without
     /// [`super::NetworkOptions::connects`].
     ///

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_core::network::{Location, Mac};
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
-use super::{Delivery, Sim};
+use super::{Delivery, SimNetwork};
 
 /// A bridge. Its own hosts are at a location that no switch has.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Bridge {
     learned: BTreeMap<Mac, Location>,
 }
 
-impl Sim {
+impl SimNetwork {
     /// Adds a bridge that joins these ports of switches. Returns the location of the bridge's own hosts.
     pub fn add_bridge(&mut self, ports: &[Location]) -> Location {
         self.bridges.push(Bridge { ports: ports.iter().copied().collect(), learned: BTreeMap::new() });

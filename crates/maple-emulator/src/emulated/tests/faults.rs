@@ -4,7 +4,7 @@ use maple_wire::msg::PortStatus;
 
 use super::*;
 
-fn port_states(network: &mut Network, dpid: Dpid) -> Vec<(PortNo, bool)> {
+fn port_states(network: &mut EmulatedNetwork, dpid: Dpid) -> Vec<(PortNo, bool)> {
     let state = |message| match message {
         Message::PortStatus(PortStatus { port, .. }) => Some((port.number, port.is_up())),
         _ => None,
@@ -53,7 +53,7 @@ fn a_switch_that_restarts_has_lost_its_rules_and_its_connection_and_comes_back()
     assert_eq!(flow(&mut network, "h1", "h2", FlowKind::Ping, false), Progress::Done);
 }
 
-fn program_again(network: &mut Network) {
+fn program_again(network: &mut EmulatedNetwork) {
     greet(network);
     program(network, &Topology::linear(2));
 }
@@ -155,7 +155,7 @@ fn faults_can_be_asked_for_in_advance() {
 fn a_switch_closes_on_a_controller_of_another_version_or_without_a_hello() {
     let only_1_0 = Message::Hello(Hello { version: 1, elements: vec![] });
     for first in [only_1_0, Message::EchoRequest(vec![])] {
-        let mut network = Network::new(&Topology::linear(1), Version::Of13);
+        let mut network = EmulatedNetwork::new(&Topology::linear(1), Version::Of13);
         network.run_for(MILLISECOND);
         network.take_control(Dpid(1));
         say(&mut network, Dpid(1), &first);

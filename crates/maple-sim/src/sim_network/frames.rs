@@ -6,9 +6,9 @@ use maple_wire::msg::{BundleAdd, BundleControl, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Packet, Version};
 
-use super::{Channel, Happening, Out, Sim};
+use super::{Channel, Happening, Out, SimNetwork};
 
-impl Sim {
+impl SimNetwork {
     pub(super) fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.now = self.now;

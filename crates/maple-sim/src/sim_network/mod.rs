@@ -65,7 +65,7 @@ enum Happening {
 }
 
 /// The network with its controller.
-pub struct Sim {
+pub struct SimNetwork {
     /// The current time.
     pub now: Time,
     /// The state that all shards share.
@@ -127,15 +127,15 @@ pub struct Sim {
     random: Random,
 }
 
-impl Sim {
+impl SimNetwork {
     /// Creates a controller with this many shards and no switch.
-    pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
+    pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> SimNetwork {
         let (store, trail) = new_store();
         store.update(|_| vec![Write::Weight("cost".into())]);
         let options = Options { remember: true, ..options.clone() };
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();
-        Sim {
+        SimNetwork {
             now: Time(1),
             history: trail.try_iter().collect(),
             trail,
@@ -344,7 +344,7 @@ impl Sim {
         }
     }
 
-    /// Gives a switch a port without a link, which is up. [`Sim::rediscover`] finds the kind of the port.
+    /// Gives a switch a port without a link, which is up. [`SimNetwork::rediscover`] finds the kind of the port.
     pub fn add_port(&mut self, at: Location) {
         self.ports.insert(at, true);
         let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
@@ -444,7 +444,7 @@ impl Sim {
         let features =
             Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
         // Some switches are strict, and some accept what Open vSwitch accepts.
-        let description = if Sim::is_open_vswitch(dpid) {
+        let description = if SimNetwork::is_open_vswitch(dpid) {
             Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() }
         } else {
             Desc::default()

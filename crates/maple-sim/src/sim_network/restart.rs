@@ -11,7 +11,7 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::Write;
 use maple_wire::Dpid;
 
-use super::{Channel, Happening, Sim, SimSwitch, new_store};
+use super::{Channel, Happening, SimNetwork, SimSwitch, new_store};
 
 /// The memory of the old controller for its next run.
 #[derive(Debug, Default)]
@@ -54,13 +54,13 @@ impl Memory {
     }
 }
 
-impl Sim {
+impl SimNetwork {
     /// Remembers the present surroundings for the next run: locations and the meanings of labels.
     pub fn remember_surroundings(&mut self) {
         self.memory.surroundings = Some(Arc::new(Surroundings::from_store(&self.store)));
     }
 
-    /// Stops the reports of switches about their rules, until [`Sim::tell_rules`].
+    /// Stops the reports of switches about their rules, until [`SimNetwork::tell_rules`].
     pub fn hold_rules_back(&mut self) {
         self.memory.unread = Some(BTreeSet::new());
     }
@@ -139,7 +139,8 @@ impl Sim {
         self.adopted
     }
 
-    /// Forgets the earlier run after [`Sim::restart_controller`], as without a state file. The state of users stays.
+    /// Forgets the earlier run after [`SimNetwork::restart_controller`], as without a state file. The state of users
+    /// stays.
     pub fn forget_earlier_run(&mut self) {
         self.memory.restoring = None;
     }

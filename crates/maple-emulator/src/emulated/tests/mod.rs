@@ -17,14 +17,14 @@ mod hosts;
 mod shaping;
 
 /// Creates a network whose switches have exchanged hellos.
-pub(super) fn greeted(topology: &Topology, version: Version) -> Network {
-    let mut network = Network::new(topology, version);
+pub(super) fn greeted(topology: &Topology, version: Version) -> EmulatedNetwork {
+    let mut network = EmulatedNetwork::new(topology, version);
     greet(&mut network);
     network
 }
 
 /// Answers the hellos of all connected switches.
-pub(super) fn greet(network: &mut Network) {
+pub(super) fn greet(network: &mut EmulatedNetwork) {
     network.run_for(MILLISECOND);
     for dpid in network.dpids().collect::<Vec<_>>() {
         say(network, dpid, &Message::Hello(Hello { version: 4, elements: vec![] }));
@@ -34,20 +34,20 @@ pub(super) fn greet(network: &mut Network) {
     assert!(dpids.iter().all(|d| network.switch(*d).unwrap().is_connected()));
 }
 
-pub(super) fn say(network: &mut Network, dpid: Dpid, message: &Message) {
+pub(super) fn say(network: &mut EmulatedNetwork, dpid: Dpid, message: &Message) {
     let mut bytes = Vec::new();
     message.encode(network.options.version, 1, &mut bytes).unwrap();
     network.from_controller(dpid, &bytes).unwrap();
 }
 
-pub(super) fn add(network: &mut Network, dpid: Dpid, priority: u16, matching: Match, outputs: &[PortNo]) {
+pub(super) fn add(network: &mut EmulatedNetwork, dpid: Dpid, priority: u16, matching: Match, outputs: &[PortNo]) {
     let actions: Vec<Action> = outputs.iter().map(|p| Action::Output { port: *p, max_len: 0xffff }).collect();
     let instructions = if actions.is_empty() { vec![] } else { vec![Instruction::ApplyActions(actions)] };
     say(network, dpid, &Message::FlowMod(FlowMod::new(FlowModCommand::Add, priority, matching, instructions)));
 }
 
 /// Gives every switch a rule to every host, on a shortest path, and floods group addresses. Only for trees.
-pub(super) fn program(network: &mut Network, topology: &Topology) {
+pub(super) fn program(network: &mut EmulatedNetwork, topology: &Topology) {
     let group_bit = Match::any().with(Constraint::masked(Field::EthDst, 1 << 40, 1 << 40));
     for switch in &topology.switches {
         for host in &topology.hosts {
@@ -83,7 +83,7 @@ fn next_ports(topology: &Topology, target: Dpid) -> BTreeMap<Dpid, PortNo> {
 }
 
 /// Creates a programmed network on a topology of this text.
-pub(super) fn programmed(text: &str, version: Version) -> Network {
+pub(super) fn programmed(text: &str, version: Version) -> EmulatedNetwork {
     let topology = Topology::parse(text).unwrap();
     let mut network = greeted(&topology, version);
     program(&mut network, &topology);
@@ -91,7 +91,7 @@ pub(super) fn programmed(text: &str, version: Version) -> Network {
 }
 
 /// Opens a flow, waits ten seconds, and returns its state.
-pub(super) fn flow(network: &mut Network, src: &str, dst: &str, kind: FlowKind, ipv6: bool) -> Progress {
+pub(super) fn flow(network: &mut EmulatedNetwork, src: &str, dst: &str, kind: FlowKind, ipv6: bool) -> Progress {
     let id = network.open_flow(src, dst, kind, ipv6).unwrap();
     network.run_for(10 * SECOND);
     network.host(src).unwrap().flow(id).unwrap().progress
@@ -106,11 +106,11 @@ pub(super) fn unique(number: u16) -> Vec<u8> {
 }
 
 /// Decodes the messages that a switch sent.
-pub(super) fn heard(network: &mut Network, dpid: Dpid) -> Vec<Message> {
+pub(super) fn heard(network: &mut EmulatedNetwork, dpid: Dpid) -> Vec<Message> {
     network.to_controller(dpid).iter().map(|bytes| Message::decode(bytes).unwrap().1).collect()
 }
 
-pub(super) fn packet_ins(network: &mut Network, dpid: Dpid) -> Vec<PacketIn> {
+pub(super) fn packet_ins(network: &mut EmulatedNetwork, dpid: Dpid) -> Vec<PacketIn> {
     let packet_in = |message| match message {
         Message::PacketIn(packet_in) => Some(packet_in),
         _ => None,

@@ -7,7 +7,7 @@ use maple_wire::{Dpid, PortNo};
 use super::egress::{Egress, Limits};
 use super::frames::InFlight;
 use super::log::{Drop, FrameId, Outcome};
-use super::{Event, Link, Network, NetworkError};
+use super::{EmulatedNetwork, Event, Link, NetworkError};
 
 /// The waiting frames of a port, and its limits.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Shaped {
     egress: Egress<InFlight>,
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Sets the delay of frames on the links between two switches, in nanoseconds.
     ///
     /// # Errors

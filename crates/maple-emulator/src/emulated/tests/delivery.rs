@@ -55,7 +55,7 @@ fn a_packet_out_of_unknown_bytes_is_a_frame_of_the_controllers() {
 #[test]
 fn every_loss_has_a_reason() {
     let mut network = greeted(&Topology::linear(2), Version::Of13);
-    let why = |network: &mut Network, number| {
+    let why = |network: &mut EmulatedNetwork, number| {
         let id = network.inject_from("h1", unique(number)).unwrap();
         network.run_for(SECOND);
         network.log().of_frame(id).map(|d| d.outcome.clone()).collect::<Vec<_>>()
@@ -134,7 +134,7 @@ fn two_runs_of_one_seed_are_the_same_run() {
 fn a_full_log_forgets_its_oldest_entries_and_counts_them() {
     let topology = Topology::linear(1);
     let options = NetworkOptions { log_limit: 2, ..NetworkOptions::new(Version::Of13) };
-    let mut network = Network::with_options(&topology, options);
+    let mut network = EmulatedNetwork::with_options(&topology, options);
     let ids: Vec<FrameId> = (0..3).map(|n| network.inject_from("h1", unique(n)).unwrap()).collect();
     network.run_for(SECOND);
     assert_eq!(network.log().entries().map(|e| e.id).collect::<Vec<_>>(), ids[1..]);

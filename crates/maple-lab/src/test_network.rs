@@ -12,7 +12,7 @@ use maple_wire::packet::text::summary;
 use maple_wire::{Packet, Version};
 
 use crate::laboratory::{Laboratory, seconds};
-use crate::packet::{With, differences};
+use crate::packet::{PacketExpectation, differences};
 use crate::world::{Journey, LaboratoryOptions};
 
 /// The simulated seconds that the network gets to follow a fault: discovery tells links from hosts in this time.
@@ -23,28 +23,28 @@ const FOLLOWED: f64 = 3.0;
 ///
 /// ```
 /// use maple::prelude::*;
-/// use maple_lab::{Network, with};
+/// use maple_lab::{TestNetwork, with};
 ///
-/// let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
+/// let mut net = TestNetwork::new("linear:2", |_: &Packet, net: &Net| net.flood());
 /// net.assert_delivered("h1", "h2", with().tcp_dst(80));
 /// ```
-pub struct Network {
+pub struct TestNetwork {
     pub(crate) laboratory: Laboratory,
 }
 
-impl Network {
+impl TestNetwork {
     /// Creates a network of this topology under a policy, and introduces its hosts.
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// let net = maple_lab::Network::new("ring:4", |_: &Packet, _: &Net| Route::drop());
+    /// let net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, _: &Net| Route::drop());
     /// ```
     ///
     /// # Panics
     /// If `topology` does not name a topology.
     #[track_caller]
-    pub fn new(topology: &str, policy: impl Policy + 'static) -> Network {
-        Network::with_app(topology, App::new(policy))
+    pub fn new(topology: &str, policy: impl Policy + 'static) -> TestNetwork {
+        TestNetwork::with_app(topology, App::new(policy))
     }
 
     /// Creates a network under an application: a policy with its tables, the costs of links and what it snoops on.
@@ -53,13 +53,13 @@ impl Network {
     /// use maple::prelude::*;
     ///
     /// let app = App::new(|_: &Packet, net: &Net| net.flood()).weight("secure", 1, 2, 10);
-    /// let net = maple_lab::Network::with_app("ring:4", app);
+    /// let net = maple_lab::TestNetwork::with_app("ring:4", app);
     /// ```
     ///
     /// # Panics
     /// If `topology` does not name a topology.
     #[track_caller]
-    pub fn with_app(topology: &str, app: App) -> Network {
+    pub fn with_app(topology: &str, app: App) -> TestNetwork {
         let topology = Topology::parse(topology).unwrap_or_else(|error| panic!("{error}"));
         let (options, _) = app.into_parts();
         let laboratory = LaboratoryOptions {
@@ -73,22 +73,22 @@ impl Network {
         let laboratory = Laboratory::start(laboratory, options.policy, options.store);
         let laboratory = laboratory.unwrap_or_else(|error| panic!("{error}"));
         laboratory.call(|_, world| world.introduce_hosts()).unwrap_or_else(|error| panic!("{error}"));
-        Network { laboratory }
+        TestNetwork { laboratory }
     }
 
     /// Sends a packet, and returns what became of it.
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_lab::{Network, with};
-    /// let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
+    /// # use maple_lab::{TestNetwork, with};
+    /// let mut net = TestNetwork::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// assert!(net.send("h1", "h2", &with()).copies.iter().any(|copy| copy.end.as_deref() == Ok("h2")));
     /// ```
     ///
     /// # Panics
     /// If there is no such host, or if the fields don't fit each other.
     #[track_caller]
-    pub fn send(&mut self, src: &str, dst: &str, packet: &With) -> Journey {
+    pub fn send(&mut self, src: &str, dst: &str, packet: &PacketExpectation) -> Journey {
         let frame = packet.frame(&self.host(src), &self.host(dst));
         self.deliver(src, frame)
     }
@@ -97,15 +97,15 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_lab::{Network, with};
-    /// # let mut net = Network::new("linear:2", |_: &Packet, net: &Net| net.flood());
+    /// # use maple_lab::{TestNetwork, with};
+    /// # let mut net = TestNetwork::new("linear:2", |_: &Packet, net: &Net| net.flood());
     /// net.assert_delivered("h1", "h2", with().tcp_dst(80).via([1, 2]).only());
     /// ```
     ///
     /// # Panics
     /// If it does not.
     #[track_caller]
-    pub fn assert_delivered(&mut self, src: &str, dst: &str, packet: With) {
+    pub fn assert_delivered(&mut self, src: &str, dst: &str, packet: PacketExpectation) {
         let frame = packet.frame(&self.host(src), &self.host(dst));
         let journey = self.deliver(src, frame);
         let mut wrong = Vec::new();
@@ -132,15 +132,15 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # use maple_lab::{Network, with};
-    /// let mut net = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
+    /// # use maple_lab::{TestNetwork, with};
+    /// let mut net = TestNetwork::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     /// net.assert_dropped("h1", "h2", with());
     /// ```
     ///
     /// # Panics
     /// If somebody gets it, or the policy fails.
     #[track_caller]
-    pub fn assert_dropped(&mut self, src: &str, dst: &str, packet: With) {
+    pub fn assert_dropped(&mut self, src: &str, dst: &str, packet: PacketExpectation) {
         let frame = packet.frame(&self.host(src), &self.host(dst));
         let decision = self.laboratory.observe(self.place(src), &frame);
         let journey = self.deliver(src, frame);
@@ -158,7 +158,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.link_down("s1", "s2");
     /// ```
     ///
@@ -173,7 +173,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.link_up("s1", "s2");
     /// ```
     ///
@@ -188,7 +188,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.move_host("h1", "s3");
     /// ```
     ///
@@ -203,7 +203,7 @@ impl Network {
     ///
     /// ```
     /// # use maple::prelude::*;
-    /// # let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// # let mut net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.advance(60.0);
     /// ```
     ///
@@ -223,7 +223,7 @@ impl Network {
     /// use maple::prelude::*;
     ///
     /// let blocked = Table::<Mac, bool>::new("blocked");
-    /// let mut net = maple_lab::Network::new("ring:4", |_: &Packet, net: &Net| net.flood());
+    /// let mut net = maple_lab::TestNetwork::new("ring:4", |_: &Packet, net: &Net| net.flood());
     /// net.change(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
     /// ```
     ///

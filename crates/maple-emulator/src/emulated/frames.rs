@@ -6,7 +6,7 @@ use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
 
 use super::log::{Delivery, Drop, EnteredFrame, FrameId, Hop, Origin, Outcome};
-use super::{Event, Network, NetworkError, Wire};
+use super::{EmulatedNetwork, Event, NetworkError, Wire};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, StreamId, StreamSpec};
 use crate::pairs;
 
@@ -25,7 +25,7 @@ pub(super) struct Cause {
     pub in_port: PortNo,
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Puts a frame into the network at a switch's port, as a device plugged in there would.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Network {
         self.open_flow_with(src, dst, kind, ipv6, ATTEMPTS)
     }
 
-    /// Opens a flow as [`Network::open_flow`] does, with at most `patience` attempts for each packet.
+    /// Opens a flow as [`EmulatedNetwork::open_flow`] does, with at most `patience` attempts for each packet.
     ///
     /// # Errors
     /// [`NetworkError`] if one of them does not exist.

@@ -5,9 +5,9 @@ use maple_core::network::Location;
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port};
 
-use super::{Channel, Happening, Sim, switch_of};
+use super::{Channel, Happening, SimNetwork, switch_of};
 
-impl Sim {
+impl SimNetwork {
     /// Ends the control connection of a switch. Some of the messages under way to the switch arrive; those under way
     /// from it are lost. Its datapath goes on, and packets that it would send to the controller get no answer.
     pub fn lose_connection(&mut self, dpid: Dpid) {

@@ -9,7 +9,7 @@ use maple_core::state::Write;
 use maple_wire::Dpid;
 use maple_wire::msg::{Message, PacketIn, PacketInView};
 
-use super::{Channel, Happening, Sim, SimSwitch};
+use super::{Channel, Happening, SimNetwork, SimSwitch};
 
 /// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
 const MAX_STEPS: usize = 100_000;
@@ -17,7 +17,7 @@ const MAX_STEPS: usize = 100_000;
 /// The maximum time of a wait for what is being removed, if nothing else happens.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
-impl Sim {
+impl SimNetwork {
     /// Runs until nothing is under way and no timer is due within a minute from the start.
     pub fn run(&mut self) {
         let end = self.now + Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use maple_switch::Switch;
 use maple_wire::{Dpid, PortNo};
 
-use super::{ControlFaults, Event, Network, Wire};
+use super::{ControlFaults, EmulatedNetwork, Event, Wire};
 
 /// The error of a call that names something that the network does not have, or can't have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum NetworkError {
     BadPort(PortNo),
 }
 
-impl Network {
+impl EmulatedNetwork {
     /// Takes all links between two switches down or up.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Network {
         Ok(())
     }
 
-    /// Closes a switch's connection and keeps it from connecting until [`Network::mend_control`].
+    /// Closes a switch's connection and keeps it from connecting until [`EmulatedNetwork::mend_control`].
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -111,7 +111,7 @@ impl Network {
     }
 
     /// Drops all messages between a switch and its controller, without notice to either, until
-    /// [`Network::mend_control`].
+    /// [`EmulatedNetwork::mend_control`].
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -121,8 +121,8 @@ impl Network {
         Ok(())
     }
 
-    /// Ends the faults of [`Network::cut_control`] and [`Network::half_open_control`]. A half-open connection is
-    /// closed, because its lost messages cannot be recovered. The switch connects again.
+    /// Ends the faults of [`EmulatedNetwork::cut_control`] and [`EmulatedNetwork::half_open_control`]. A half-open
+    /// connection is closed, because its lost messages cannot be recovered. The switch connects again.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -150,7 +150,7 @@ impl Network {
     }
 
     /// Unplugs a host and plugs it into a port of a switch, which is added if it does not exist. The host sends
-    /// nothing; [`Network::announce`] makes it announce itself.
+    /// nothing; [`EmulatedNetwork::announce`] makes it announce itself.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such host or switch, the port number is not allowed, or something else is
@@ -267,7 +267,7 @@ impl Network {
     }
 
     /// Schedules a fault, in order with all other events of its time. If something that it names does not exist by
-    /// then, the error is added to [`Network::failed_faults`].
+    /// then, the error is added to [`EmulatedNetwork::failed_faults`].
     pub fn schedule(&mut self, at: maple_switch::time::Time, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }
