@@ -16,8 +16,9 @@ use crate::guard::PyConstraint;
 use crate::part::Part;
 use crate::route::PyRoute;
 use crate::slices::Described;
-use crate::state::{Table, Var, to_value};
+use crate::state::{Table, Var};
 use crate::told::described;
+use crate::value::to_value;
 
 /// A policy made of functions and routes.
 #[pyclass(frozen, name = "Composition", module = "maple._maple")]

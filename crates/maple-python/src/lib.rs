@@ -21,6 +21,7 @@ mod packet;
 mod spelling;
 
 mod address;
+mod link_costs;
 mod net;
 mod paths;
 mod query;
@@ -28,6 +29,7 @@ mod route;
 mod state;
 mod transaction;
 mod types;
+mod value;
 
 mod compose;
 #[cfg(feature = "bench")]
@@ -86,6 +88,8 @@ mod _maple {
     #[pymodule_export]
     use crate::laboratory::{PyLaboratory, PyPlace};
     #[pymodule_export]
+    use crate::link_costs::weights;
+    #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, port_counts, send_frame, traffic_counts};
     #[pymodule_export]
     use crate::load::PyLoad;
@@ -102,7 +106,7 @@ mod _maple {
     #[pymodule_export]
     use crate::snoop::snoop;
     #[pymodule_export]
-    use crate::state::{Counter, Table, Var, weights};
+    use crate::state::{Counter, Table, Var};
     #[pymodule_export]
     use crate::testing::{Bench, Decision};
     #[pymodule_export]

@@ -16,9 +16,10 @@ use pyo3::types::PyTuple;
 use crate::current::Entered;
 use crate::interrupt::Watched;
 use crate::net::PyNet;
-use crate::state::{read, to_python, to_value};
+use crate::state::read;
 use crate::told::Told;
 use crate::transaction::Retry;
+use crate::value::{to_python, to_value};
 
 /// The time limit of a query outside of a policy's run, in milliseconds.
 static LIMIT: AtomicU64 = AtomicU64::new(1000);
