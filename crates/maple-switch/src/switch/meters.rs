@@ -50,7 +50,7 @@ struct Bucket {
 }
 
 impl Meter {
-    /// Its bands.
+    /// Returns its bands.
     pub fn bands(&self) -> impl Iterator<Item = &Band> {
         self.bands.iter().map(|bucket| &bucket.band)
     }
@@ -60,7 +60,7 @@ impl Meter {
         self.flags & PKTPS != 0
     }
 
-    /// The number of packets that came to it, and the number that its bands dropped.
+    /// Returns the number of packets that came to it, and the number that its bands dropped.
     pub fn packets(&self) -> (u64, u64) {
         (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
     }
@@ -107,7 +107,7 @@ impl Bucket {
 }
 
 impl Switch {
-    /// The switch's meters, by number.
+    /// Returns the switch's meters, by number.
     pub fn meters(&self) -> impl Iterator<Item = (u32, &Meter)> {
         self.meters.iter().map(|(number, meter)| (*number, meter))
     }

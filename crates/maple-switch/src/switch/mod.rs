@@ -245,7 +245,7 @@ impl Switch {
         self.version
     }
 
-    /// The tables, in order: at least the first one, and all up to the last used one.
+    /// Returns the tables, in order: at least the first one, and all up to the last used one.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -260,12 +260,12 @@ impl Switch {
         self.counters
     }
 
-    /// The record of the last processed packet, from [`Switch::receive`] or a packet-out.
+    /// Returns the record of the last processed packet, from [`Switch::receive`] or a packet-out.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The number of packets that met several rules of one priority with different instructions.
+    /// Returns the number of packets that met several rules of one priority with different instructions.
     pub fn ambiguous_matches(&self) -> u64 {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
@@ -298,7 +298,7 @@ impl Switch {
         out
     }
 
-    /// The time when the next rule's timeout is over, if no packet comes before.
+    /// Returns the time when the next rule's timeout is over, if no packet comes before.
     pub fn next_timeout(&self) -> Option<Time> {
         self.tables.iter().filter_map(Table::next_expiry).min()
     }

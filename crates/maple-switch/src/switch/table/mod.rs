@@ -119,7 +119,7 @@ impl Table {
         self.slots.iter().flatten().map(|(_, rule)| rule)
     }
 
-    /// The number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -300,7 +300,7 @@ impl Table {
         self.remove(self.chosen(|rule| super::meters::uses_meter(rule, meter)));
     }
 
-    /// The time when the next rule expires, if no packet arrives before.
+    /// Returns the time when the next rule expires, if no packet arrives before.
     pub fn next_expiry(&self) -> Option<Time> {
         if self.timed == 0 {
             return None;
@@ -344,7 +344,7 @@ impl Rule {
         self.idle_timeout > 0 || self.hard_timeout > 0
     }
 
-    /// The time when the rule expires, if no packet arrives before.
+    /// Returns the time when the rule expires, if no packet arrives before.
     fn expiry(&self) -> Option<Time> {
         let (hard, idle) = self.deadlines();
         hard.into_iter().chain(idle).min()
