@@ -238,7 +238,7 @@ impl Engine {
         }
     }
 
-    /// Handles a packet that enters the network: a leaf answers it, or f decides it.
+    /// Handles a packet that enters the network: a leaf answers it, or the policy decides it.
     fn enter(&mut self, received: ReceivedPacket) {
         if self.topology.accepts(&mut self.fabric, &received) {
             self.decisions.on_packet(&mut self.fabric, received);
@@ -324,7 +324,7 @@ impl Engine {
         }
     }
 
-    /// Lets f decide, and updates the switches, until nothing is left to do.
+    /// Lets the policy decide, and updates the switches, until nothing is left to do.
     fn decide_and_update(&mut self) {
         loop {
             self.decisions.reconsider_all(&mut self.fabric);
@@ -465,9 +465,9 @@ impl Engine {
         }
     }
 
-    /// Removes and returns the packets that f has yet to decide, for another process: those that wait for labels, for
-    /// what f read to change, or for their port to be classified. f may run on them again, because a run that waits has
-    /// written nothing. To be called at the end.
+    /// Removes and returns the packets that the policy has yet to decide, for another process: those that wait for
+    /// labels, for what the policy read to change, or for their port to be classified. It may run on them again,
+    /// because a run that waits has written nothing. To be called at the end.
     pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
         let packets = [
             self.decisions.leaves.take_held(),
@@ -541,8 +541,8 @@ impl Engine {
         RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
     }
 
-    /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
-    /// does not.
+    /// The admission of a packet that enters: the writes that it causes before the policy decides about it, or the
+    /// reason why it does not.
     pub fn admit(&self, packet: &EnteringPacket) -> Admission {
         self.topology.admit(&self.fabric, packet)
     }
@@ -558,7 +558,7 @@ impl Engine {
         self.decisions.passage(&self.fabric, at, frame)
     }
 
-    /// The witness packet of a leaf: f ran on it.
+    /// The witness packet of a leaf: the policy ran on it.
     pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         self.decisions.witness(leaf)
     }
@@ -580,12 +580,12 @@ impl Engine {
         self.fabric.ctx.install_times
     }
 
-    /// The number of packets that f has decided, or failed on.
+    /// The number of packets that the policy has decided, or failed on.
     pub fn decided(&self) -> u64 {
         self.fabric.ctx.stats.misses
     }
 
-    /// The number of packets that wait until something that f read changes.
+    /// The number of packets that wait until something that the policy read changes.
     pub fn parked(&self) -> usize {
         self.decisions.waiting.parked()
     }
@@ -600,7 +600,7 @@ impl Engine {
         self.decisions.unsettled(&self.fabric)
     }
 
-    /// The reported errors of f, each with the number of packets that were dropped because of it.
+    /// The reported errors of the policy, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
@@ -616,8 +616,8 @@ impl Engine {
         self.decisions.access_hits()
     }
 
-    /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
-    /// switches. The engine then needs an [`Event::Tick`].
+    /// Reports whether the policy wants something measured and the engine has not noticed, because nothing happens at
+    /// its switches. The engine then needs an [`Event::Tick`].
     pub fn is_behind_demand(&self) -> bool {
         self.fabric.switches.is_behind_demand(&self.fabric.ctx)
     }
