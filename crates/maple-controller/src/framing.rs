@@ -25,7 +25,7 @@ pub struct Framer {
 
 /// The next part of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Cut<'held, 'read> {
+pub enum StreamPart<'held, 'read> {
     /// A message that lies whole in the read.
     Whole(Header, &'read [u8]),
     /// A message that began in an earlier read. It is always the first of a read.
@@ -40,7 +40,7 @@ impl Framer {
     /// # Errors
     /// A header with an invalid length. Then the rest of the stream cannot be split.
     #[inline]
-    pub fn next<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
+    pub fn next<'read>(&mut self, read: &mut &'read [u8]) -> Result<StreamPart<'_, 'read>, Error> {
         if !self.partial.is_empty() {
             if !self.is_whole {
                 return self.complete(read);
@@ -53,10 +53,10 @@ impl Framer {
             && let Some((message, rest)) = read.split_at_checked(usize::from(header.length))
         {
             *read = rest;
-            return Ok(Cut::Whole(header, message));
+            return Ok(StreamPart::Whole(header, message));
         }
         self.keep(read);
-        Ok(Cut::Rest(header))
+        Ok(StreamPart::Rest(header))
     }
 
     /// Returns the start of a message that has not arrived whole.
@@ -76,12 +76,12 @@ impl Framer {
 
     /// Moves bytes from `read` until the kept message is whole or `read` is empty.
     #[cold]
-    fn complete<'read>(&mut self, read: &mut &'read [u8]) -> Result<Cut<'_, 'read>, Error> {
+    fn complete<'read>(&mut self, read: &mut &'read [u8]) -> Result<StreamPart<'_, 'read>, Error> {
         self.take_up_to(HEADER, read);
-        let Some(header) = Header::peek(&self.partial)? else { return Ok(Cut::Rest(None)) };
+        let Some(header) = Header::peek(&self.partial)? else { return Ok(StreamPart::Rest(None)) };
         self.take_up_to(usize::from(header.length), read);
         self.is_whole = self.partial.len() == usize::from(header.length);
-        Ok(if self.is_whole { Cut::Completed(header, &self.partial) } else { Cut::Rest(Some(header)) })
+        Ok(if self.is_whole { StreamPart::Completed(header, &self.partial) } else { StreamPart::Rest(Some(header)) })
     }
 
     /// Moves bytes from `read` until `length` are kept or `read` is empty.
@@ -119,9 +119,9 @@ mod tests {
         let (mut read, mut got) = (chunk, Vec::new());
         loop {
             let (header, bytes) = match framer.next(&mut read).expect("headers are right") {
-                Cut::Whole(header, bytes) => (header, bytes),
-                Cut::Completed(header, bytes) => (header, bytes),
-                Cut::Rest(_) => return got,
+                StreamPart::Whole(header, bytes) => (header, bytes),
+                StreamPart::Completed(header, bytes) => (header, bytes),
+                StreamPart::Rest(_) => return got,
             };
             assert_eq!(usize::from(header.length), bytes.len());
             got.push(bytes.to_vec());
@@ -142,7 +142,7 @@ mod tests {
         let mut framer = Framer::default();
         let message = message(300, 2);
         let mut header = |read: &[u8]| match framer.next(&mut &*read) {
-            Ok(Cut::Rest(header)) => header.map(|header| header.length),
+            Ok(StreamPart::Rest(header)) => header.map(|header| header.length),
             other => panic!("{other:?}"),
         };
         assert_eq!(
@@ -156,7 +156,7 @@ mod tests {
         let mut framer = Framer::default();
         let bad = [message(8, 1), vec![4, 2, 0, 7, 0, 0, 0, 0]].concat();
         let mut read = &bad[..];
-        assert!(matches!(framer.next(&mut read), Ok(Cut::Whole(..))));
+        assert!(matches!(framer.next(&mut read), Ok(StreamPart::Whole(..))));
         assert!(framer.next(&mut read).is_err());
     }
 

@@ -112,15 +112,15 @@ pub(crate) struct FileStatus {
 
 /// The kept files of a controller. Clones share one list.
 #[derive(Clone, Default)]
-pub struct KeptFiles(Arc<Shared>);
+pub struct KeptFiles(Arc<SharedFiles>);
 
 #[derive(Default)]
-struct Shared {
-    files: Mutex<BTreeMap<KeptFile, Kept>>,
+struct SharedFiles {
+    files: Mutex<BTreeMap<KeptFile, KeptEntry>>,
     teller: OnceLock<Box<dyn Fn(FileNews) + Send + Sync>>,
 }
 
-struct Kept {
+struct KeptEntry {
     path: PathBuf,
     trouble: Option<Trouble>,
 }
@@ -148,7 +148,7 @@ impl fmt::Debug for KeptFiles {
 impl KeptFiles {
     /// Adds a file. It counts as in order until a failure is reported.
     pub fn keep(&self, file: KeptFile, path: &Path) {
-        self.lock().entry(file).or_insert_with(|| Kept { path: path.to_owned(), trouble: None });
+        self.lock().entry(file).or_insert_with(|| KeptEntry { path: path.to_owned(), trouble: None });
     }
 
     /// Reports that a file can't be kept. The news is published once, until the file is mended.
@@ -163,7 +163,7 @@ impl KeptFiles {
 
     fn trouble(&self, file: KeptFile, path: &Path, condition: Condition) {
         let mut files = self.lock();
-        let kept = files.entry(file).or_insert_with(|| Kept { path: path.to_owned(), trouble: None });
+        let kept = files.entry(file).or_insert_with(|| KeptEntry { path: path.to_owned(), trouble: None });
         let has_ended = matches!(condition, Condition::Ended(_));
         let is_new = match &mut kept.trouble {
             Some(there) => {
@@ -210,7 +210,7 @@ impl KeptFiles {
 
     /// Returns the files that fail, each with the time since when.
     pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
-        let failing = |(file, kept): (&KeptFile, &Kept)| {
+        let failing = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref()?;
             let condition = trouble.condition.clone();
             Some((trouble.at, FileNews { file: *file, path: kept.path.clone(), condition }))
@@ -220,7 +220,7 @@ impl KeptFiles {
 
     /// Returns the status of all files.
     pub(crate) fn all(&self) -> Vec<FileStatus> {
-        let status = |(file, kept): (&KeptFile, &Kept)| {
+        let status = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));
             FileStatus { file: *file, path: kept.path.clone(), trouble }
         };
@@ -235,7 +235,7 @@ impl KeptFiles {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<KeptFile, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<KeptFile, KeptEntry>> {
         self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

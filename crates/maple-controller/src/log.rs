@@ -114,7 +114,7 @@ impl Source {
 
 /// A line to be written.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     pub source: Source,
     pub level: Level,
     pub area: &'static str,
@@ -125,7 +125,7 @@ pub(crate) struct Line {
 
 /// The lines that a source may still write.
 #[derive(Clone, Copy, Debug)]
-struct Budget {
+struct SourceBudget {
     lines: u32,
     since: Instant,
     left_out: u64,
@@ -143,19 +143,19 @@ struct Ring {
     entries: VecDeque<LogEntry>,
     next: u64,
     /// The budget of each source for each level, so that a flood of harmless lines hides no warning.
-    budgets: FxHashMap<(Source, Level), Budget>,
+    budgets: FxHashMap<(Source, Level), SourceBudget>,
     /// Errors of the policy that are in the log. Each shard reports an error once.
     errors: FxHashSet<Arc<str>>,
 }
 
 impl Log {
     /// Adds a line, unless its source has written too much, or its error is in the log already.
-    pub fn add(&self, line: Line, now: Instant, time: SystemTime) {
+    pub fn add(&self, line: LogLine, now: Instant, time: SystemTime) {
         let mut ring = self.lock();
         if line.error.as_ref().is_some_and(|error| ring.errors.contains(error)) {
             return;
         }
-        let Line { source, level, area, .. } = line;
+        let LogLine { source, level, area, .. } = line;
         let Some(left_out) = ring.admit((source, level), now) else { return };
         if let Some(error) = &line.error {
             if ring.errors.len() >= REMEMBERED {
@@ -203,7 +203,7 @@ impl Ring {
     fn admit(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
         if self.budgets.len() >= REMEMBERED && !self.budgets.contains_key(&source) {
             // Sources that could write a whole burst again need not be remembered.
-            let rests = |budget: &Budget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
+            let rests = |budget: &SourceBudget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
             self.budgets.retain(|_, budget| !rests(budget));
             if self.budgets.len() >= REMEMBERED {
                 // Too many sources write at once: the further ones share one budget.
@@ -214,7 +214,7 @@ impl Ring {
     }
 
     fn spend(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
-        let budget = self.budgets.entry(source).or_insert(Budget { lines: BURST, since: now, left_out: 0 });
+        let budget = self.budgets.entry(source).or_insert(SourceBudget { lines: BURST, since: now, left_out: 0 });
         let earned = (now.saturating_duration_since(budget.since).as_nanos() / REFILL.as_nanos()) as u32;
         if earned > 0 {
             budget.lines = budget.lines.saturating_add(earned).min(BURST);
@@ -240,9 +240,9 @@ mod tests {
 
     use super::*;
 
-    fn line(port: u32, text: &str) -> Line {
+    fn line(port: u32, text: &str) -> LogLine {
         let source = Source::Port(Location::new(Dpid(1), PortNo(port)));
-        Line { source, level: Level::Info, area: "hosts", text: text.to_owned(), error: None }
+        LogLine { source, level: Level::Info, area: "hosts", text: text.to_owned(), error: None }
     }
 
     /// A log, with the time of its clock.
@@ -256,7 +256,7 @@ mod tests {
             Clocked { log: Log::default(), now: Instant::now() }
         }
 
-        fn add(&self, line: Line) {
+        fn add(&self, line: LogLine) {
             self.log.add(line, self.now, SystemTime::UNIX_EPOCH);
         }
 
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn an_error_of_the_policy_is_there_once() {
         let clocked = Clocked::new();
-        (1..=3).for_each(|port| clocked.add(Line { error: Some("x".into()), ..line(port, "x") }));
+        (1..=3).for_each(|port| clocked.add(LogLine { error: Some("x".into()), ..line(port, "x") }));
         assert_eq!(clocked.count(), 1);
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use maple_controller::program::{Balancer, Candidate};
+use maple_controller::program::{Balancer, MigrationCandidate};
 use maple_controller::until;
 use maple_core::engine::{ShardId, Time};
 
@@ -113,10 +113,10 @@ impl Balancer for LoadMonitor {
         true
     }
 
-    fn choose(&mut self, candidates: &[Candidate]) -> Option<(usize, ShardId)> {
+    fn choose(&mut self, candidates: &[MigrationCandidate]) -> Option<(usize, ShardId)> {
         let (own, period) = self.last;
         let stay = self.period * STAY_PERIODS;
-        let may_move = |one: &&Candidate| one.stayed.is_none_or(|stayed| stayed >= stay);
+        let may_move = |one: &&MigrationCandidate| one.stayed.is_none_or(|stayed| stayed >= stay);
         let switches: Vec<(usize, u64)> = candidates.iter().filter(may_move).map(|one| (one.slot, one.work)).collect();
         let (to, least) = self.loads.least(period, self.shard)?;
         if self.is_persistent(own, least) { choose(&switches, own, least).map(|slot| (slot, to)) } else { None }

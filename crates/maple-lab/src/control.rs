@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use maple_controller::Notice;
 use maple_controller::session::ENGINE_XIDS;
-use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
+use maple_controller::simulation::{Batch, Simulation, SimulationOptions, SwitchEnd};
 use maple_core::engine::{Event, Time};
 use maple_core::network::Facts;
 use maple_emulator::emulated::ControlEvent;
@@ -62,7 +62,7 @@ struct Connection {
     dpid: Dpid,
     shard: usize,
     opened: Time,
-    line: Line,
+    line: SwitchEnd,
     /// Whether the last part of its rules is in what its shard has not read yet.
     tells_rules: bool,
 }

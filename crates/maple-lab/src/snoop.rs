@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_controller::listen::{Listener, Subscription, listen};
-use maple_controller::snoop::{Effect, Snooper, Snooping};
+use maple_controller::snoop::{SnoopEffect, Snooper, Snooping};
 use maple_core::engine::{Event, Time};
 use maple_core::state::Store;
 use maple_emulator::lab::LabError;
@@ -45,9 +45,9 @@ impl LabSnooper {
         self.snooper.on_timer(now, &self.store.snapshot(), &mut effects);
         for effect in effects {
             match effect {
-                Effect::Write(write) => writes.push(write),
-                Effect::Send(frame) => events.push(Event::Send(frame)),
-                Effect::Warn(reason, times) => tracing::warn!("snooping: {reason} ({times} times so far)"),
+                SnoopEffect::Write(write) => writes.push(write),
+                SnoopEffect::Send(frame) => events.push(Event::Send(frame)),
+                SnoopEffect::Warn(reason, times) => tracing::warn!("snooping: {reason} ({times} times so far)"),
             }
         }
         if !writes.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_controller::control::explain::{Context, Counts, Explain, to_json, with_assumed};
+use maple_controller::control::explain::{AnswerContext, Explain, RuleCounters, to_json, with_assumed};
 use maple_controller::names::{Named, Names};
 use maple_controller::simulation::SimulationOptions;
 use maple_controller::snoop::Snooping;
@@ -142,7 +142,7 @@ impl World {
         let packet = question.packet(&state, &self.names, &host);
         let (packet, assumed) = packet.map_err(|error| LabError::Wrong(error.to_string()))?;
         let explanation = explain::explain(&mut Engines(engines), &store, &conditions, packet);
-        let context = Context { store: &store, counts: &Counts::new(), loaded: None };
+        let context = AnswerContext { store: &store, counts: &RuleCounters::new(), loaded: None };
         Ok(with_assumed(to_json(&explanation, &context), &assumed))
     }
 

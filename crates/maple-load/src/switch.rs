@@ -94,7 +94,7 @@ pub(crate) struct LoadSwitch {
 }
 
 /// The kinds of messages to a switch.
-enum Said {
+enum MessageKind {
     /// It releases the packet with this buffer id.
     Answer(u32),
     /// It releases a packet whose bytes it carries.
@@ -322,19 +322,19 @@ impl LoadSwitch {
     fn take(&mut self, header: Header, message: &[u8], answered: &mut impl FnMut(u64)) -> Result<(), LoadError> {
         let mut is_copy = false;
         let sent = match self.said(header, message)? {
-            Said::Answer(id) if id > 0x7fff_ffff => return Ok(()),
-            Said::Answer(id) => self.pending.answer(id),
-            Said::Oldest => self.pending.answer_oldest(),
-            Said::Request { switch, id } if u64::from(switch) + 1 == self.id => {
+            MessageKind::Answer(id) if id > 0x7fff_ffff => return Ok(()),
+            MessageKind::Answer(id) => self.pending.answer(id),
+            MessageKind::Oldest => self.pending.answer_oldest(),
+            MessageKind::Request { switch, id } if u64::from(switch) + 1 == self.id => {
                 is_copy = self.pending.was_sent(id);
                 self.pending.answer(id)
             }
-            Said::Request { switch, id } => {
+            MessageKind::Request { switch, id } => {
                 self.strayed.push((switch, id));
                 return Ok(());
             }
-            Said::Nothing => return Ok(()),
-            Said::Other => return self.converse(message),
+            MessageKind::Nothing => return Ok(()),
+            MessageKind::Other => return self.converse(message),
         };
         match sent {
             Some(sent) => {
@@ -347,7 +347,7 @@ impl LoadSwitch {
     }
 
     /// Classifies a message, and counts it.
-    fn said(&mut self, header: Header, message: &[u8]) -> Result<Said, LoadError> {
+    fn said(&mut self, header: Header, message: &[u8]) -> Result<MessageKind, LoadError> {
         let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
         let (command, buffer_id) = match (header.kind, self.version) {
             (kind::PACKET_OUT, _) => {
@@ -356,25 +356,25 @@ impl LoadSwitch {
                 if self.has_links && id == NO_BUFFER {
                     return self.carry(message);
                 }
-                return Ok(if id == NO_BUFFER { Said::Oldest } else { Said::Answer(id) });
+                return Ok(if id == NO_BUFFER { MessageKind::Oldest } else { MessageKind::Answer(id) });
             }
             (kind::FLOW_MOD, Version::Of10) => (message.get(COMMAND10), number(message, BUFFER10)),
             (kind::FLOW_MOD, Version::Of13) => (message.get(COMMAND13), number(message, BUFFER13)),
-            _ => return Ok(Said::Other),
+            _ => return Ok(MessageKind::Other),
         };
         let (Some(command), Some(id)) = (command, buffer_id) else { return Err(self.malformed(short())) };
         self.tally.flow_mods += 1;
-        Ok(if *command >= DELETE || id == NO_BUFFER { Said::Nothing } else { Said::Answer(id) })
+        Ok(if *command >= DELETE || id == NO_BUFFER { MessageKind::Nothing } else { MessageKind::Answer(id) })
     }
 
     /// Handles a packet-out with a frame at a switch with links: it answers a request, or its frame crosses the links.
-    fn carry(&mut self, message: &[u8]) -> Result<Said, LoadError> {
+    fn carry(&mut self, message: &[u8]) -> Result<MessageKind, LoadError> {
         let (_, message) = Message::decode(message).map_err(|error| self.malformed(error))?;
-        let Message::PacketOut(out) = message else { return Ok(Said::Nothing) };
+        let Message::PacketOut(out) = message else { return Ok(MessageKind::Nothing) };
         if let Some(tail) = out.data.get(PAYLOAD..).and_then(|payload| payload.strip_prefix(&MARK))
             && let (Some(switch), Some(id)) = (number(tail, 0), number(tail, 4))
         {
-            return Ok(Said::Request { switch, id });
+            return Ok(MessageKind::Request { switch, id });
         }
         if out.data.get(12..14) == Some(&LLDP) {
             let ports = out.actions.iter().filter_map(|action| match action {
@@ -383,7 +383,7 @@ impl LoadSwitch {
             });
             self.carried.extend(ports.map(|port| (port, out.data.clone())));
         }
-        Ok(Said::Nothing)
+        Ok(MessageKind::Nothing)
     }
 
     /// Answers a request.

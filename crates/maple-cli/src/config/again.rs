@@ -10,7 +10,7 @@ use crate::declared::{Configured, FileLine, Setting};
 use crate::options::RunArgs;
 
 /// A configuration that was read again.
-pub struct Again {
+pub struct RereadConfig {
     /// The options with which a controller would start.
     pub args: RunArgs,
     /// The source of these options.
@@ -31,7 +31,7 @@ impl Configured {
 ///
 /// # Errors
 /// All faults, a line for each.
-pub fn read_again(before: &Configured) -> anyhow::Result<Again> {
+pub fn read_again(before: &Configured) -> anyhow::Result<RereadConfig> {
     let config = Config::read(&before.file)?;
     let wrong = |error: clap::Error| {
         let text = error.to_string();
@@ -53,7 +53,7 @@ pub fn read_again(before: &Configured) -> anyhow::Result<Again> {
     let changed = changed.filter(|(id, _)| !arguments::is_given(&given, id)).collect();
     args.options.network = config.network;
     let configured = Configured { settings: config.settings, ..before.clone() };
-    Ok(Again { args, configured, changed })
+    Ok(RereadConfig { args, configured, changed })
 }
 
 /// Returns the options that differ: their ids, with their keys.

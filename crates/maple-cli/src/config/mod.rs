@@ -19,7 +19,7 @@ use clap::{ArgMatches, FromArgMatches as _};
 use crate::declared::{Configured, DeclaredNetwork, Setting};
 use crate::options::{RunArgs, RunOptions};
 use crate::usage_error::OrUsageError as _;
-pub use again::{Again, read_again};
+pub use again::{RereadConfig, read_again};
 pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
 pub use document::Problem;
 

@@ -21,7 +21,7 @@ use crate::state::StateArgs;
 use crate::{explain, show, state};
 
 /// A network in real time, and Ctrl-C.
-pub struct Asking<'a, G> {
+pub struct ControllerQuestions<'a, G> {
     pub ground: &'a mut G,
     pub controller: Option<&'a Handle>,
 }
@@ -50,7 +50,7 @@ impl ControllerCommand {
     }
 }
 
-impl<G: Ground> Ground for Asking<'_, G> {
+impl<G: Ground> Ground for ControllerQuestions<'_, G> {
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
@@ -80,7 +80,7 @@ impl<G: Ground> Ground for Asking<'_, G> {
     fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
         let question = ControllerCommand::parse_words(words)?;
         let Some(controller) = self.controller else { return Ok(String::new()) };
-        let own = Own { controller: controller.clone(), last: Arc::default() };
+        let own = OwnController { controller: controller.clone(), last: Arc::default() };
         let (sender, done) = sync_channel(1);
         let asked = own.clone();
         let asks = move || {
@@ -102,7 +102,7 @@ impl<G: Ground> Ground for Asking<'_, G> {
 
 /// The controller of this process. Closing its last connection ends a question.
 #[derive(Clone)]
-struct Own {
+struct OwnController {
     controller: Handle,
     last: Arc<Mutex<Connection>>,
 }
@@ -113,7 +113,7 @@ struct Connection {
     is_over: bool,
 }
 
-impl Own {
+impl OwnController {
     fn hang_up(&self) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_over = true;
@@ -124,7 +124,7 @@ impl Own {
     }
 }
 
-impl Reach for Own {
+impl Reach for OwnController {
     fn connect(&self) -> Result<UnixStream, AskError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.is_over {

@@ -28,7 +28,7 @@ pub struct Editor {
 
 /// The effect of a key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Pressed {
+pub enum KeyEffect {
     /// The line is still edited.
     Edited,
     /// A word must be completed.
@@ -56,13 +56,13 @@ impl Editor {
     }
 
     /// Handles a key. After a complete line, call [`Editor::begin`] for the next one.
-    pub fn press(&mut self, key: Key) -> Pressed {
+    pub fn press(&mut self, key: Key) -> KeyEffect {
         match key {
             Key::Enter => return self.accept(),
-            Key::Tab => return Pressed::Completes,
-            Key::Clear => return Pressed::Cleared,
-            Key::Interrupt => return Pressed::Interrupted,
-            Key::EndOrDelete if self.line.is_empty() => return Pressed::End,
+            Key::Tab => return KeyEffect::Completes,
+            Key::Clear => return KeyEffect::Cleared,
+            Key::Interrupt => return KeyEffect::Interrupted,
+            Key::EndOrDelete if self.line.is_empty() => return KeyEffect::End,
             Key::EndOrDelete | Key::Delete => self.delete(self.cursor, (self.cursor + 1).min(self.line.len())),
             Key::Backspace => self.delete(self.cursor.saturating_sub(1), self.cursor),
             Key::KillRest => self.delete(self.cursor, self.line.len()),
@@ -78,7 +78,7 @@ impl Editor {
             Key::Up => self.recall(self.at.saturating_sub(1)),
             Key::Down => self.recall((self.at + 1).min(self.history.len())),
         }
-        Pressed::Edited
+        KeyEffect::Edited
     }
 
     /// Inserts the common start of `words`, the possible completions of the word that begins at the byte `start` and
@@ -138,14 +138,14 @@ impl Editor {
         (self.cursor, self.at) = (0, self.history.len());
     }
 
-    fn accept(&mut self) -> Pressed {
+    fn accept(&mut self) -> KeyEffect {
         let line: String = self.line.iter().collect();
         if !line.trim().is_empty() && self.history.last() != Some(&line) {
             self.history.push(line.clone());
             let surplus = self.history.len().saturating_sub(HISTORY);
             self.history.drain(..surplus);
         }
-        Pressed::Line(line)
+        KeyEffect::Line(line)
     }
 
     /// Shows another line of the history.
@@ -202,14 +202,14 @@ mod tests {
     use super::*;
 
     /// Presses keys, and returns the effect of the last one.
-    fn press(editor: &mut Editor, bytes: &str) -> Pressed {
+    fn press(editor: &mut Editor, bytes: &str) -> KeyEffect {
         let mut keys = Keys::default();
         let pressed = bytes.bytes().filter_map(|byte| keys.take_in(byte)).map(|key| editor.press(key));
         pressed.last().expect("a key")
     }
 
     fn line(editor: &mut Editor, bytes: &str) -> String {
-        let Pressed::Line(line) = press(editor, &format!("{bytes}\r")) else { panic!("{bytes:?} is not a line") };
+        let KeyEffect::Line(line) = press(editor, &format!("{bytes}\r")) else { panic!("{bytes:?} is not a line") };
         editor.begin();
         line
     }
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(line(&mut editor, "ne\x1b[A\x1b[A\x1b[B\x1b[Bw"), "new");
         assert_eq!(line(&mut editor, "\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A"), "one", "not before the first");
         assert_eq!(line(&mut editor, "x\x1b[B"), "x", "not after the last");
-        assert_eq!(press(&mut editor, "x\x03"), Pressed::Interrupted);
+        assert_eq!(press(&mut editor, "x\x03"), KeyEffect::Interrupted);
         editor.begin();
         assert_eq!(line(&mut editor, "\x1b[A"), "x");
         for n in 0..2 * HISTORY {
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn the_end_is_only_the_end_of_nothing() {
         let mut editor = Editor::new("> ");
-        assert_eq!(press(&mut editor, "x\x04"), Pressed::Edited);
-        assert_eq!(press(&mut editor, "\x7f\x04"), Pressed::End);
+        assert_eq!(press(&mut editor, "x\x04"), KeyEffect::Edited);
+        assert_eq!(press(&mut editor, "\x7f\x04"), KeyEffect::End);
     }
 
     #[test]

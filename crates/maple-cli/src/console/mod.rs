@@ -17,7 +17,7 @@ use maple_emulator::lab::{Ground, Lab, LabError, ScriptError, run_script};
 use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
-use asking::Asking;
+use asking::ControllerQuestions;
 use lines::Lines;
 
 /// The interval of handling events while the prompt or a command waits.
@@ -34,7 +34,7 @@ pub fn run(
     args: &EmulationArgs,
     controller: Option<&Handle>,
 ) -> anyhow::Result<()> {
-    let mut ground = Asking { ground, controller };
+    let mut ground = ControllerQuestions { ground, controller };
     match &args.script {
         Some(file) => script(lab, &mut ground, file),
         None => typed(lab, &mut ground),
@@ -50,7 +50,7 @@ fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()
     }
 }
 
-fn typed<G: Ground>(lab: &Lab, ground: &mut Asking<'_, G>) -> anyhow::Result<()> {
+fn typed<G: Ground>(lab: &Lab, ground: &mut ControllerQuestions<'_, G>) -> anyhow::Result<()> {
     let mut lines = Lines::open(lab, ground.controller.is_some())?;
     while let Some(line) = lines.next(ground)? {
         match lab.line(ground, &line) {

@@ -16,7 +16,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
-use super::editor::{Editor, Pressed};
+use super::editor::{Editor, KeyEffect};
 use super::keys::Key;
 
 /// The byte that marks the end of the output up to a moment. Text never contains it.
@@ -103,27 +103,27 @@ impl Screen {
     ///
     /// # Errors
     /// If the terminal refuses.
-    pub fn press(&self, key: Key, complete: impl Fn(&str) -> (usize, Vec<String>)) -> io::Result<Pressed> {
+    pub fn press(&self, key: Key, complete: impl Fn(&str) -> (usize, Vec<String>)) -> io::Result<KeyEffect> {
         let mut state = self.shared.lock();
         match state.editor.press(key) {
-            Pressed::Completes => {
+            KeyEffect::Completes => {
                 let before = state.editor.before_cursor();
                 let (start, words) = complete(&before);
                 let is_known = state.editor.complete(start, &words);
                 let erased = state.editor.erased();
                 let shown = if is_known && words.len() > 1 { listed(&words) } else { String::new() };
                 state.draw(erased + &shown)?;
-                Ok(Pressed::Edited)
+                Ok(KeyEffect::Edited)
             }
-            Pressed::Edited => {
+            KeyEffect::Edited => {
                 let erased = state.editor.erased();
                 state.draw(erased)?;
-                Ok(Pressed::Edited)
+                Ok(KeyEffect::Edited)
             }
-            Pressed::Cleared => {
+            KeyEffect::Cleared => {
                 state.editor.erased();
                 state.draw(CLEARED.into())?;
-                Ok(Pressed::Edited)
+                Ok(KeyEffect::Edited)
             }
             done => {
                 self.end_editing(&mut state)?;

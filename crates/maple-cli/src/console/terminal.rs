@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::IDLE;
 use super::complete::complete;
-use super::editor::{Editor, Pressed};
+use super::editor::{Editor, KeyEffect};
 use super::keys::{Key, Keys};
 use super::lines::{Line, PROMPT};
 use super::screen::Screen;
@@ -57,17 +57,17 @@ impl Terminal {
                 Err(error) => return Err(error.into()),
             };
             match key.map(|key| self.press(key)).transpose()? {
-                Some(Pressed::Line(line)) => return Ok(Line::Text(line)),
-                Some(Pressed::Interrupted) => return Ok(Line::Interrupted),
-                Some(Pressed::End) => return Ok(Line::End),
-                Some(Pressed::Edited | Pressed::Completes | Pressed::Cleared) => {}
+                Some(KeyEffect::Line(line)) => return Ok(Line::Text(line)),
+                Some(KeyEffect::Interrupted) => return Ok(Line::Interrupted),
+                Some(KeyEffect::End) => return Ok(Line::End),
+                Some(KeyEffect::Edited | KeyEffect::Completes | KeyEffect::Cleared) => {}
                 None if self.read()? => {}
                 None => return Ok(Line::End),
             }
         }
     }
 
-    fn press(&self, key: Key) -> io::Result<Pressed> {
+    fn press(&self, key: Key) -> io::Result<KeyEffect> {
         self.screen.press(key, |before| complete(&self.lab, self.asks, before))
     }
 

@@ -11,11 +11,11 @@ const MAX_PORTS: usize = 8;
 
 /// The streams, by their two ends in ascending order.
 #[derive(Debug, Default)]
-pub(super) struct Skipped(BTreeMap<[SocketAddr; 2], Stream>);
+pub(super) struct Skipped(BTreeMap<[SocketAddr; 2], SkippedStream>);
 
 /// A stream.
 #[derive(Debug)]
-struct Stream {
+struct SkippedStream {
     /// The server's port, to which the connection was opened; the lower port if the capture lacks the opening.
     port: u16,
     /// Whether a segment began like an OpenFlow message.
@@ -28,7 +28,7 @@ impl Skipped {
         let mut ends = [segment.from, segment.to];
         ends.sort();
         let lower = segment.from.port().min(segment.to.port());
-        let stream = self.0.entry(ends).or_insert(Stream { port: lower, is_openflow: false });
+        let stream = self.0.entry(ends).or_insert(SkippedStream { port: lower, is_openflow: false });
         if segment.syn {
             stream.port = if segment.ack { segment.from.port() } else { segment.to.port() };
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use maple_controller::tls::{SwitchesError, Tls, TlsError};
 
-use super::finding::{Finding, Id, Level, Report, quoted};
+use super::finding::{Finding, FindingId, Level, Report, quoted};
 use super::ovs::Listening;
 use crate::config::{self, DEFAULT_FILE};
 use crate::options::RunOptions;
@@ -44,7 +44,7 @@ impl Configured {
             Err(error) => {
                 report.looked_at(place);
                 report.found(
-                    Finding::new(Level::Error, Id::Configuration, format!("configuration {}", file.display()))
+                    Finding::new(Level::Error, FindingId::Configuration, format!("configuration {}", file.display()))
                         .what(format!("{error:#}"))
                         .so("a controller with it does not start")
                         .mend(format!("maple config check {}", quoted(file))),
@@ -104,7 +104,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
         Err(error) => format!("{error:#}"),
     };
     report.found(
-        Finding::new(Level::Error, Id::TlsFiles, format!("configuration {}", file.display()))
+        Finding::new(Level::Error, FindingId::TlsFiles, format!("configuration {}", file.display()))
             .what(what)
             .so("a controller with it does not start, and one that runs goes on with the files as they were")
             .mend(format!("maple config show --config {}  # names the files", quoted(file))),

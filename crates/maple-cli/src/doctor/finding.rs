@@ -36,25 +36,25 @@ macro_rules! ids {
     ($($(#[doc = $doc:literal])* $name:ident $id:literal),* $(,)?) => {
         /// The ids of findings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Id {
+        pub enum FindingId {
             $($(#[doc = $doc])* $name,)*
         }
 
-        impl Id {
+        impl FindingId {
             /// All ids, in the order of the page.
-            pub const ALL: &[Id] = &[$(Id::$name),*];
+            pub const ALL: &[FindingId] = &[$(FindingId::$name),*];
 
             /// The id's name for people and programs. It never changes.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Id::$name => $id,)*
+                    $(FindingId::$name => $id,)*
                 }
             }
 
             /// The meaning of the id in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
-                    $(Id::$name => concat!($($doc),*).trim_ascii(),)*
+                    $(FindingId::$name => concat!($($doc),*).trim_ascii(),)*
                 }
             }
         }
@@ -182,7 +182,7 @@ ids! {
     PythonVersion "python-version",
 }
 
-impl Id {
+impl FindingId {
     /// The page and heading that explain it.
     pub fn page(self) -> String {
         format!("{PAGE}#{}", self.name())
@@ -193,7 +193,7 @@ impl Id {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     level: Level,
-    id: Id,
+    id: FindingId,
     place: String,
     what: String,
     consequence: String,
@@ -202,7 +202,7 @@ pub struct Finding {
 
 impl Finding {
     /// Creates a finding at a place: `bridge s1`, a file, `the controller`.
-    pub fn new(level: Level, id: Id, place: impl AsRef<str>) -> Finding {
+    pub fn new(level: Level, id: FindingId, place: impl AsRef<str>) -> Finding {
         let (what, consequence, mend) = Default::default();
         Finding { level, id, place: clean(place.as_ref()), what, consequence, mend }
     }
@@ -346,7 +346,7 @@ mod tests {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
         let text = std::fs::read_to_string(&page).expect("the page is there");
         let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
-        let ids: Vec<&str> = Id::ALL.iter().map(|id| id.name()).collect();
+        let ids: Vec<&str> = FindingId::ALL.iter().map(|id| id.name()).collect();
         assert_eq!(headings, ids, "in this order");
         assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each once");
         // The anchor of a heading is its text in lower case, with hyphens.
@@ -354,7 +354,7 @@ mod tests {
             ids.iter()
                 .all(|id| id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit()))
         );
-        assert_eq!(Id::OvsFailMode.page(), "docs/doctor.md#ovs-fail-mode");
+        assert_eq!(FindingId::OvsFailMode.page(), "docs/doctor.md#ovs-fail-mode");
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         let mut names = Names::new();
         names.add("core1", Named::Switch(Dpid(1))).expect("a name");
         let id = "0000000000000001";
-        let finding = Finding::new(Level::Note, Id::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
+        let finding = Finding::new(Level::Note, FindingId::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
         let page = "docs/doctor.md#few-tables";
         let wanted = format!("note few-tables: switch core1: core1\n  then: core1\n  mend: {id}\n  page: {page}\n");
         assert_eq!(finding.text("note", &names), wanted);
@@ -371,10 +371,10 @@ mod tests {
     #[test]
     fn the_worst_comes_first_and_nothing_can_control_a_terminal() {
         let mut report = Report::default();
-        report.found(Finding::new(Level::Note, Id::OvsVersion, "b"));
-        report.found(Finding::new(Level::Warning, Id::OvsFailMode, "bridge s2"));
+        report.found(Finding::new(Level::Note, FindingId::OvsVersion, "b"));
+        report.found(Finding::new(Level::Warning, FindingId::OvsFailMode, "bridge s2"));
         report.found(
-            Finding::new(Level::Warning, Id::OvsFailMode, "bridge \u{1b}[31ms1\n").what("\u{7}it\nis").mend("m"),
+            Finding::new(Level::Warning, FindingId::OvsFailMode, "bridge \u{1b}[31ms1\n").what("\u{7}it\nis").mend("m"),
         );
         report.sort();
         let told: Vec<(Level, &str)> = report.findings().iter().map(|one| (one.level, one.place.as_str())).collect();

@@ -29,7 +29,7 @@ use maple_controller::names::Names;
 
 use self::configured::Configured;
 use self::controller::{Controller, Silence, silent};
-use self::finding::{Id, Level, Report};
+use self::finding::{FindingId, Level, Report};
 use self::host::Process;
 use self::ovs::{Database, Expected};
 use maple_wire::counted;
@@ -50,7 +50,7 @@ const SYSTEM_SOCKET: &str = "/run/maple/control.sock";
 /// If standard output can't be written.
 pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
     if args.list {
-        Id::ALL.iter().for_each(|id| print_line(format_args!("{:<24} {}", id.name(), id.meaning())));
+        FindingId::ALL.iter().for_each(|id| print_line(format_args!("{:<24} {}", id.name(), id.meaning())));
         return Ok(0);
     }
     let mut report = Report::default();
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(text(&report, &Names::new(), false), "looked at:\n  this\nnothing was found\n");
         report.not_looked_at("that", "it is not there");
         assert!(text(&report, &Names::new(), false).ends_with("\nnothing was found in what was looked at\n"));
-        report.found(Finding::new(Level::Error, Id::NoSwitch, "the controller").what("a").so("b").mend("c"));
+        report.found(Finding::new(Level::Error, FindingId::NoSwitch, "the controller").what("a").so("b").mend("c"));
         let told = text(&report, &Names::new(), false);
         assert!(told.starts_with(
             "error no-switch: the controller: a\n  then: b\n  mend: c\n  page: docs/doctor.md#no-switch\n\n"

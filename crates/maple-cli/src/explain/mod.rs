@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::decode::ethernet_frames;
 use crate::options::asked;
 use crate::policy::PolicyLoader;
-use crate::replay::Again;
+use crate::replay::ReplayParameters;
 use crate::show::{hint, names};
 
 /// The maximum number of packets of a capture that are explained.
@@ -93,7 +93,7 @@ pub struct ExplainArgs {
 /// If the question is wrong, or if the controller or the recording can't answer it.
 pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>, own: Option<Arc<dyn Policy>>) -> anyhow::Result<u8> {
     if let Some(folder) = &args.recording {
-        let again = Again { until: args.at.as_deref(), limit: recorded::TIME_LIMIT, loader, own };
+        let again = ReplayParameters { until: args.at.as_deref(), limit: recorded::TIME_LIMIT, loader, own };
         return args.of_recording(folder, &again);
     }
     ask_controller(args, None)
@@ -125,7 +125,7 @@ pub fn ask_controller(args: &ExplainArgs, own: Option<&dyn Reach>) -> anyhow::Re
 
 impl ExplainArgs {
     /// Explains packets of a recording.
-    fn of_recording(&self, folder: &Path, again: &Again<'_>) -> anyhow::Result<u8> {
+    fn of_recording(&self, folder: &Path, again: &ReplayParameters<'_>) -> anyhow::Result<u8> {
         let packet = |request| if let ExplainRequest::Packet(packet) = request { Some(packet) } else { None };
         let questions: Vec<Explain> = self.questions()?.into_iter().filter_map(packet).collect();
         let answers = recorded::answers(folder, again, &questions)?;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use maple_controller::control::explain::{Context, Counts, Explain, to_json, with_assumed};
+use maple_controller::control::explain::{AnswerContext, Explain, RuleCounters, to_json, with_assumed};
 use maple_controller::names::Names;
 use maple_controller::replay::Recorded;
 use maple_core::engine::Engines;
 use maple_core::explain::explain;
 use serde_json::{Value, json};
 
-use crate::replay::Again;
+use crate::replay::ReplayParameters;
 
 /// The maximum time of a policy's run. It is longer than in the recorded controller, since the machine may be slower.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// If the recording is damaged, a policy can't be loaded, or a question does not describe a packet.
-pub fn answers(folder: &Path, again: &Again<'_>, questions: &[Explain]) -> anyhow::Result<Vec<Value>> {
+pub fn answers(folder: &Path, again: &ReplayParameters<'_>, questions: &[Explain]) -> anyhow::Result<Vec<Value>> {
     let recorded = Recorded::open(folder)?;
     let replayed = again.run(&recorded, None, true)?;
     let store = Arc::clone(&replayed.store);
@@ -31,7 +31,7 @@ pub fn answers(folder: &Path, again: &Again<'_>, questions: &[Explain]) -> anyho
         let packet = question.packet(&state, &names, &|mac| state.host(mac).cloned());
         let (packet, assumed) = packet.map_err(|error| anyhow!("{error}"))?;
         let explanation = explain(&mut Engines(replayed.engines.iter().collect()), &store, &conditions, packet);
-        let context = Context { store: &store, counts: &Counts::new(), loaded: None };
+        let context = AnswerContext { store: &store, counts: &RuleCounters::new(), loaded: None };
         let mut answer = with_assumed(to_json(&explanation, &context), &assumed);
         answer["time"] = json!(recorded.timestamp(replayed.counts.at));
         if let Some(first) = &replayed.difference {

@@ -44,7 +44,7 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     if args.json {
         loader.map(PolicyLoader::print_aside).transpose()?;
     }
-    let again = Again { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
+    let again = ReplayParameters { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
     let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
     let recorded = Recorded::open(&args.folder)?;
     let (began, tells) = (Instant::now(), !args.json);
@@ -61,7 +61,7 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
 }
 
 /// The parameters of a replay up to a time.
-pub struct Again<'a> {
+pub struct ReplayParameters<'a> {
     /// The time as a user writes it; `None`: the end.
     pub until: Option<&'a str>,
     /// The maximum time of a policy's run.
@@ -72,7 +72,7 @@ pub struct Again<'a> {
     pub own: Option<Arc<dyn Policy>>,
 }
 
-impl Again<'_> {
+impl ReplayParameters<'_> {
     /// Replays the recording. Returns the engines and the state as they were at the time. `tells`: print the progress
     /// on a terminal.
     ///

@@ -55,7 +55,7 @@ pub struct Checker {
     policy: Arc<dyn Policy>,
     track_hosts: bool,
     history: History,
-    pending: BTreeMap<EnteringFrame, Watched>,
+    pending: BTreeMap<EnteringFrame, WatchedFrames>,
     /// The kinds of the pending frames.
     kinds: BTreeMap<FrameId, EnteringFrame>,
     verdicts: Verdicts,
@@ -90,7 +90,7 @@ pub struct Tally {
 type EnteringFrame = (Location, Arc<[u8]>);
 
 /// Frames of one kind whose copies can still be in flight.
-struct Watched {
+struct WatchedFrames {
     ids: Vec<FrameId>,
     /// The times when the first and the last of them entered.
     entered: (Instant, Instant),
@@ -162,7 +162,7 @@ impl Checker {
             if let Origin::Port(dpid, port) = entry.origin {
                 let entered = emulation.moment(entry.at);
                 let kind: EnteringFrame = (Location::new(dpid, port), entry.frame.into());
-                let new = || Watched {
+                let new = || WatchedFrames {
                     ids: Vec::new(),
                     entered: (entered, entered),
                     came_out: BTreeMap::new(),
@@ -192,7 +192,7 @@ impl Checker {
     /// Judges frames for which the controller has had enough time. `now`: the time until which it has handled
     /// everything.
     fn judge(&mut self, now: Instant) {
-        let is_due = |watched: &Watched| now.saturating_duration_since(watched.entered.1) > SETTLED;
+        let is_due = |watched: &WatchedFrames| now.saturating_duration_since(watched.entered.1) > SETTLED;
         let due: Vec<EnteringFrame> =
             self.pending.iter().filter(|(_, watched)| is_due(watched)).map(|(kind, _)| kind.clone()).collect();
         for kind in due {
@@ -206,7 +206,7 @@ impl Checker {
     }
 
     /// Judges frames, unless they can still turn out correct. Reports whether it has judged them.
-    fn is_judged(&mut self, kind: &EnteringFrame, watched: &Watched, now: Instant) -> bool {
+    fn is_judged(&mut self, kind: &EnteringFrame, watched: &WatchedFrames, now: Instant) -> bool {
         let count = watched.ids.len();
         let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
         let Some(states) = states.filter(|states| states.iter().any(|state| is_known(state, kind.0))) else {
@@ -298,7 +298,7 @@ fn is_right(answers: &[BTreeSet<Egress>], came_out: &BTreeMap<Egress, usize>, co
         && answers.iter().flatten().all(|place| !all(place) || came_out.get(place) == Some(&count))
 }
 
-fn describe((at, frame): &EnteringFrame, watched: &Watched, admitted: &BTreeSet<&Egress>) -> String {
+fn describe((at, frame): &EnteringFrame, watched: &WatchedFrames, admitted: &BTreeSet<&Egress>) -> String {
     let ports = |places: &mut dyn Iterator<Item = (&Egress, usize)>| {
         let text: Vec<String> = places
             .map(|((dpid, port, _), copies)| {

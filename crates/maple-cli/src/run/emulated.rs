@@ -43,7 +43,7 @@ pub struct Emulated<'a> {
 
 /// Counts at the last full second.
 #[derive(Default)]
-struct Second {
+struct SecondCounts {
     number: u64,
     sent: u64,
     packet_ins: u64,
@@ -67,7 +67,7 @@ impl Emulated<'_> {
         let checker = (self.options.check != Some(OnOff::Off))
             .then(|| Checker::new(Arc::clone(&self.policy), self.track_hosts, controller))
             .transpose()?;
-        let mut watch = Watch { lines, controller, began: None, second: Second::default() };
+        let mut watch = EmulationWatch { lines, controller, began: None, second: SecondCounts::default() };
         // Commands do not wait for links, which can be down on purpose.
         let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
         watch.until_known(&emulation, &self.topology, patience, stop)?;
@@ -137,15 +137,15 @@ impl Emulated<'_> {
 }
 
 /// Watches an emulation while it runs.
-struct Watch<'a> {
+struct EmulationWatch<'a> {
     lines: Lines,
     controller: &'a Handle,
     /// The time when traffic began.
     began: Option<Instant>,
-    second: Second,
+    second: SecondCounts,
 }
 
-impl Watch<'_> {
+impl EmulationWatch<'_> {
     /// Waits until the controller knows the network, so that traffic can begin, the user stops, or the time is over.
     fn until_known(
         &mut self,
@@ -245,7 +245,7 @@ impl Watch<'_> {
         let Ok(packet_ins) = self.controller.stats().map(|stats| stats.total.engine.packet_ins) else { return };
         let (more, misses) = (sent - self.second.sent, packet_ins - self.second.packet_ins);
         let bar = "▇".repeat((misses as usize).div_ceil(10).min(40));
-        self.second = Second { number: elapsed.as_secs(), sent, packet_ins };
+        self.second = SecondCounts { number: elapsed.as_secs(), sent, packet_ins };
         let (number, done) = (self.second.number, network.total.done);
         self.lines.print_line(&format!("{number:>4} s  {more:>9}  {misses:>12}  {rules:>5}  {done:>10}  {bar}"));
     }

@@ -7,7 +7,7 @@ use super::controller_options::with_common;
 use super::progress::Lines;
 use super::real_network::RealNetwork;
 use super::tls::Renewal;
-use super::{Started, stop_unless_failed};
+use super::{OnStart, stop_unless_failed};
 use crate::options::RunOptions;
 use crate::usage_error::usage_error;
 use crate::{service, signal};
@@ -17,7 +17,7 @@ use maple_wire::counted;
 ///
 /// # Errors
 /// If options do not apply to handlers, or if the controller can't start.
-pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
+pub fn run(options: &RunOptions, chosen: ControllerOptions, started: OnStart<'_>) -> anyhow::Result<u8> {
     refuse_options_of_policies(options)?;
     options.logging().install();
     let stop = signal::stop_flag()?;

@@ -37,7 +37,7 @@ use reload::ReloadSettings;
 use succession::Succession;
 
 /// The action to take when the controller runs.
-pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
+pub type OnStart<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
 /// The interval of checking for notices.
 const TURN: Duration = Duration::from_millis(50);
@@ -102,7 +102,7 @@ impl Drop for Announced<'_> {
 pub fn run_policy(
     options: RunOptions,
     loaded: ControllerOptions,
-    started: Started<'_>,
+    started: OnStart<'_>,
     reloading: Option<ReloadSettings<'_>>,
 ) -> anyhow::Result<u8> {
     options.logging().install();
@@ -125,7 +125,7 @@ fn run_on_emulated_network(
     options: &RunOptions,
     topology: Topology,
     chosen: ControllerOptions,
-    started: Started<'_>,
+    started: OnStart<'_>,
     stop: &AtomicBool,
 ) -> anyhow::Result<u8> {
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);

@@ -15,7 +15,7 @@ use maple_core::state::{Writer, Written};
 use super::costs::Costs;
 use super::progress::Lines;
 use super::tls;
-use crate::config::{Again, read_again};
+use crate::config::{RereadConfig, read_again};
 use crate::declared::{Configured, DeclaredNetwork};
 use crate::options::{RunArgs, RunOptions};
 
@@ -58,7 +58,7 @@ pub struct Reconfigured {
 
 /// A configuration that can be applied.
 struct Checked {
-    again: Again,
+    again: RereadConfig,
     costs: Costs,
     restart: Vec<String>,
 }

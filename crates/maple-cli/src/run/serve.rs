@@ -12,7 +12,7 @@ use super::real_network::RealNetwork;
 use super::reconfigure::Reconfiguring;
 use super::reload::{Hangup, ReloadService, ReloadSettings};
 use super::tls::Renewal;
-use super::{Started, print_recording, stop_unless_failed, summary};
+use super::{OnStart, print_recording, stop_unless_failed, summary};
 use crate::options::RunOptions;
 use crate::service;
 use maple_wire::counted;
@@ -24,7 +24,7 @@ use maple_wire::counted;
 pub fn serve_real_network(
     options: &RunOptions,
     chosen: ControllerOptions,
-    started: Started<'_>,
+    started: OnStart<'_>,
     reloading: Option<ReloadSettings<'_>>,
     stop: &AtomicBool,
 ) -> anyhow::Result<u8> {
@@ -54,7 +54,7 @@ pub fn serve_real_network(
         network.lines.print_line(&format!("took over {}", counted(controller.taken(), "connection")));
     }
     handle.serve_successors();
-    let mut watch = Watch { failures: Failures::new(), reloads, reconfigures };
+    let mut watch = PolicyWatch { failures: FailureThreshold::new(), reloads, reconfigures };
     let successor = network.serve(stop, |lines| {
         watch.look(&handle, lines);
         handle.successor()
@@ -71,13 +71,13 @@ pub fn serve_real_network(
 }
 
 /// Everything that is looked at in each turn because a policy runs.
-struct Watch<'a> {
-    failures: Failures,
+struct PolicyWatch<'a> {
+    failures: FailureThreshold,
     reloads: Option<ReloadService<'a>>,
     reconfigures: Option<Hangup>,
 }
 
-impl Watch<'_> {
+impl PolicyWatch<'_> {
     fn look(&mut self, handle: &Handle, lines: &mut Lines) {
         self.failures.tell(handle, lines);
         if let Some(reloads) = &mut self.reloads {
@@ -90,14 +90,14 @@ impl Watch<'_> {
 }
 
 /// The next number of packets with a failing policy that is reported: ten, a hundred, and so on.
-struct Failures {
+struct FailureThreshold {
     next: u64,
     asked: Instant,
 }
 
-impl Failures {
-    fn new() -> Failures {
-        Failures { next: 10, asked: Instant::now() }
+impl FailureThreshold {
+    fn new() -> FailureThreshold {
+        FailureThreshold { next: 10, asked: Instant::now() }
     }
 
     fn tell(&mut self, handle: &Handle, lines: &mut Lines) {

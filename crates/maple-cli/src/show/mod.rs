@@ -56,7 +56,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
                 Some(_) => ask(controller, &Request::Show(Show::Hosts)).map_err(hint)?,
                 None => Value::Null,
             };
-            let wanted = rules::Wanted::new(&names, &hosts, *table, host.as_deref(), line.as_deref())?;
+            let wanted = rules::RuleSelection::new(&names, &hosts, *table, host.as_deref(), line.as_deref())?;
             wanted.choose(&mut answer);
             if args.json {
                 pretty(&answer)?

@@ -16,7 +16,7 @@ const FEW: usize = 500;
 
 /// The selection of rules.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct RuleSelection<'a> {
     table: Option<u8>,
     /// A host's addresses in the form that rules have.
     host: Option<Vec<String>>,
@@ -24,7 +24,7 @@ pub struct Wanted<'a> {
     line: Option<&'a str>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> RuleSelection<'a> {
     /// Creates a selection. `hosts`: the hosts that the controller knows, with their addresses.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl<'a> Wanted<'a> {
         table: Option<u8>,
         host: Option<&str>,
         line: Option<&'a str>,
-    ) -> anyhow::Result<Wanted<'a>> {
+    ) -> anyhow::Result<RuleSelection<'a>> {
         let host = match host {
             None => None,
             Some(text) => match (text.parse::<IpAddr>(), text.parse::<Mac>(), names.host(text)) {
@@ -49,7 +49,7 @@ impl<'a> Wanted<'a> {
                 }
             },
         };
-        Ok(Wanted { table, host, line })
+        Ok(RuleSelection { table, host, line })
     }
 
     /// Reports whether the selection leaves anything out.
@@ -177,7 +177,7 @@ mod tests {
         let mut names = Names::new();
         names.add("h1", Named::Host(Mac([0, 0, 0, 0, 0, 1]))).expect("a name");
         let hosts = json!([{"mac": "00:00:00:00:00:01", "ipv4": ["10.0.0.1"], "ipv6": []}]);
-        Wanted::new(&names, &hosts, table, host, line).expect("an address").choose(&mut answer);
+        RuleSelection::new(&names, &hosts, table, host, line).expect("an address").choose(&mut answer);
         items(&answer).map(|switch| items(&switch["rules"]).count()).collect()
     }
 
@@ -191,8 +191,9 @@ mod tests {
         assert_eq!(chosen(None, Some("h1"), None), [2], "by each of its addresses");
         assert_eq!(chosen(None, None, Some("a.py:4")), [1]);
         assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
-        let error =
-            Wanted::new(&Names::new(), &Value::Null, None, Some("h1"), None).expect_err("no address").to_string();
+        let error = RuleSelection::new(&Names::new(), &Value::Null, None, Some("h1"), None)
+            .expect_err("no address")
+            .to_string();
         assert!(error.contains("nor a MAC address"), "{error}");
     }
 

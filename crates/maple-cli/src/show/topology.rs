@@ -137,7 +137,7 @@ fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let begun = Instant::now();
     let mut events = VecDeque::new();
     let names = super::names(controller);
-    let shown = Shown { names: &names, begun, draws, as_json };
+    let shown = ViewSettings { names: &names, begun, draws, as_json };
     show(&now, &[], &mut events, shown)?;
     loop {
         std::thread::sleep(TURN);
@@ -152,7 +152,7 @@ fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
 
 /// The settings of the view.
 #[derive(Clone, Copy)]
-struct Shown<'a> {
+struct ViewSettings<'a> {
     names: &'a Names,
     begun: Instant,
     draws: bool,
@@ -164,7 +164,7 @@ fn show(
     now: &Topology,
     happened: &[String],
     events: &mut VecDeque<String>,
-    Shown { names, begun, draws, as_json }: Shown<'_>,
+    ViewSettings { names, begun, draws, as_json }: ViewSettings<'_>,
 ) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if as_json {

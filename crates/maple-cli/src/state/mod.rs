@@ -20,7 +20,7 @@ use maple_wire::counted;
 #[command(
     after_help = "Keys and values are what the table or the variable was declared to hold (see `maple state list`). \
     Without a declaration they are JSON, and anything else is text: 80, true, null, \"80\", day, [1, 2]. Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3. \
-    Where an address, a switch or a place is wanted, the name of a host or a switch stands for it: h1, s1, s1:2, mac:h1"
+    StateTarget an address, a switch or a place is wanted, the name of a host or a switch stands for it: h1, s1, s1:2, mac:h1"
 )]
 pub struct StateArgs {
     #[command(subcommand)]
@@ -35,7 +35,7 @@ enum StateCommand {
     /// Print a table, the value at a key, or a variable
     Get {
         #[command(flatten)]
-        place: Where,
+        place: StateTarget,
         /// Also print who wrote it last, and when; of a table a line for each key
         #[arg(long)]
         who: bool,
@@ -43,7 +43,7 @@ enum StateCommand {
     /// Set the value at a key, or a variable; returns when no packet is decided by the old value any more
     Set {
         #[command(flatten)]
-        place: Where,
+        place: StateTarget,
         /// The value
         #[arg(value_name = "VALUE")]
         value: Option<String>,
@@ -57,7 +57,7 @@ enum StateCommand {
     /// Delete a key or a variable; returns as `set`
     Delete {
         #[command(flatten)]
-        place: Where,
+        place: StateTarget,
         /// As in `set`
         #[arg(long)]
         settled: bool,
@@ -65,7 +65,7 @@ enum StateCommand {
     /// Set all that a file has: of tables and variables as JSON, or of one table as CSV; all rows are checked first
     Load(load::LoadArgs),
     /// Print a table, the value at a key, or a variable, now and after each change
-    Watch(Where),
+    Watch(StateTarget),
     /// Print the known tables and variables with their declared types
     List {
         /// Also print who wrote last, and when
@@ -75,7 +75,7 @@ enum StateCommand {
 }
 
 #[derive(Debug, Args)]
-struct Where {
+struct StateTarget {
     /// The table, or with --var the variable
     name: String,
     /// The key
@@ -130,7 +130,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-impl Where {
+impl StateTarget {
     fn place(self) -> anyhow::Result<StatePlace> {
         match (self.var, self.key) {
             (true, None) => Ok(StatePlace::Var(self.name)),
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_variable_has_a_value_where_a_table_has_a_key() {
-        let place = |name: &str, key: Option<&str>, var| Where { name: name.into(), key: key.map(Into::into), var };
+        let place =
+            |name: &str, key: Option<&str>, var| StateTarget { name: name.into(), key: key.map(Into::into), var };
         let set = place("mode", Some("night"), true).with_value(None).expect("it is complete");
         assert_eq!(set, (StatePlace::Var("mode".into()), word("night")));
         let set = place("blocked", Some("7"), false).with_value(Some("true".into())).expect("it is complete");

@@ -98,22 +98,22 @@ impl Drop for TemporaryFolder {
 
 /// The process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
+pub(super) struct PeerProcess {
     /// The process id. A process in another container has the id 0 here.
     pub pid: u32,
     /// The user's id.
     pub user: u32,
 }
 
-impl Peer {
+impl PeerProcess {
     /// Reads the process at the other end of a socket.
     ///
     /// # Errors
     /// The system's error if the socket does not report it.
-    pub fn from_socket(socket: impl AsFd) -> io::Result<Peer> {
+    pub fn from_socket(socket: impl AsFd) -> io::Result<PeerProcess> {
         // rustix takes the process id 0 for an error.
         let peer = getsockopt(&socket, PeerCredentials)?;
-        Ok(Peer { pid: peer.pid().unsigned_abs(), user: peer.uid() })
+        Ok(PeerProcess { pid: peer.pid().unsigned_abs(), user: peer.uid() })
     }
 
     /// Reports whether the process belongs to this user or to root.
@@ -127,7 +127,7 @@ impl Peer {
 /// # Errors
 /// The system's error if the socket does not report its peer.
 pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
-    let peer = Peer::from_socket(socket)?;
+    let peer = PeerProcess::from_socket(socket)?;
     Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
@@ -136,7 +136,7 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
 /// # Errors
 /// The system's error if the socket does not report its peer.
 pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
-    Ok(Peer::from_socket(socket)?.pid)
+    Ok(PeerProcess::from_socket(socket)?.pid)
 }
 
 /// The folder of the control socket of a controller that the system runs.

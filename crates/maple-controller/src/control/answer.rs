@@ -13,7 +13,7 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
-use super::access::Peer;
+use super::access::PeerProcess;
 use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
@@ -32,14 +32,14 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const TABLES: u8 = 4;
 
 /// Answers a request, or says why it is refused.
-pub(super) fn answer(handle: &Handle, peer: Peer, request: Result<Request, RequestError>) -> Value {
+pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: Result<Request, RequestError>) -> Value {
     match request.and_then(|request| answer_to(handle, peer, &request)) {
         Ok(value) => json!({ "ok": value }),
         Err(refusal) => refusal.to_json(),
     }
 }
 
-fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, RequestError> {
+fn answer_to(handle: &Handle, peer: PeerProcess, request: &Request) -> Result<Value, RequestError> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {

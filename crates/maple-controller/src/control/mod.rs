@@ -38,7 +38,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 use self::about::About;
 pub use self::errors::ReportedError;
 pub use self::queries::LateShard;
-use self::reload::Reloads;
+use self::reload::ReloadQueue;
 pub(crate) use self::succession::Succession;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     /// The address where metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
     /// The reloads that were requested.
-    pub reloads: Reloads,
+    pub reloads: ReloadQueue,
     /// The controller's account of itself.
     pub about: About,
     /// The state of takeovers by other processes.

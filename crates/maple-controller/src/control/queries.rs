@@ -40,7 +40,7 @@ pub struct LateShard {
 }
 
 /// An access list, with the packets that each of its rules has decided, in the order of [`AccessList::rules`].
-type Hits = (Arc<AccessList>, Vec<u64>);
+type ListHits = (Arc<AccessList>, Vec<u64>);
 
 impl Handle {
     /// Returns the rules of a switch as the engine believes them to be: empty for a switch that it does not have.
@@ -168,8 +168,8 @@ impl Handle {
     ///
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
-    pub fn access_hits(&self) -> Result<Vec<Hits>, LateShard> {
-        let mut all: Vec<Hits> = Vec::new();
+    pub fn access_hits(&self) -> Result<Vec<ListHits>, LateShard> {
+        let mut all: Vec<ListHits> = Vec::new();
         for shard in 0..self.shared.mailboxes.len() {
             for (list, packets) in self.inspect_shard(shard, Engine::access_hits)? {
                 match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {

@@ -192,7 +192,7 @@ impl ReloadRequest {
 
 /// The requests that wait, and the reloads so far.
 #[derive(Debug)]
-pub(crate) struct Reloads {
+pub(crate) struct ReloadQueue {
     queue: (Sender<ReloadRequest>, Receiver<ReloadRequest>),
     /// Whether the program serves requests.
     is_served: AtomicBool,
@@ -200,9 +200,9 @@ pub(crate) struct Reloads {
     last: Mutex<u64>,
 }
 
-impl Default for Reloads {
-    fn default() -> Reloads {
-        Reloads { queue: bounded(MAX_WAITING), is_served: AtomicBool::new(false), last: Mutex::new(0) }
+impl Default for ReloadQueue {
+    fn default() -> ReloadQueue {
+        ReloadQueue { queue: bounded(MAX_WAITING), is_served: AtomicBool::new(false), last: Mutex::new(0) }
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-use super::access::Peer;
+use super::access::PeerProcess;
 use super::answer::{answer, log_line};
 pub use super::live::Live;
 pub use super::plan::Fingerprint;
@@ -388,7 +388,7 @@ fn refuse_client(mut stream: UnixStream) {
 
 /// Answers one client's requests until it closes.
 fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
-    let peer = Peer::from_socket(&stream)?;
+    let peer = PeerProcess::from_socket(&stream)?;
     if !peer.is_trusted() {
         tracing::warn!(user = peer.user, "refused a control client of another user");
         return write_line(&mut stream, json!({ "error": "only the controller's user and root may connect" }));

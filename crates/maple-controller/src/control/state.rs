@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
-use super::access::Peer;
+use super::access::PeerProcess;
 use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
@@ -103,7 +103,7 @@ impl StatePlace {
 }
 
 /// Answers a request that has a single answer.
-pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Result<Value, RequestError> {
+pub(super) fn answer(handle: &Handle, peer: PeerProcess, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
         StateRequest::Get(place) => {
             let (place, cell) = known_cell(handle, place, "state.get")?;
@@ -210,7 +210,7 @@ fn change(
     writes: Vec<Write>,
     settled: bool,
     verb: &'static str,
-    peer: Peer,
+    peer: PeerProcess,
 ) -> Result<(), RequestError> {
     let at = &format!("state.{verb}");
     let by = Writer::Command { verb, pid: peer.pid, user: peer.user };

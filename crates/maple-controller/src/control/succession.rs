@@ -23,12 +23,12 @@ pub(crate) struct Succession {
 }
 
 /// A takeover that has begun: a process has a copy, and the changes since are noted for it.
-pub(crate) struct Noting<'a> {
+pub(crate) struct NotedTakeover<'a> {
     handle: &'a Handle,
     is_over: bool,
 }
 
-impl Noting<'_> {
+impl NotedTakeover<'_> {
     /// Passes on the process, which is ready, to the program, which then ends.
     pub fn succeed(mut self, successor: Successor) {
         self.is_over = true;
@@ -36,7 +36,7 @@ impl Noting<'_> {
     }
 }
 
-impl Drop for Noting<'_> {
+impl Drop for NotedTakeover<'_> {
     /// Stops noting changes, if the process has gone before it was ready.
     fn drop(&mut self) {
         if !self.is_over {
@@ -60,10 +60,10 @@ impl Handle {
     }
 
     /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.
-    pub(crate) fn begin_succession(&self) -> Option<Noting<'_>> {
+    pub(crate) fn begin_succession(&self) -> Option<NotedTakeover<'_>> {
         let Succession { is_served, is_begun, .. } = &self.shared.succession;
         let may_begin = is_served.load(Ordering::Relaxed) && !is_begun.swap(true, Ordering::Relaxed);
-        may_begin.then_some(Noting { handle: self, is_over: false })
+        may_begin.then_some(NotedTakeover { handle: self, is_over: false })
     }
 
     /// Sends a copy to a process that wants to take over. Returns the state in the copy.

@@ -16,7 +16,7 @@ use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{DeclareError, Store, VersionError};
 
-use self::start::{Basics, Memory, Starting, listeners};
+use self::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, ShardDeadlines};
 use crate::discovery::Timing;
@@ -262,15 +262,15 @@ impl Controller {
         options: ControllerOptions,
         inherited: Vec<(net::TcpListener, bool)>,
     ) -> Result<Controller, StartError> {
-        let basics = Basics::new(options)?;
+        let basics = CheckedOptions::new(options)?;
         let listeners = listeners(&basics.options, inherited)?;
         let address = |one: &ListeningSocket| Ok((one.listener.local_addr()?, one.tls.is_some()));
         let listening = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
-        let memory = Memory::open(&basics.options, clock.now())?;
+        let memory = EarlierRun::open(&basics.options, clock.now())?;
         // No shard runs yet, so the commit needs no distribution.
         drop(basics.options.store.adopt_versions(false)?);
-        let mut starting = Starting::new(basics, listening, clock, memory, None)?;
+        let mut starting = StartingController::new(basics, listening, clock, memory, None)?;
         starting.run_shards(listeners)?;
         starting.serve_clients()
     }

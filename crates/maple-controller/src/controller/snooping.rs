@@ -7,7 +7,7 @@ use maple_core::state::{Write, Writer, Written};
 use crate::control::Handle;
 use crate::listen::{ListenError, Listener};
 use crate::notice::Notice;
-use crate::snoop::{Effect, Snooper};
+use crate::snoop::{SnoopEffect, Snooper};
 use crate::time::{Clock, until};
 
 /// Maximum number of events that are handled before their writes are committed.
@@ -31,14 +31,14 @@ pub(super) fn run(mut snooper: Snooper, listener: &Listener, clock: &Clock, hand
     }
 }
 
-fn perform(handle: &Handle, effects: impl Iterator<Item = Effect>) {
+fn perform(handle: &Handle, effects: impl Iterator<Item = SnoopEffect>) {
     let mut writes: Vec<Write> = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Write(write) => writes.push(write),
+            SnoopEffect::Write(write) => writes.push(write),
             // If the port is down, there is no host to query.
-            Effect::Send(frame) => drop(handle.send_frame(frame.at, frame.bytes.to_vec())),
-            Effect::Warn(reason, times) => handle.publish(Notice::Ignored { reason, times }),
+            SnoopEffect::Send(frame) => drop(handle.send_frame(frame.at, frame.bytes.to_vec())),
+            SnoopEffect::Warn(reason, times) => handle.publish(Notice::Ignored { reason, times }),
         }
     }
     if writes.is_empty() {

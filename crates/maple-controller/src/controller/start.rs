@@ -18,7 +18,7 @@ use mio::{Poll, Waker};
 
 use super::{Controller, ControllerOptions, MAX_WORKERS, StartError};
 use crate::control::about::About;
-use crate::control::reload::Reloads;
+use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared, Succession};
 use crate::discovery::{Discovery, Key};
@@ -26,7 +26,7 @@ use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listen::{Listener, Subscriptions, listen as make_listener};
 use crate::memory::record::{Recording, Writer as RecordWriter};
-use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, Remembered, Restart};
+use crate::memory::{Archive, KnownSwitches, LeafJournal, Persistence, PersistenceError, RememberedRows, Restart};
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};
 use crate::policy_record::PolicyRecord;
@@ -43,7 +43,7 @@ use crate::tls::Tls;
 const BACKLOG: i32 = 4096;
 
 /// The options after their check, before anything is opened.
-pub(super) struct Basics {
+pub(super) struct CheckedOptions {
     pub options: ControllerOptions,
     subscriptions: Subscriptions,
     /// The events for snooping, if that is on.
@@ -51,8 +51,8 @@ pub(super) struct Basics {
     workers: usize,
 }
 
-impl Basics {
-    pub fn new(mut options: ControllerOptions) -> Result<Basics, StartError> {
+impl CheckedOptions {
+    pub fn new(mut options: ControllerOptions) -> Result<CheckedOptions, StartError> {
         let snoops = options.snooping.is_on() && options.programs.is_none();
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
@@ -69,12 +69,12 @@ impl Basics {
         if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
-        Ok(Basics { options, subscriptions, snoop, workers })
+        Ok(CheckedOptions { options, subscriptions, snoop, workers })
     }
 }
 
 /// The contents of the state file, and the means to write it.
-pub(super) struct Memory {
+pub(super) struct EarlierRun {
     pub persistence: Option<Persistence>,
     pub known: Option<KnownSwitches>,
     pub archive: Option<Arc<Archive>>,
@@ -84,63 +84,67 @@ pub(super) struct Memory {
     pub epoch: u16,
 }
 
-impl Memory {
+impl EarlierRun {
     /// Opens the state file, if there is one.
     ///
     /// # Errors
     /// [`StartError`] if the state file can't be used, or the system refuses random bytes.
-    pub fn open(options: &ControllerOptions, now: Time) -> Result<Memory, StartError> {
-        let Some((persistence, remembered)) = open_persistence(options)? else { return Memory::none(None) };
+    pub fn open(options: &ControllerOptions, now: Time) -> Result<EarlierRun, StartError> {
+        let Some((persistence, remembered)) = open_persistence(options)? else { return EarlierRun::none(None) };
         if !options.remember || options.programs.is_some() {
-            return Memory::none(Some(persistence));
+            return EarlierRun::none(Some(persistence));
         }
-        let Remembered { epoch, switches, policy } = remembered;
+        let RememberedRows { epoch, switches, policy } = remembered;
         let memory =
-            Memory::from_persistence(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))?;
-        Ok(Memory { policy_before: policy, ..memory })
+            EarlierRun::from_persistence(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))?;
+        Ok(EarlierRun { policy_before: policy, ..memory })
     }
 
     /// Creates a memory that has nothing of an earlier run.
-    pub fn none(persistence: Option<Persistence>) -> Result<Memory, StartError> {
+    pub fn none(persistence: Option<Persistence>) -> Result<EarlierRun, StartError> {
         let epoch = u16::from_ne_bytes(random()?);
-        Ok(Memory { persistence, known: None, archive: None, policy_before: None, epoch })
+        Ok(EarlierRun { persistence, known: None, archive: None, policy_before: None, epoch })
     }
 
     /// Creates a memory with what an earlier run has left, for a run with this epoch.
-    pub fn from_persistence(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
+    pub fn from_persistence(
+        mut persistence: Persistence,
+        epoch: u16,
+        restart: Restart,
+    ) -> Result<EarlierRun, StartError> {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
         let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
         let known = Some(KnownSwitches { restart, journal });
-        Ok(Memory { persistence: Some(persistence), known, archive: Some(archive), policy_before: None, epoch })
+        Ok(EarlierRun { persistence: Some(persistence), known, archive: Some(archive), policy_before: None, epoch })
     }
 }
 
 /// A controller whose shards do not run yet, or that serves no clients yet.
-pub(super) struct Starting {
+pub(super) struct StartingController {
     pub controller: Controller,
     pub mailboxes: Vec<Mailbox>,
     options: ControllerOptions,
     snoop: Option<Listener>,
-    common: Common,
+    common: ShardCommons,
     /// The poll and the inbox of each shard that does not run yet.
     shards: Vec<(Poll, Receiver<Vec<ShardMessage>>)>,
 }
 
-impl Starting {
+impl StartingController {
     /// Prepares a controller that will listen at these addresses, each with whether its connections begin with TLS.
     /// `former_key` is the probe key of the controller whose place it takes.
     ///
     /// # Errors
     /// [`StartError`] if the recording can't begin, or the system refuses a poll or random bytes.
     pub fn new(
-        basics: Basics,
+        basics: CheckedOptions,
         listening: Vec<(SocketAddr, bool)>,
         clock: Clock,
-        memory: Memory,
+        memory: EarlierRun,
         former_key: Option<Key>,
-    ) -> Result<Starting, StartError> {
-        let Basics { mut options, subscriptions, snoop, workers } = basics;
-        let Memory { persistence, known, archive, policy_before, epoch } = memory;
+    ) -> Result<StartingController, StartError> {
+        let CheckedOptions { mut options, subscriptions, snoop, workers } = basics;
+        let EarlierRun { persistence, known, archive, policy_before, epoch } = memory;
         options.engine.epoch = epoch;
         // The time of engines begins with the clock.
         options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
@@ -171,7 +175,7 @@ impl Starting {
             failure: OnceLock::new(),
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
-            reloads: Reloads::default(),
+            reloads: ReloadQueue::default(),
             about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
             succession: Succession::default(),
             archive,
@@ -184,8 +188,8 @@ impl Starting {
         let (handle, threads) = (Handle::new(shared), Vec::new());
         let controller =
             Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0, record };
-        let common = Common { clock, registry, key, former_key, notices, subscriptions, known, recording };
-        Ok(Starting { controller, mailboxes, options, snoop, common, shards })
+        let common = ShardCommons { clock, registry, key, former_key, notices, subscriptions, known, recording };
+        Ok(StartingController { controller, mailboxes, options, snoop, common, shards })
     }
 
     /// Starts the shards. The first one accepts connections at these sockets.
@@ -221,7 +225,7 @@ impl Starting {
     /// # Errors
     /// [`StartError`] if the control socket can't be opened, metrics can't be exported, or the system refuses a thread.
     pub fn serve_clients(self) -> Result<Controller, StartError> {
-        let Starting { mut controller, options, snoop, common, .. } = self;
+        let StartingController { mut controller, options, snoop, common, .. } = self;
         if let Some(listener) = snoop {
             let thread = spawn_snooper(&options, listener, common.clock.clone(), controller.handle.clone())?;
             controller.snooper = Some(thread);
@@ -250,7 +254,7 @@ impl Starting {
 }
 
 /// The parts that all shards share.
-struct Common {
+struct ShardCommons {
     clock: Clock,
     registry: Arc<Registry>,
     /// The key of this controller's probes.
@@ -263,7 +267,7 @@ struct Common {
     recording: Option<Recording>,
 }
 
-impl Common {
+impl ShardCommons {
     /// Builds the parts of one shard.
     fn parts(
         &self,
@@ -366,7 +370,7 @@ fn begin_recording(
 }
 
 /// Opens the state file, if there is persistent state.
-fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, Remembered)>, PersistenceError> {
+fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, RememberedRows)>, PersistenceError> {
     match (&options.state_file, options.store.kept().first()) {
         (Some(path), _) => Persistence::open(path, &options.store, &options.files).map(Some),
         (None, Some(name)) => Err(PersistenceError::NoFile(name.to_string())),

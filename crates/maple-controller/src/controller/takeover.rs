@@ -12,14 +12,14 @@ use maple_core::state::{Commit, Name, Store, Write, Writer, Written};
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
-use super::start::{Basics, Memory, Starting, listeners};
+use super::start::{CheckedOptions, EarlierRun, StartingController, listeners};
 use super::{Controller, ControllerOptions, StartError};
 use crate::memory::takeover::{CopiedSwitch, Copy, HandedOver, Successor, Takeover, names_of, place};
 use crate::memory::{
     Archived, Departed, KnownSwitches, Persistence, PersistenceError, Release, Restart, departed, next_epoch,
 };
 use crate::priority;
-use crate::shard::mailbox::{Released, ShardMessage};
+use crate::shard::mailbox::{ReleasedSockets, ShardMessage};
 use crate::time::Clock;
 
 /// How long a shard may take to stop before its connections are handed over.
@@ -29,8 +29,8 @@ const PREPARATION: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A controller that prepares to take over.
-struct Preparing {
-    starting: Starting,
+struct PreparingTakeover {
+    starting: StartingController,
     known: Option<KnownSwitches>,
     /// The way to report that the state file is free. Without that report the file is not opened.
     release: Sender<Release>,
@@ -51,7 +51,7 @@ impl Controller {
     pub fn take_over(options: ControllerOptions, takeover: Takeover) -> Result<Controller, StartError> {
         let began = Instant::now();
         let store = Arc::clone(&options.store);
-        let (mut preparing, switches) = Preparing::new(Basics::new(options)?, &takeover.copy)?;
+        let (mut preparing, switches) = PreparingTakeover::new(CheckedOptions::new(options)?, &takeover.copy)?;
         // Rows that have to be made in another form are not made twice.
         let can_prepare = preparing.known.is_some() && store.uses_declared_versions();
         if can_prepare {
@@ -93,7 +93,8 @@ impl Controller {
         }
         drop(to);
         for _ in mailboxes {
-            let Released { listeners, connections } = released.recv_timeout(HAND_OVER).map_err(io::Error::other)?;
+            let ReleasedSockets { listeners, connections } =
+                released.recv_timeout(HAND_OVER).map_err(io::Error::other)?;
             handed.listeners.extend(listeners);
             handed.connections.extend(connections);
         }
@@ -117,9 +118,9 @@ impl Controller {
     }
 }
 
-impl Preparing {
+impl PreparingTakeover {
     /// Takes over what the other controller knows. Returns its switches.
-    fn new(basics: Basics, copy: &Copy) -> Result<(Preparing, Vec<CopiedSwitch>), StartError> {
+    fn new(basics: CheckedOptions, copy: &Copy) -> Result<(PreparingTakeover, Vec<CopiedSwitch>), StartError> {
         let options = &basics.options;
         if options.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
             return Err(StartError::NoSocketWithTls);
@@ -135,24 +136,24 @@ impl Preparing {
                 let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released, files)?;
                 match (&copy.remembered, epoch) {
                     (Some(remembered), Some(epoch)) if options.remember => {
-                        Memory::from_persistence(persistence, epoch, restart(&clock, options, remembered, copy))?
+                        EarlierRun::from_persistence(persistence, epoch, restart(&clock, options, remembered, copy))?
                     }
-                    _ => Memory::none(Some(persistence))?,
+                    _ => EarlierRun::none(Some(persistence))?,
                 }
             }
             (Some(ours), Some(theirs)) => {
                 return Err(StartError::OtherStateFile { ours: ours.clone(), theirs: theirs.clone() });
             }
             _ => {
-                let memory = Memory::open(options, clock.now())?;
+                let memory = EarlierRun::open(options, clock.now())?;
                 take_state(&options.store, &copy.names, copy.state.clone());
                 memory
             }
         };
         let known = memory.known.clone();
-        let starting = Starting::new(basics, copy.listening.clone(), clock, memory, Some(copy.probe_key))?;
+        let starting = StartingController::new(basics, copy.listening.clone(), clock, memory, Some(copy.probe_key))?;
         let surroundings = copy.remembered.as_ref().map(|all| all.surroundings.clone()).unwrap_or_default();
-        let preparing = Preparing { starting, known, release, surroundings, announced: FxHashMap::default() };
+        let preparing = PreparingTakeover { starting, known, release, surroundings, announced: FxHashMap::default() };
         Ok((preparing, copy.switches.clone()))
     }
 

@@ -80,7 +80,7 @@ pub(super) struct PortState {
     /// The end of the grace period: before it, silence does not make this an edge port.
     grace_until: Time,
     /// The ports whose probes arrived here, or where this port's probes arrived.
-    peers: BTreeMap<Location, Peer>,
+    peers: BTreeMap<Location, PortPeer>,
     /// The time since which only one direction is known.
     one_way_since: Option<Time>,
     /// The times when the latest probes were sent.
@@ -93,7 +93,7 @@ pub(super) struct PortState {
 
 /// The knowledge of a port about a peer.
 #[derive(Debug, Default)]
-struct Peer {
+struct PortPeer {
     /// The time when its last probe arrived here, and the latest time at which one of its probes was sent.
     received: Option<(Time, Time)>,
     /// For each [`ProbeForm`], the time when the last probe that arrived was sent. The network may reorder the two
@@ -109,7 +109,7 @@ struct Peer {
     unanswered: u32,
 }
 
-impl Peer {
+impl PortPeer {
     /// Reports whether its LLDP probes arrive, not only its broadcasts.
     fn passes_lldp(&self) -> bool {
         self.received_forms[ProbeForm::Lldp as usize].is_some()
@@ -142,7 +142,7 @@ impl PortState {
         }
         if let Attachment::Link(peer) = attachment {
             let found = Some((now, PRESUMED));
-            self.peers.insert(peer, Peer { received: found, reported: found, ..Peer::default() });
+            self.peers.insert(peer, PortPeer { received: found, reported: found, ..PortPeer::default() });
         }
         self.attachment = attachment;
         self.grace_until = now;
@@ -233,7 +233,7 @@ impl PortState {
     /// Returns the peers of a link or segment that have reported no probe for too long, and the time when the last
     /// reported one was sent.
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
-        let silent = |(by, peer): (&Location, &Peer)| {
+        let silent = |(by, peer): (&Location, &PortPeer)| {
             let (when, sent) = peer.reported?;
             let patience = if sent == PRESUMED { 2 * timing.grace_period() } else { timing.validity() };
             let is_silent = peer.unanswered >= timing.missed && after(when, patience) < now;
@@ -251,7 +251,7 @@ impl PortState {
     }
 
     /// Returns the record of a peer. A new one is added if there is room, after forgetting outdated ones.
-    fn peer(&mut self, now: Time, at: Location, timing: &Timing) -> Option<&mut Peer> {
+    fn peer(&mut self, now: Time, at: Location, timing: &Timing) -> Option<&mut PortPeer> {
         if !self.peers.contains_key(&at) && self.peers.len() >= MAX_PEERS {
             let attachment = &self.attachment;
             self.peers.retain(|at, peer| {
@@ -294,7 +294,7 @@ impl PortState {
     /// Concludes what is attached. Peers known in both directions count. If all peers are known in one direction only,
     /// the port is neither a link port nor an edge port.
     pub(super) fn conclusion(&mut self, now: Time, timing: &Timing) -> Attachment {
-        let known = |at: &Location, peer: &Peer| {
+        let known = |at: &Location, peer: &PortPeer| {
             [peer.received, peer.reported]
                 .map(|finding| finding.is_some_and(|(when, _)| self.is_valid(now, *at, when, timing)))
         };
@@ -322,7 +322,7 @@ impl PortState {
 
     /// Reports whether only broadcasts of a peer of the link or segment arrive: something between filters LLDP.
     pub(super) fn is_lldp_filtered(&self) -> bool {
-        let is_filtered = |peer: &Peer| !peer.passes_lldp() && peer.broadcasts >= BROADCASTS_WITHOUT_LLDP;
+        let is_filtered = |peer: &PortPeer| !peer.passes_lldp() && peer.broadcasts >= BROADCASTS_WITHOUT_LLDP;
         self.peers.iter().any(|(at, peer)| self.attachment.has(*at) && is_filtered(peer))
     }
 

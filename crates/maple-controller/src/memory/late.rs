@@ -20,11 +20,11 @@ pub(crate) struct LateDatabase {
 }
 
 /// Any error of `redb`.
-pub(crate) struct Failed(pub Box<redb::Error>);
+pub(crate) struct DatabaseError(pub Box<redb::Error>);
 
-impl<E: Into<redb::Error>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed(Box::new(error.into()))
+impl<E: Into<redb::Error>> From<E> for DatabaseError {
+    fn from(error: E) -> DatabaseError {
+        DatabaseError(Box::new(error.into()))
     }
 }
 
@@ -32,9 +32,9 @@ impl<E: Into<redb::Error>> From<E> for Failed {
 ///
 /// # Errors
 /// The text of the database's error, or of the panic.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, DatabaseError>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(done) => done.map_err(|Failed(error)| error.to_string()),
+        Ok(done) => done.map_err(|DatabaseError(error)| error.to_string()),
         Err(_) => Err("parts of it are missing".to_owned()),
     }
 }
@@ -44,7 +44,7 @@ enum State {
     /// Another process still has it.
     #[default]
     Awaited,
-    Open(Opened),
+    Open(OpenDatabase),
     /// It failed, for this reason, and is to be opened again.
     Failed(String),
     /// It could not be opened, or is not needed any more.
@@ -53,31 +53,31 @@ enum State {
 
 /// An open database. Dropping its last clone closes it.
 #[derive(Clone)]
-pub(crate) struct Opened {
+pub(crate) struct OpenDatabase {
     /// `Some` until this is dropped.
     database: Option<Arc<Database>>,
     /// The number of times that a file was made anew, without the contents of the earlier one.
     pub made_anew: u64,
 }
 
-impl Opened {
+impl OpenDatabase {
     /// Works with the database.
     ///
     /// # Errors
     /// The text of the database's error, also if the database is closed.
-    pub fn work<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failed>) -> Result<T, String> {
+    pub fn work<T>(&self, work: impl FnOnce(&Database) -> Result<T, DatabaseError>) -> Result<T, String> {
         match &self.database {
             Some(database) => guarded(|| work(database)),
             None => Err("it is closed".to_owned()),
         }
     }
 
-    fn is(&self, other: &Opened) -> bool {
+    fn is(&self, other: &OpenDatabase) -> bool {
         self.database.as_ref().map(Arc::as_ptr) == other.database.as_ref().map(Arc::as_ptr)
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenDatabase {
     /// Drops the database. To close a file with missing or damaged pages may be a panic, which is caught.
     fn drop(&mut self) {
         let database = self.database.take();
@@ -98,11 +98,11 @@ impl LateDatabase {
 
     /// Sets the database that is open.
     pub fn arrive(&self, database: Database, made_anew: u64) {
-        self.set(State::Open(Opened { database: Some(Arc::new(database)), made_anew }));
+        self.set(State::Open(OpenDatabase { database: Some(Arc::new(database)), made_anew }));
     }
 
     /// Waits until it is open. Returns `None` if it will not be.
-    pub fn wait(&self) -> Option<Opened> {
+    pub fn wait(&self) -> Option<OpenDatabase> {
         self.changed
             .wait_while(self.lock(), |state| state.is_awaited())
             .unwrap_or_else(PoisonError::into_inner)
@@ -113,7 +113,7 @@ impl LateDatabase {
     ///
     /// # Errors
     /// The reason why it has failed.
-    pub fn look(&self) -> Result<Option<Opened>, String> {
+    pub fn look(&self) -> Result<Option<OpenDatabase>, String> {
         let is_awaited = |state: &mut State| matches!(state, State::Awaited);
         let state = self.changed.wait_while(self.lock(), is_awaited).unwrap_or_else(PoisonError::into_inner);
         match &*state {
@@ -123,7 +123,7 @@ impl LateDatabase {
     }
 
     /// Waits until it is open, at most for `timeout`.
-    pub fn wait_for(&self, timeout: Duration) -> Option<Opened> {
+    pub fn wait_for(&self, timeout: Duration) -> Option<OpenDatabase> {
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| state.is_awaited());
         waited.unwrap_or_else(PoisonError::into_inner).0.opened()
     }
@@ -135,7 +135,7 @@ impl LateDatabase {
 
     /// Notes that something could not be written to it: everybody waits until it is open again. The first reason
     /// counts.
-    pub fn fail(&self, which: &Opened, why: String) {
+    pub fn fail(&self, which: &OpenDatabase, why: String) {
         let mut state = self.lock();
         if matches!(&*state, State::Open(now) if now.is(which)) {
             *state = if self.is_last.load(Ordering::Relaxed) { State::Closed } else { State::Failed(why) };
@@ -195,7 +195,7 @@ impl State {
         matches!(self, State::Awaited | State::Failed(_))
     }
 
-    fn opened(&self) -> Option<Opened> {
+    fn opened(&self) -> Option<OpenDatabase> {
         match self {
             State::Open(opened) => Some(opened.clone()),
             State::Awaited | State::Failed(_) | State::Closed => None,

@@ -32,7 +32,7 @@ pub mod replay;
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};
 pub(crate) use remember::{
-    Archive, Archived, FORMAT, KnownSwitches, LeafJournal, Remembered, STATE_FORMAT, departed, next_epoch,
+    Archive, Archived, FORMAT, KnownSwitches, LeafJournal, RememberedRows, STATE_FORMAT, departed, next_epoch,
 };
-pub(crate) use restart::{Arrival, Departed, Restart};
+pub(crate) use restart::{Departed, Restart, RestoreWay};
 pub(crate) use state_json::{from_json, parse_dpid, to_json};

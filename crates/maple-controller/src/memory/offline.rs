@@ -26,9 +26,9 @@ pub struct RememberedNetwork {
 }
 
 /// A copy of a file, deleted with it.
-struct Copy(PathBuf);
+struct FileCopy(PathBuf);
 
-impl Drop for Copy {
+impl Drop for FileCopy {
     fn drop(&mut self) {
         // It may never have been made.
         let _ = std::fs::remove_file(&self.0);
@@ -52,7 +52,7 @@ impl RememberedNetwork {
         }
         // Opening the file itself might change it.
         let number = u64::from_ne_bytes(random().map_err(failed)?);
-        let copy = Copy(std::env::temp_dir().join(format!("maple-state-{number:016x}")));
+        let copy = FileCopy(std::env::temp_dir().join(format!("maple-state-{number:016x}")));
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy.0).map_err(failed)?;
         std::io::copy(&mut &file, &mut to).map_err(failed)?;
         let switches = read_copy(&copy.0, path, store)?;

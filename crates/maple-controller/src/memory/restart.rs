@@ -50,7 +50,7 @@ pub(crate) struct Departed {
 
 /// The way to restore a switch that has connected.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum RestoreWay {
     /// Nothing is remembered of it, or it comes late: it is restored when its rules are read.
     Alone,
     /// It waits for others.
@@ -110,18 +110,18 @@ impl Restart {
     }
 
     /// Notes that a switch is up, whose rules are not known yet, and says how to restore it.
-    pub fn arrive(&self, dpid: Dpid) -> Arrival {
+    pub fn arrive(&self, dpid: Dpid) -> RestoreWay {
         let mut inner = self.lock();
         if inner.until.is_none() || !inner.awaited.contains(&dpid) || !inner.departed.contains_key(&dpid) {
-            return Arrival::Alone;
+            return RestoreWay::Alone;
         }
         inner.waiting.insert(dpid);
         if inner.awaited.iter().all(|dpid| inner.waiting.contains(dpid)) {
             inner.until = None;
             self.is_waited.store(false, Ordering::Relaxed);
-            return Arrival::Complete(std::mem::take(&mut inner.waiting));
+            return RestoreWay::Complete(std::mem::take(&mut inner.waiting));
         }
-        Arrival::Waits
+        RestoreWay::Waits
     }
 
     /// Adds what has become known of the earlier run: these leaves by their rows, and where everything is. Returns what
@@ -277,15 +277,15 @@ mod tests {
     #[test]
     fn switches_wait_for_each_other_and_late_ones_are_restored_alone() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2, 3]));
-        assert_eq!(restart.arrive(Dpid(9)), Arrival::Alone);
+        assert_eq!(restart.arrive(Dpid(9)), RestoreWay::Alone);
         assert!(!restart.knows(Dpid(9)));
-        assert_eq!([1, 2].map(|dpid| restart.arrive(Dpid(dpid))), [Arrival::Waits, Arrival::Waits]);
+        assert_eq!([1, 2].map(|dpid| restart.arrive(Dpid(dpid))), [RestoreWay::Waits, RestoreWay::Waits]);
         assert!(restart.leave(Dpid(2)));
         assert_eq!(restart.on_deadline(Time(2)), None);
         let deadline = restart.deadline().expect("they wait");
         assert_eq!(restart.on_deadline(deadline), Some([Dpid(1)].into()));
         assert!(restart.take(Dpid(1)).is_some() && restart.take(Dpid(1)).is_none());
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Alone);
+        assert_eq!(restart.arrive(Dpid(2)), RestoreWay::Alone);
         assert!(restart.knows(Dpid(2)) && !restart.leave(Dpid(2)));
         assert_eq!((restart.deadline(), restart.on_deadline(deadline)), (None, None));
     }
@@ -295,7 +295,7 @@ mod tests {
         let around = Surroundings { edges: vec![Location::new(Dpid(1), PortNo(1))], ..Surroundings::default() };
         let known = Departed { leaves: vec![witness()], rows: vec![7], surroundings: around.clone() };
         let restart = Restart::new(Time(1), Store::new(), [(Dpid(1), known), (Dpid(2), Departed::default())].into());
-        assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
+        assert_eq!(restart.arrive(Dpid(1)), RestoreWay::Waits);
         assert!(restart.leave(Dpid(1)));
         assert!(restart.depart(Dpid(1), Departed { rows: vec![8], ..Departed::default() }));
         let switch = restart.take(Dpid(1)).expect("it is known");
@@ -309,7 +309,7 @@ mod tests {
         both.extend(&around(2));
         second.at.switch = Dpid(2);
         let restart = Restart::from_departed(Time(1), Store::new(), departed([1, 2]), [Dpid(2)].into());
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(2)].into()), "it waits for no other");
+        assert_eq!(restart.arrive(Dpid(2)), RestoreWay::Complete([Dpid(2)].into()), "it waits for no other");
         restart.take(Dpid(2));
         let others = restart.learn([(7, witness()), (8, second)], both);
         let of = |switch: &Departed| (switch.rows.clone(), switch.surroundings.clone());
@@ -324,8 +324,8 @@ mod tests {
     #[test]
     fn the_last_one_ends_the_wait() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
-        assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(1), Dpid(2)].into()));
+        assert_eq!(restart.arrive(Dpid(1)), RestoreWay::Waits);
+        assert_eq!(restart.arrive(Dpid(2)), RestoreWay::Complete([Dpid(1), Dpid(2)].into()));
         assert_eq!(Restart::new(Time(1), Store::new(), departed([])).deadline(), None, "there is nobody to wait for");
     }
 

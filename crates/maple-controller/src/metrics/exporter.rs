@@ -36,7 +36,7 @@ impl fmt::Debug for Exporter {
 impl Collector for Exporter {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
         let mut shards = self.handle.shard_metrics().map_err(|_| fmt::Error)?;
-        let mut out = Output(encoder);
+        let mut out = MetricsEncoder(encoder);
         let is_connected = |switch: &&SwitchMetrics| switch.now.is_some();
         let connected = |shard: &ShardMetrics| shard.switches.iter().filter(is_connected).count() as u64;
         let connected: Vec<u64> = shards.iter().map(connected).collect();
@@ -59,7 +59,7 @@ impl Collector for Exporter {
 }
 
 /// Writes the counts and the state of each switch, and its ports.
-fn write_switches(out: &mut Output<'_>, listed: &Listed<SwitchRow>) -> fmt::Result {
+fn write_switches(out: &mut MetricsEncoder<'_>, listed: &Listed<SwitchRow>) -> fmt::Result {
     let rows = &listed.rows;
     let dp = |value: fn(&SwitchRow) -> u64| rows.iter().map(move |row| ([&*row.dp_id, &*row.dp_name], value(row)));
     out.rows(&families::DP_STATUS, dp(|row| row.metrics.now.is_some().into()))?;
@@ -93,7 +93,7 @@ fn write_switches(out: &mut Output<'_>, listed: &Listed<SwitchRow>) -> fmt::Resu
 }
 
 /// Writes the system's facts about the process.
-fn write_process(out: &mut Output<'_>, process: Process) -> fmt::Result {
+fn write_process(out: &mut MetricsEncoder<'_>, process: Process) -> fmt::Result {
     out.number(&families::PROCESS_START, process.start)?;
     out.number(&families::PROCESS_CPU, process.cpu)?;
     out.number(&families::PROCESS_MEMORY, process.resident)?;
@@ -103,7 +103,12 @@ fn write_process(out: &mut Output<'_>, process: Process) -> fmt::Result {
 
 impl Exporter {
     /// Writes metrics of the network, of the shards, and of how long things take.
-    fn write_controller(&self, out: &mut Output<'_>, shards: &[ShardMetrics], connected: &[u64]) -> fmt::Result {
+    fn write_controller(
+        &self,
+        out: &mut MetricsEncoder<'_>,
+        shards: &[ShardMetrics],
+        connected: &[u64],
+    ) -> fmt::Result {
         out.info(&families::BUILD, [("version", env!("CARGO_PKG_VERSION"))])?;
         let names: Vec<String> = (0..shards.len()).map(|shard| shard.to_string()).collect();
         out.rows(&families::SWITCHES, names.iter().zip(connected).map(|(shard, count)| ([&**shard], *count)))?;
@@ -131,7 +136,7 @@ impl Exporter {
     }
 
     /// Writes failures and violations, by the policy lines that they are about.
-    fn write_policy(&self, out: &mut Output<'_>, shards: &[ShardMetrics], failed: u64) -> fmt::Result {
+    fn write_policy(&self, out: &mut MetricsEncoder<'_>, shards: &[ShardMetrics], failed: u64) -> fmt::Result {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let failures = lines.failures(shards, failed);
         out.rows(&families::POLICY_ERRORS, failures.iter().map(|(line, count)| ([&**line], *count)))?;
@@ -153,9 +158,9 @@ impl<const N: usize> EncodeLabelSet for Labels<'_, N> {
 }
 
 /// The encoder to which metrics are written.
-struct Output<'a>(DescriptorEncoder<'a>);
+struct MetricsEncoder<'a>(DescriptorEncoder<'a>);
 
-impl Output<'_> {
+impl MetricsEncoder<'_> {
     /// Writes the rows of a counter or gauge, each with the values of the labels.
     fn rows<'a, const N: usize>(
         &mut self,

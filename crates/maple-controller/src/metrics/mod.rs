@@ -29,7 +29,7 @@ use prometheus_client::registry::Registry;
 use crate::control::Handle;
 use exporter::Exporter;
 pub use families::{Family, MetricKind, families};
-use http::Server;
+use http::HttpServer;
 
 /// A server of metrics. Dropping it ends it.
 pub(crate) struct MetricsServer {
@@ -51,7 +51,7 @@ impl MetricsServer {
             let mut text = String::new();
             encode(&mut text, &registry).ok().map(|()| text)
         };
-        let mut server = Server::open(address)?;
+        let mut server = HttpServer::open(address)?;
         let (address, waker) = (server.address()?, server.waker()?);
         let closing = Arc::new(AtomicBool::new(false));
         let thread_closing = Arc::clone(&closing);

@@ -19,10 +19,10 @@ use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
 use crate::kept_files::{Condition, FileNews};
-use crate::log::{Level, Line, Log};
+use crate::log::{Level, Log, LogLine};
 use crate::names::Names;
 use crate::session::{CloseReason, ProtocolWarning};
-use crate::snoop::Ignored;
+use crate::snoop::IgnoreReason;
 use crate::time::after;
 use about::{about, policy_error};
 use advice::advice;
@@ -109,7 +109,7 @@ pub enum Notice {
     /// Snooping ignored a message.
     Ignored {
         /// The reason.
-        reason: Ignored,
+        reason: IgnoreReason,
         /// The number of times so far.
         times: u64,
     },
@@ -242,7 +242,7 @@ impl Notices {
         let text = self.names.load().in_text(&notice.to_string());
         let (source, area) = about(&notice);
         let level = if notice.is_error() { Level::Warning } else { Level::Info };
-        let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };
+        let line = LogLine { source, level, area, text: text.clone(), error: policy_error(&notice) };
         let time = SystemTime::now();
         self.log.add(line, Instant::now(), time);
         if notice.is_error() {

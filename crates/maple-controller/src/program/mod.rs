@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  bytes of one read ─► Program::read ──┐
-//!  switch up, other messages, timer ────┼─► the Line: messages to send, answers that are expected
+//!  switch up, other messages, timer ────┼─► the ProgramConnection: messages to send, answers that are expected
 //!  connection ended ────────────────────┘
 //! ```
 //!
@@ -24,7 +24,7 @@ use crate::framing::Framer;
 use crate::session::{Output, Session, SwitchInfo};
 
 /// A connection, as its program sees it during a call.
-pub struct Line<'a> {
+pub struct ProgramConnection<'a> {
     /// The current time.
     pub now: Time,
     /// The session. A program tells it which answers it expects.
@@ -52,19 +52,19 @@ pub enum Progress {
 pub trait Program: Send {
     /// Handles messages from the front of `rest`, the bytes of one read: splits them with `framer`, and passes what the
     /// program does not handle to the session. Returns at the latest when the session has outputs.
-    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, line: Line<'_>) -> Progress;
+    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, line: ProgramConnection<'_>) -> Progress;
 
     /// Handles the end of the handshake.
-    fn switch_up(&mut self, switch: &SwitchInfo, line: Line<'_>);
+    fn switch_up(&mut self, switch: &SwitchInfo, line: ProgramConnection<'_>);
 
     /// Handles a message that the session delivers after the handshake.
-    fn message(&mut self, xid: u32, message: Message, line: Line<'_>);
+    fn message(&mut self, xid: u32, message: Message, line: ProgramConnection<'_>);
 
     /// Returns the time at which [`Program::timer`] is due.
     fn wake(&self) -> Option<Time>;
 
     /// Handles the timer, which is due and does not ring again.
-    fn timer(&mut self, line: Line<'_>);
+    fn timer(&mut self, line: ProgramConnection<'_>);
 
     /// Handles the end of the connection. This is the last call.
     fn end(&mut self);
@@ -72,7 +72,7 @@ pub trait Program: Send {
 
 /// A connection that another shard may take over, with its work since the last call, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate {
+pub struct MigrationCandidate {
     /// The connection's slot at its shard.
     pub slot: usize,
     /// The number of bytes that came from the switch.
@@ -87,7 +87,7 @@ pub trait Balancer: Send {
     fn end_turn(&mut self, began: Time, now: Time) -> bool;
 
     /// Returns the slot of a connection that should move, and the shard to move it to.
-    fn choose(&mut self, candidates: &[Candidate]) -> Option<(usize, ShardId)>;
+    fn choose(&mut self, candidates: &[MigrationCandidate]) -> Option<(usize, ShardId)>;
 }
 
 /// Makes the programs of a controller.

@@ -26,13 +26,13 @@ const PROBE: u32 = u32::MAX;
 
 /// The open requests, and the answers so far.
 #[derive(Debug)]
-pub(super) struct Describe {
+pub(super) struct DescriptionRequests {
     features: Features,
     ports: Vec<Port>,
     description: Desc,
     deadline: Time,
     /// The open requests.
-    pending: Vec<(u32, Item)>,
+    pending: Vec<(u32, DescriptionItem)>,
     /// The requests that open and discard a bundle.
     probes: Vec<u32>,
     /// Whether the switch has opened the bundle.
@@ -41,15 +41,15 @@ pub(super) struct Describe {
 
 /// The subject of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Item {
+enum DescriptionItem {
     Ports,
     Description,
 }
 
-impl Describe {
-    pub(super) fn new(mut features: Features) -> Describe {
+impl DescriptionRequests {
+    pub(super) fn new(mut features: Features) -> DescriptionRequests {
         let ports = std::mem::take(&mut features.ports);
-        Describe {
+        DescriptionRequests {
             features,
             ports,
             description: Desc::default(),
@@ -75,9 +75,9 @@ impl Describe {
             self.pending.push((xid, item));
         };
         if version == Version::Of13 {
-            send(Item::Ports, stats_request(RequestBody::PortDesc));
+            send(DescriptionItem::Ports, stats_request(RequestBody::PortDesc));
         }
-        send(Item::Description, stats_request(RequestBody::Desc));
+        send(DescriptionItem::Description, stats_request(RequestBody::Desc));
         // A 1.0 switch is not asked for its configuration: `cbench` answers with a header in host byte order.
         match version {
             Version::Of10 => session.configure(FRAGMENTS_NORMAL, out),
@@ -92,14 +92,14 @@ impl Describe {
     /// Returns the name of a missing answer, for the log.
     pub(super) fn waiting_for(&self) -> &'static str {
         match self.pending.first() {
-            Some((_, Item::Ports)) => "port description",
-            Some((_, Item::Description)) => "switch description",
+            Some((_, DescriptionItem::Ports)) => "port description",
+            Some((_, DescriptionItem::Description)) => "switch description",
             None => "description",
         }
     }
 
     /// Records an answer to the request with this id. The request stays open if `more` parts follow.
-    fn answered(&mut self, xid: u32, more: bool) -> Option<Item> {
+    fn answered(&mut self, xid: u32, more: bool) -> Option<DescriptionItem> {
         let at = self.pending.iter().position(|(pending, _)| *pending == xid)?;
         Some(if more { self.pending[at].1 } else { self.pending.remove(at).1 })
     }
@@ -109,7 +109,7 @@ impl Describe {
     }
 
     fn into_info(self, version: Version) -> SwitchInfo {
-        let Describe { features, ports, description, has_bundles, .. } = self;
+        let DescriptionRequests { features, ports, description, has_bundles, .. } = self;
         SwitchInfo { version, features, ports, description, has_bundles }
     }
 }

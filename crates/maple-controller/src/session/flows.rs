@@ -13,7 +13,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::pieces::{Next, Pieces, Turn};
+use super::pieces::{Next, PieceTurn, RulePieces};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
@@ -26,8 +26,8 @@ const ALL_TABLES: u8 = 0xff;
 /// A read in progress.
 #[derive(Debug)]
 pub(super) struct FlowReading {
-    turn: Turn,
-    pieces: Pieces,
+    turn: PieceTurn,
+    pieces: RulePieces,
     flows: Vec<InstalledFlow>,
     /// The memory of `flows`, in bytes.
     bytes: usize,
@@ -46,12 +46,12 @@ impl FlowReading {
 
     /// Reports whether a reply with this id answers the read.
     pub(super) fn is_answer(&self, xid: u32) -> bool {
-        self.turn == Turn::Answer(xid) && !self.is_deleting
+        self.turn == PieceTurn::Answer(xid) && !self.is_deleting
     }
 
     /// Reports whether an answer with this id confirms the deletion.
     pub(super) fn is_deleted_by(&self, xid: u32) -> bool {
-        self.turn == Turn::Answer(xid) && self.is_deleting
+        self.turn == PieceTurn::Answer(xid) && self.is_deleting
     }
 }
 
@@ -63,8 +63,8 @@ impl Session {
         self.begin_reading(now, xid, pieces, false);
     }
 
-    fn begin_reading(&mut self, now: Time, xid: u32, pieces: Pieces, is_deleting: bool) {
-        let (turn, part_due) = (Turn::Answer(xid), after(now, self.deadlines.request));
+    fn begin_reading(&mut self, now: Time, xid: u32, pieces: RulePieces, is_deleting: bool) {
+        let (turn, part_due) = (PieceTurn::Answer(xid), after(now, self.deadlines.request));
         self.reading = Some(FlowReading { turn, pieces, flows: Vec::new(), bytes: 0, part_due, is_deleting });
     }
 
@@ -72,7 +72,7 @@ impl Session {
     pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
         let is_due = |reading: &mut FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
         if let Some(mut reading) = self.reading.take_if(is_due) {
-            reading.turn = Turn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
+            reading.turn = PieceTurn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
             reading.part_due = after(now, self.deadlines.request);
             self.reading = Some(reading);
         }
@@ -101,7 +101,7 @@ impl Session {
             Next::Part => {}
             Next::Piece => {
                 let rest = if is_sample { Duration::ZERO } else { reading.pieces.rest(now) };
-                reading.turn = Turn::Ask(after(now, rest));
+                reading.turn = PieceTurn::Ask(after(now, rest));
                 self.go_on_reading(now, out);
             }
             Next::Nothing => self.end_reading(out),

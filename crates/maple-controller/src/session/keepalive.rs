@@ -16,7 +16,7 @@ use crate::time::after;
 
 /// The action that is due.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum KeepaliveAction {
     /// Nothing is due.
     Nothing,
     /// An echo request is due.
@@ -124,20 +124,20 @@ impl Keepalive {
         challenge.into_iter().chain(self.answer_due(deadlines.request)).fold(silence, Time::min)
     }
 
-    pub(super) fn due(&self, now: Time, deadlines: &Deadlines, is_busy: bool) -> Due {
+    pub(super) fn due(&self, now: Time, deadlines: &Deadlines, is_busy: bool) -> KeepaliveAction {
         if self.challenge.is_some_and(|(_, deadline)| deadline <= now) {
-            return Due::Dead(CloseReason::EchoTimeout(deadlines.challenge));
+            return KeepaliveAction::Dead(CloseReason::EchoTimeout(deadlines.challenge));
         }
         if self.answer_due(deadlines.request).is_some_and(|deadline| deadline <= now) {
-            return Due::Dead(CloseReason::RequestTimeout(deadlines.request));
+            return KeepaliveAction::Dead(CloseReason::RequestTimeout(deadlines.request));
         }
         if self.deadline(deadlines, is_busy) > now {
-            return Due::Nothing;
+            return KeepaliveAction::Nothing;
         }
         match self.echo_sent {
-            Some(_) if is_busy || !self.awaited.is_empty() => Due::Silent,
-            Some(_) => Due::Dead(CloseReason::EchoTimeout(deadlines.echo)),
-            None => Due::Echo,
+            Some(_) if is_busy || !self.awaited.is_empty() => KeepaliveAction::Silent,
+            Some(_) => KeepaliveAction::Dead(CloseReason::EchoTimeout(deadlines.echo)),
+            None => KeepaliveAction::Echo,
         }
     }
 }

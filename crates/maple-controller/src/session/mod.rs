@@ -3,18 +3,18 @@
 //!
 //! ```text
 //!            hello            features-reply          admit            all answers in
-//!   Hello ───────────► Features ───────────► Claimed ───────► Describe ───────────────► Up
+//!   Hello ───────────► Features ───────────► Claimed ───────► DescriptionRequests ───────────────► Up
 //! ```
 //!
 //! The first message must be a hello, and before `Up` only answers of the handshake have an effect. The session claims
 //! the datapath id before it asks for anything else, so that no two connections change one switch's tables. The owner
-//! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `Describe` the session sends all
-//! requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an error, the
-//! session continues without that answer. The session asks a 1.3 switch for its configuration and sets a new one when
-//! the answer comes, but waits for neither. It sets the configuration of a 1.0 switch without asking.
-//! A malformed message ends this connection and no other. An unknown message is answered with `BAD_TYPE`, and the
-//! session continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent
-//! and no request is open, the session sends an echo request, which has a deadline too.
+//! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `DescriptionRequests` the session
+//! sends all requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an
+//! error, the session continues without that answer. The session asks a 1.3 switch for its configuration and sets a new
+//! one when the answer comes, but waits for neither. It sets the configuration of a 1.0 switch without asking. A
+//! malformed message ends this connection and no other. An unknown message is answered with `BAD_TYPE`, and the session
+//! continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent and no
+//! request is open, the session sends an echo request, which has a deadline too.
 //!
 //! Transaction ids below [`ENGINE_XIDS`] belong to the session; the engine and handlers use the others.
 
@@ -38,7 +38,7 @@ use maple_wire::{Dpid, Error, Message, Version};
 
 use crate::printable::printable;
 use crate::time::after;
-use describe::Describe;
+use describe::DescriptionRequests;
 pub use describe::apply_port_status;
 use flows::FlowReading;
 use keepalive::Keepalive;
@@ -108,9 +108,9 @@ enum Phase {
     /// The session waits for the features, until this time.
     Features(Time),
     /// The session waits until the owner admits or refuses the datapath id.
-    Claimed(Box<Describe>),
+    Claimed(Box<DescriptionRequests>),
     /// The session waits for ports and description.
-    Describe(Box<Describe>),
+    Describe(Box<DescriptionRequests>),
     /// The session is in use.
     Up,
     /// The session has ended.
@@ -433,7 +433,7 @@ impl Session {
             return self.fail(0, CloseReason::Auxiliary(features.auxiliary_id), &[], out);
         }
         let dpid: Dpid = features.dpid;
-        self.phase = Phase::Claimed(Box::new(Describe::new(features)));
+        self.phase = Phase::Claimed(Box::new(DescriptionRequests::new(features)));
         out.push(Output::Claim(dpid));
     }
 
@@ -461,16 +461,16 @@ impl Session {
     /// Sends echo requests, and ends the session if an answer is overdue.
     fn keep_alive(&mut self, now: Time, out: &mut Vec<Output>) {
         match self.keepalive.due(now, &self.deadlines, self.reading.is_some()) {
-            keepalive::Due::Nothing => {}
-            keepalive::Due::Echo => {
+            keepalive::KeepaliveAction::Nothing => {}
+            keepalive::KeepaliveAction::Echo => {
                 self.request(Message::EchoRequest(Vec::new()), out);
                 self.keepalive.echo_sent(now);
             }
-            keepalive::Due::Silent => {
+            keepalive::KeepaliveAction::Silent => {
                 self.keepalive.said_silent();
                 out.push(Output::Silent(true));
             }
-            keepalive::Due::Dead(reason) => self.end(reason, out),
+            keepalive::KeepaliveAction::Dead(reason) => self.end(reason, out),
         }
     }
 

@@ -40,7 +40,7 @@ const SAMPLE: u64 = 0x1a;
 
 /// The progress of a request for all rules.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pieces {
+pub(super) struct RulePieces {
     /// The values of these bits of the cookie divide the rules.
     mask: u64,
     /// The value of these bits in the last request.
@@ -63,11 +63,11 @@ pub(super) enum Next {
     Nothing,
 }
 
-impl Pieces {
+impl RulePieces {
     /// Begins with the sample if the switch can select rules by cookie.
-    pub fn new(can_select: bool) -> Pieces {
+    pub fn new(can_select: bool) -> RulePieces {
         let (mask, value, sampled) = if can_select { (SAMPLED - 1, SAMPLE, Some(0)) } else { (0, 0, None) };
-        Pieces { mask, value, asked: Time(0), sampled, ignores_cookies: false }
+        RulePieces { mask, value, asked: Time(0), sampled, ignores_cookies: false }
     }
 
     /// Returns the next request, and records its time.
@@ -118,25 +118,25 @@ impl Pieces {
 pub(super) struct AllRules {
     /// The transaction id of the engine's request.
     xid: u32,
-    turn: Turn,
-    pieces: Pieces,
+    turn: PieceTurn,
+    pieces: RulePieces,
 }
 
 /// The next step of a request in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum PieceTurn {
     /// The answer with this transaction id is awaited.
     Answer(u32),
     /// The next piece is requested at this time.
     Ask(Time),
 }
 
-impl Turn {
+impl PieceTurn {
     /// Returns the time at which the next piece is requested, if the switch rests.
     pub fn rest_until(self) -> Option<Time> {
         match self {
-            Turn::Answer(_) => None,
-            Turn::Ask(at) => Some(at),
+            PieceTurn::Answer(_) => None,
+            PieceTurn::Ask(at) => Some(at),
         }
     }
 }
@@ -149,14 +149,14 @@ impl Session {
         self.all_rules.push(AllRules { xid, turn, pieces });
     }
 
-    pub(super) fn first_piece(&self) -> Pieces {
-        Pieces::new(self.version == Version::Of13 && !self.ignores_cookies)
+    pub(super) fn first_piece(&self) -> RulePieces {
+        RulePieces::new(self.version == Version::Of13 && !self.ignores_cookies)
     }
 
-    fn ask_for_piece(&mut self, now: Time, pieces: &mut Pieces, out: &mut Vec<Output>) -> Turn {
+    fn ask_for_piece(&mut self, now: Time, pieces: &mut RulePieces, out: &mut Vec<Output>) -> PieceTurn {
         let xid = self.request(stats_request(pieces.request(now)), out);
         self.expect(now, xid);
-        Turn::Answer(xid)
+        PieceTurn::Answer(xid)
     }
 
     /// Asks for the pieces whose rest is over.
@@ -177,7 +177,7 @@ impl Session {
 
     /// Finds the engine's request to which an answer with this id belongs.
     fn all_rules_of(&self, open: u32) -> Option<usize> {
-        self.all_rules.iter().position(|request| request.turn == Turn::Answer(open))
+        self.all_rules.iter().position(|request| request.turn == PieceTurn::Answer(open))
     }
 
     /// Reports whether an answer with this id belongs to a request by the engine for all rules.
@@ -207,7 +207,7 @@ impl Session {
         self.keepalive.answered(open);
         let turn = match next {
             Next::Piece if is_sample => self.ask_for_piece(now, &mut pieces, out),
-            Next::Piece => Turn::Ask(after(now, pieces.rest(now))),
+            Next::Piece => PieceTurn::Ask(after(now, pieces.rest(now))),
             Next::Part | Next::Nothing => {
                 self.all_rules.remove(at);
                 return;

@@ -18,7 +18,7 @@ use super::registry::ConnectionId;
 use super::socket::Socket;
 use crate::counters::{Counters, SwitchCounters};
 use crate::framing::Framer;
-use crate::program::{Candidate, Line, Program, Progress};
+use crate::program::{MigrationCandidate, Program, ProgramConnection, Progress};
 use crate::session::{CloseReason, Output, Session, SwitchInfo};
 use crate::time::{after, until};
 
@@ -50,7 +50,7 @@ pub(crate) struct Connection {
     pub counters: SwitchCounters,
     pub input: Input,
     pub queued: Queued,
-    pub moves: Moves,
+    pub moves: MigrationState,
     /// Whether it was logged that the switch's version cannot express a message.
     pub is_unencodable_told: bool,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Queued {
 
 /// What decides whether a connection moves to another shard.
 #[derive(Debug, Default)]
-pub(crate) struct Moves {
+pub(crate) struct MigrationState {
     /// Bytes read up to the last load measurement.
     bytes_counted: u64,
     /// The time of the last migration.
@@ -151,7 +151,7 @@ impl ConnectedSwitch {
 
 /// What one read has brought: nothing, if no data was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Read {
+pub(crate) struct ReadOutcome {
     /// The number of bytes.
     pub bytes: usize,
     /// The number of messages that they completed.
@@ -183,7 +183,7 @@ impl Connection {
             counters: SwitchCounters::default(),
             input: Input { readable: true, ..Input::default() },
             queued: Queued::default(),
-            moves: Moves::default(),
+            moves: MigrationState::default(),
             is_unencodable_told: false,
         }
     }
@@ -245,7 +245,7 @@ impl Connection {
         buffer: &mut [u8],
         engine: &mut Engine,
         out: &mut Vec<Output>,
-    ) -> io::Result<Read> {
+    ) -> io::Result<ReadOutcome> {
         let bytes = self.fill(buffer)?;
         match &mut self.state {
             ConnectionState::Open { session, framer } if bytes > 0 => {
@@ -254,10 +254,10 @@ impl Connection {
                 let (messages, answered) = dispatch.dispatch(framer, &buffer[..bytes]);
                 self.counters.packet_ins += answered.packets;
                 self.counters.flow_messages += answered.packet_outs;
-                Ok(Read { bytes, messages, answered })
+                Ok(ReadOutcome { bytes, messages, answered })
             }
             // What comes on a connection that has ended is discarded.
-            _ => Ok(Read { bytes, ..Read::default() }),
+            _ => Ok(ReadOutcome { bytes, ..ReadOutcome::default() }),
         }
     }
 
@@ -343,7 +343,7 @@ impl Connection {
             debug_assert!(false, "an open connection has its program until its end is announced");
             return Progress::Done;
         };
-        let line = Line { now, session, outputs: out, waiting: self.outbox.buffer(), counters };
+        let line = ProgramConnection { now, session, outputs: out, waiting: self.outbox.buffer(), counters };
         let progress = program.read(rest, framer, line);
         self.count_program(before, counters);
         progress
@@ -355,13 +355,16 @@ impl Connection {
         now: Time,
         counters: &mut Counters,
         out: &mut Vec<Output>,
-        call: impl FnOnce(&mut dyn Program, Line<'_>),
+        call: impl FnOnce(&mut dyn Program, ProgramConnection<'_>),
     ) {
         let before = flow_counts(counters);
         let (ConnectionState::Open { session, .. }, Some(program)) = (&mut self.state, &mut self.program) else {
             return debug_assert!(false, "a program is called only while its connection is open");
         };
-        call(program.as_mut(), Line { now, session, outputs: out, waiting: self.outbox.buffer(), counters });
+        call(
+            program.as_mut(),
+            ProgramConnection { now, session, outputs: out, waiting: self.outbox.buffer(), counters },
+        );
         self.count_program(before, counters);
     }
 
@@ -386,11 +389,11 @@ impl Connection {
 
     /// Returns the work of a switch that can migrate, since the last call. It is called for other switches too, to keep
     /// their count.
-    pub fn work(&mut self, now: Time) -> Option<Candidate> {
+    pub fn work(&mut self, now: Time) -> Option<MigrationCandidate> {
         let work = self.input.bytes - std::mem::replace(&mut self.moves.bytes_counted, self.input.bytes);
         let stayed = self.moves.last.map(|last| until(last, now));
         let can_migrate = self.is_open() && self.is_served() && self.claimants.is_empty();
-        can_migrate.then_some(Candidate { slot: self.id.slot, work, stayed })
+        can_migrate.then_some(MigrationCandidate { slot: self.id.slot, work, stayed })
     }
 
     /// Reports whether the session's deadlines may be enforced at `now`. When one passes, unread data in the socket may

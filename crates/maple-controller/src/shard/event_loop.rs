@@ -29,9 +29,9 @@ use maple_core::trace::Cond;
 use maple_wire::Dpid;
 use mio::Events;
 
-use super::away::{Away, Returns, Unreachable, announce_presumed};
+use super::away::{AwaySwitches, ReturningSwitches, Unreachable, announce_presumed};
 use super::context::Context;
-use super::io::{Io, Opened, POLL_EVENTS};
+use super::io::{Io, OpenedConnection, POLL_EVENTS};
 use super::links::Links;
 use super::mailbox::ShardMessage;
 #[cfg(all(test, feature = "simulation"))]
@@ -42,7 +42,7 @@ use super::shard_end::ShardEnd;
 use super::socket::Socket;
 use super::switches::Switches;
 use super::sync::{self, CONGESTION_RETRY};
-use super::turn::Turn;
+use super::turn::EngineTurn;
 #[cfg(feature = "simulation")]
 use crate::counters::Counters;
 use crate::discovery::IsAway;
@@ -64,7 +64,7 @@ pub(crate) struct Shard {
     ctx: Context,
     io: Io,
     switches: Switches,
-    turn: Turn,
+    turn: EngineTurn,
     queries: Queries,
     ending: ShardEnd,
     /// The outputs of a session that are being acted on, kept for its memory.
@@ -84,8 +84,12 @@ impl Shard {
         Ok(Shard {
             ctx,
             io,
-            switches: Switches::new(tls, links, Away::new(Returns::new(known), Unreachable::new(forget_after))),
-            turn: Turn::new(engine, subscriptions, recorder),
+            switches: Switches::new(
+                tls,
+                links,
+                AwaySwitches::new(ReturningSwitches::new(known), Unreachable::new(forget_after)),
+            ),
+            turn: EngineTurn::new(engine, subscriptions, recorder),
             queries: Queries::default(),
             ending: ShardEnd::default(),
             outputs: Vec::new(),
@@ -254,8 +258,8 @@ impl Shard {
         }
     }
 
-    fn opened(&mut self, opened: Opened) {
-        let Opened { id, failure } = opened;
+    fn opened(&mut self, opened: OpenedConnection) {
+        let OpenedConnection { id, failure } = opened;
         self.act(id.slot);
         self.io.want_read(id.slot);
         if let Some(reason) = failure {
@@ -264,8 +268,8 @@ impl Shard {
     }
 
     /// Serves a connection that another shard sent, perhaps because this shard has the switch that it claims.
-    fn adopted(&mut self, opened: Opened, claims: Option<Dpid>) {
-        let Opened { id, failure } = opened;
+    fn adopted(&mut self, opened: OpenedConnection, claims: Option<Dpid>) {
+        let OpenedConnection { id, failure } = opened;
         if let Some(reason) = failure {
             self.close(id.slot, reason);
         } else if let Some(dpid) = claims {
@@ -539,7 +543,7 @@ impl Shard {
     /// Gives the shard the memory of an earlier run.
     #[cfg(all(test, feature = "simulation"))]
     pub fn remember(&mut self, known: KnownSwitches) {
-        self.switches.away.returns = Returns::new(Some(known));
+        self.switches.away.returns = ReturningSwitches::new(Some(known));
     }
 
     /// Ends all connections when the shard ends.

@@ -1,8 +1,8 @@
 //! The sockets of a shard: what it reads, what it writes, and its timers.
 //!
 //! ```text
-//!  poll ──► Lists ──► Connection::read ──► session outputs ──► the shard acts on them (event_loop.rs)
-//!  poll ◄── Lists ◄── outboxes ◄────────── Io::send ◄───────── to_switch.rs
+//!  poll ──► ConnectionLists ──► Connection::read ──► session outputs ──► the shard acts on them (event_loop.rs)
+//!  poll ◄── ConnectionLists ◄── outboxes ◄────────── Io::send ◄───────── to_switch.rs
 //! ```
 //!
 //! A connection that fails is not ended here: the failure is returned, and the end is announced first (`switches.rs`).
@@ -20,12 +20,12 @@ use maple_wire::{Dpid, Message};
 use mio::net::TcpStream;
 use mio::{Events, Poll, Token};
 
-use super::connection::{ConnectedSwitch, Connection, ConnectionState, LINGER, Queued, Read};
+use super::connection::{ConnectedSwitch, Connection, ConnectionState, LINGER, Queued, ReadOutcome};
 use super::context::Context;
 use super::hand_over;
 use super::listeners::{FIRST_CONNECTION, Listeners, ListeningSocket, WAKER};
-use super::lists::{Lists, ReadShare};
-use super::mailbox::{Released, ShardMessage};
+use super::lists::{ConnectionLists, ReadShare};
+use super::mailbox::{ReleasedSockets, ShardMessage};
 use super::outbox::QueueLimits;
 use super::registry::ConnectionId;
 use super::slots::Slots;
@@ -33,7 +33,7 @@ use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::framing::READ_SHARE;
 use crate::memory::takeover::HandedConnection;
-use crate::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
+use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use crate::session::{CloseReason, Deadlines, Output, Session};
 use crate::time::{after, before, until};
 
@@ -64,7 +64,7 @@ pub(super) struct Io {
     balancer: Option<Box<dyn Balancer>>,
     connections: Slots,
     /// The connections that have something to do.
-    lists: Lists,
+    lists: ConnectionLists,
     /// The read buffer of all sockets.
     buffer: Vec<u8>,
     /// A write buffer that no connection is using.
@@ -77,15 +77,15 @@ pub(super) struct Io {
 }
 
 /// A connection that was opened or taken over.
-pub(super) struct Opened {
+pub(super) struct OpenedConnection {
     pub id: ConnectionId,
     /// Why it has failed at once.
     pub failure: Option<CloseReason>,
 }
 
-impl Opened {
-    fn new(id: ConnectionId, registered: io::Result<()>) -> Opened {
-        Opened { id, failure: registered.err().map(|error| CloseReason::from_socket_error(error.kind())) }
+impl OpenedConnection {
+    fn new(id: ConnectionId, registered: io::Result<()>) -> OpenedConnection {
+        OpenedConnection { id, failure: registered.err().map(|error| CloseReason::from_socket_error(error.kind())) }
     }
 }
 
@@ -109,7 +109,7 @@ impl Io {
             write_each,
             balancer,
             connections: Slots::new(shard),
-            lists: Lists::default(),
+            lists: ConnectionLists::default(),
             buffer: vec![0; READ_SHARE],
             spare_buffer: Vec::new(),
             outputs: Vec::new(),
@@ -209,17 +209,17 @@ impl Io {
     }
 
     /// Opens a new connection.
-    pub fn open(&mut self, mut socket: Socket, peer: SocketAddr, ctx: &Context) -> Opened {
+    pub fn open(&mut self, mut socket: Socket, peer: SocketAddr, ctx: &Context) -> OpenedConnection {
         let id = self.connections.reserve();
         let registered = socket.set_nodelay().and_then(|()| socket.register(self.poll.registry(), token(id.slot)));
         let session = Session::new(ctx.now, self.deadlines, &mut self.outputs);
         self.insert(id, socket, peer, session, ctx);
-        Opened::new(id, registered)
+        OpenedConnection::new(id, registered)
     }
 
     /// Adopts a connection that another process handed over, and asks its switch for its features again. Returns
     /// `None`, after a report, if the connection has ended.
-    pub fn resume(&mut self, handed: HandedConnection, ctx: &Context) -> Option<Opened> {
+    pub fn resume(&mut self, handed: HandedConnection, ctx: &Context) -> Option<OpenedConnection> {
         let HandedConnection { socket, version, partial, packets, .. } = handed;
         let (Ok(peer), Ok(())) = (socket.peer_addr(), socket.set_nonblocking(true)) else {
             tracing::warn!("a connection ended while it was handed over");
@@ -233,7 +233,7 @@ impl Io {
         if let ConnectionState::Open { framer, .. } = &mut self.insert(id, socket, peer, session, ctx).state {
             framer.begin_with(&partial);
         }
-        Some(Opened::new(id, registered))
+        Some(OpenedConnection::new(id, registered))
     }
 
     fn insert(
@@ -262,7 +262,7 @@ impl Io {
     }
 
     /// Takes a connection that another shard sent. Returns the switch that it still claims, too.
-    pub fn adopt(&mut self, mut connection: Box<Connection>, ctx: &mut Context) -> (Opened, Option<Dpid>) {
+    pub fn adopt(&mut self, mut connection: Box<Connection>, ctx: &mut Context) -> (OpenedConnection, Option<Dpid>) {
         let id = self.connections.reserve();
         let before = std::mem::replace(&mut connection.id, id);
         let registered = connection.socket.register(self.poll.registry(), token(id.slot));
@@ -286,7 +286,7 @@ impl Io {
         self.lists.want_read(connection);
         self.lists.want_write(connection);
         self.lists.arm(connection);
-        (Opened::new(id, registered), claims)
+        (OpenedConnection::new(id, registered), claims)
     }
 
     /// Checks at the end of a turn whether a connection should move to another shard, and sends it there.
@@ -331,10 +331,10 @@ impl Io {
     }
 
     /// Gives up the sockets with which another process can go on, with these packets, which have no answer yet.
-    pub fn release(&mut self, packets: Vec<(Dpid, PacketIn)>, ctx: &Context) -> Released {
+    pub fn release(&mut self, packets: Vec<(Dpid, PacketIn)>, ctx: &Context) -> ReleasedSockets {
         let listeners = self.listeners.release(self.poll.registry());
         let connections = hand_over::release(&mut self.connections, packets, self.poll.registry(), ctx);
-        Released { listeners, connections }
+        ReleasedSockets { listeners, connections }
     }
 
     // Reading.
@@ -373,7 +373,7 @@ impl Io {
         let Some(connection) = self.connections.present(slot) else { return Ok(None) };
         connection.outbox.borrow(&mut self.spare_buffer);
         let read = connection.read(ctx.now, &mut self.buffer, engine, &mut self.outputs);
-        let Read { bytes, messages, answered } = read.map_err(|error| connection.read_error_reason(&error))?;
+        let ReadOutcome { bytes, messages, answered } = read.map_err(|error| connection.read_error_reason(&error))?;
         ctx.counters.of_bytes_in += bytes as u64;
         ctx.counters.of_messages_in += messages as u64;
         ctx.counters.of_packet_ins += answered.packets;
@@ -408,7 +408,12 @@ impl Io {
     }
 
     /// Calls the program that serves a switch.
-    pub fn call_program(&mut self, slot: usize, ctx: &mut Context, call: impl FnOnce(&mut dyn Program, Line<'_>)) {
+    pub fn call_program(
+        &mut self,
+        slot: usize,
+        ctx: &mut Context,
+        call: impl FnOnce(&mut dyn Program, ProgramConnection<'_>),
+    ) {
         let Io { connections, lists, outputs, .. } = self;
         let Some(connection) = connections.present(slot) else { return };
         connection.call_program(ctx.now, &mut ctx.counters, outputs, call);

@@ -23,7 +23,7 @@ use mio::Waker;
 use super::connection::Connection;
 use super::listeners::ListeningSocket;
 #[cfg(feature = "simulation")]
-use super::memory_socket::{self, Line};
+use super::memory_socket::{self, SwitchEnd};
 use super::registry::ConnectionId;
 use super::socket::Socket;
 use super::sync::{self, Fault};
@@ -92,7 +92,7 @@ pub(crate) enum ShardMessage {
     Finish(Sender<()>),
     /// Ends the shard, and sends here the sockets with which another process can go on. All other connections are
     /// closed.
-    HandOver(Sender<Released>),
+    HandOver(Sender<ReleasedSockets>),
     /// Migrates this switch to another shard, if the receiver serves it.
     #[cfg(test)]
     MigrateSwitch(Dpid, ShardId),
@@ -101,7 +101,7 @@ pub(crate) enum ShardMessage {
 #[cfg(feature = "simulation")]
 impl ShardMessage {
     /// Opens a connection in memory. Returns the message that has a shard serve it, and the switch's end.
-    pub fn connection_in_memory(peer: SocketAddr) -> (ShardMessage, Line) {
+    pub fn connection_in_memory(peer: SocketAddr) -> (ShardMessage, SwitchEnd) {
         let (near, line) = memory_socket::open();
         (ShardMessage::Connection(Socket::Memory(near), peer), line)
     }
@@ -109,7 +109,7 @@ impl ShardMessage {
 
 /// The sockets that a shard does not close when it ends.
 #[derive(Debug, Default)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedSockets {
     /// The listening sockets, each with whether its connections begin with TLS.
     pub listeners: Vec<(std::net::TcpListener, bool)>,
     pub connections: Vec<HandedConnection>,

@@ -1,5 +1,5 @@
-//! Connections in memory, for shards in simulated time. [`NearEnd`] is the controller's [`Socket`](super::socket::Socket),
-//! and a test holds the other end, the [`Line`].
+//! Connections in memory, for shards in simulated time. [`ControllerEnd`] is the controller's
+//! [`Socket`](super::socket::Socket), and a test holds the other end, the [`SwitchEnd`].
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -27,16 +27,16 @@ fn lock(buffers: &Mutex<Buffers>) -> MutexGuard<'_, Buffers> {
 }
 
 /// Opens a connection.
-pub(crate) fn open() -> (NearEnd, Line) {
+pub(crate) fn open() -> (ControllerEnd, SwitchEnd) {
     let buffers = Arc::default();
-    (NearEnd(Arc::clone(&buffers)), Line(buffers))
+    (ControllerEnd(Arc::clone(&buffers)), SwitchEnd(buffers))
 }
 
 /// The controller's end of a connection.
 #[derive(Debug)]
-pub struct NearEnd(Arc<Mutex<Buffers>>);
+pub struct ControllerEnd(Arc<Mutex<Buffers>>);
 
-impl NearEnd {
+impl ControllerEnd {
     pub(super) fn close_writing(&self) {
         lock(&self.0).is_closed = true;
     }
@@ -72,7 +72,7 @@ impl NearEnd {
     }
 }
 
-impl Drop for NearEnd {
+impl Drop for ControllerEnd {
     fn drop(&mut self) {
         self.close_writing();
     }
@@ -80,9 +80,9 @@ impl Drop for NearEnd {
 
 /// The switch's end of a connection.
 #[derive(Clone, Debug)]
-pub struct Line(Arc<Mutex<Buffers>>);
+pub struct SwitchEnd(Arc<Mutex<Buffers>>);
 
-impl Line {
+impl SwitchEnd {
     /// Sends bytes to the controller; they arrive at once.
     pub fn send(&self, now: Time, bytes: &[u8]) {
         let mut buffers = lock(&self.0);

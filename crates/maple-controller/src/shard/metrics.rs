@@ -10,12 +10,12 @@ use super::connection::Connection;
 use super::context::Context;
 use super::io::Io;
 use super::switches::Switches;
-use super::turn::Turn;
+use super::turn::EngineTurn;
 use crate::counters::SwitchCounters;
 use crate::status::{ConnectedMetrics, ShardMetrics, ShardStats, SwitchMetrics};
 
 /// Collects the shard's metrics. This costs a few hundred nanoseconds a switch, and nothing for a rule or a packet.
-pub(super) fn collect(io: &Io, switches: &Switches, turn: &Turn, ctx: &Context) -> ShardMetrics {
+pub(super) fn collect(io: &Io, switches: &Switches, turn: &EngineTurn, ctx: &Context) -> ShardMetrics {
     let engine = turn.engine();
     ShardMetrics {
         stats: ShardStats { counters: ctx.counters, engine: engine.stats() },

@@ -16,7 +16,7 @@ use super::mailbox::ShardQuery;
 use super::metrics;
 use super::registry::{ConnectionId, Registry};
 use super::switches::Switches;
-use super::turn::Turn;
+use super::turn::EngineTurn;
 use crate::memory::takeover::CopiedSwitch;
 use crate::session::{SwitchInfo, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
@@ -112,7 +112,7 @@ impl Queries {
     pub fn answer(
         &mut self,
         query: ShardQuery,
-        turn: &mut Turn,
+        turn: &mut EngineTurn,
         switches: &Switches,
         io: &mut Io,
         ctx: &mut Context,
@@ -214,7 +214,7 @@ impl Queries {
 fn request_counters(
     what: Counted,
     only: Option<Dpid>,
-    turn: &Turn,
+    turn: &EngineTurn,
     switches: &Switches,
     ctx: &mut Context,
 ) -> Vec<Option<Duration>> {
@@ -226,7 +226,7 @@ fn request_counters(
 }
 
 /// Collects the switches, with their present ports and rules.
-fn copied_switches(turn: &Turn, switches: &Switches, io: &Io) -> Vec<CopiedSwitch> {
+fn copied_switches(turn: &EngineTurn, switches: &Switches, io: &Io) -> Vec<CopiedSwitch> {
     let engine = turn.engine();
     let copied = |connection: &Connection| {
         let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);

@@ -25,7 +25,7 @@ pub(crate) struct ConnectionId {
 
 /// The owner of a datapath id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub(crate) enum DpidOwner {
     /// A connection.
     Connection(ConnectionId),
     /// A shard. It has the switch, which is unreachable, and is to serve its next connection.
@@ -34,22 +34,22 @@ pub(crate) enum Owner {
 
 /// The ownership of a datapath id.
 #[derive(Clone, Copy, Debug)]
-struct Claim {
-    owner: Owner,
+struct DpidClaim {
+    owner: DpidOwner,
     /// Whether the connection exists, but nothing comes from it.
     is_silent: bool,
 }
 
-impl Claim {
-    fn from_owner(owner: Owner) -> Claim {
-        Claim { owner, is_silent: false }
+impl DpidClaim {
+    fn from_owner(owner: DpidOwner) -> DpidClaim {
+        DpidClaim { owner, is_silent: false }
     }
 }
 
 /// The owners of datapath ids, and the load of shards.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    claims: Mutex<FxHashMap<Dpid, Claim>>,
+    claims: Mutex<FxHashMap<Dpid, DpidClaim>>,
     loads: Vec<AtomicUsize>,
 }
 
@@ -64,13 +64,13 @@ impl Registry {
     ///
     /// # Errors
     /// The owner, if another connection or shard has the switch.
-    pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), Owner> {
+    pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), DpidOwner> {
         let mut claims = self.lock();
-        let claim = claims.entry(dpid).or_insert(Claim::from_owner(Owner::Connection(by)));
+        let claim = claims.entry(dpid).or_insert(DpidClaim::from_owner(DpidOwner::Connection(by)));
         match claim.owner {
-            Owner::Connection(connection) if connection == by => Ok(()),
-            Owner::Shard(shard) if shard == by.shard => {
-                *claim = Claim::from_owner(Owner::Connection(by));
+            DpidOwner::Connection(connection) if connection == by => Ok(()),
+            DpidOwner::Shard(shard) if shard == by.shard => {
+                *claim = DpidClaim::from_owner(DpidOwner::Connection(by));
                 Ok(())
             }
             other => Err(other),
@@ -80,9 +80,9 @@ impl Registry {
     /// Ends the ownership of this connection, if it is the owner. With `stays`, its shard keeps the switch.
     pub fn release(&self, dpid: Dpid, by: ConnectionId, stays: bool) {
         let mut claims = self.lock();
-        if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Connection(by)) {
+        if claims.get(&dpid).is_some_and(|claim| claim.owner == DpidOwner::Connection(by)) {
             if stays {
-                claims.insert(dpid, Claim::from_owner(Owner::Shard(by.shard)));
+                claims.insert(dpid, DpidClaim::from_owner(DpidOwner::Shard(by.shard)));
             } else {
                 claims.remove(&dpid);
             }
@@ -91,7 +91,7 @@ impl Registry {
 
     /// Makes a shard the owner of a switch that has no connection. Has no effect if the switch has an owner.
     pub fn keep(&self, dpid: Dpid, shard: ShardId) {
-        self.lock().entry(dpid).or_insert(Claim::from_owner(Owner::Shard(shard)));
+        self.lock().entry(dpid).or_insert(DpidClaim::from_owner(DpidOwner::Shard(shard)));
     }
 
     /// Records whether the connection that has this switch is silent.
@@ -103,13 +103,13 @@ impl Registry {
 
     /// Reports whether the owner of this switch hears nothing from it: the switch has no connection, or a silent one.
     pub fn is_away(&self, dpid: Dpid) -> bool {
-        self.lock().get(&dpid).is_some_and(|claim| claim.is_silent || matches!(claim.owner, Owner::Shard(_)))
+        self.lock().get(&dpid).is_some_and(|claim| claim.is_silent || matches!(claim.owner, DpidOwner::Shard(_)))
     }
 
     /// Ends a shard's ownership of a switch. Has no effect if a connection has the switch.
     pub fn forget(&self, dpid: Dpid, shard: ShardId) {
         let mut claims = self.lock();
-        if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Shard(shard)) {
+        if claims.get(&dpid).is_some_and(|claim| claim.owner == DpidOwner::Shard(shard)) {
             claims.remove(&dpid);
         }
     }
@@ -117,8 +117,8 @@ impl Registry {
     /// Returns the shard that serves this switch, or has it while it is unreachable.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
         self.lock().get(&dpid).map(|claim| match claim.owner {
-            Owner::Connection(connection) => connection.shard,
-            Owner::Shard(shard) => shard,
+            DpidOwner::Connection(connection) => connection.shard,
+            DpidOwner::Shard(shard) => shard,
         })
     }
 
@@ -148,8 +148,8 @@ impl Registry {
 
     /// Replaces the owner's connection id `before` by `now`, after a migration.
     pub fn rename(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
-        if let Some(claim) = self.lock().get_mut(&dpid).filter(|claim| claim.owner == Owner::Connection(before)) {
-            claim.owner = Owner::Connection(now);
+        if let Some(claim) = self.lock().get_mut(&dpid).filter(|claim| claim.owner == DpidOwner::Connection(before)) {
+            claim.owner = DpidOwner::Connection(now);
         }
     }
 
@@ -158,7 +158,7 @@ impl Registry {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, Claim>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, DpidClaim>> {
         sync::step();
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -176,7 +176,7 @@ mod tests {
     fn a_switch_has_one_owner_at_a_time() {
         let registry = Registry::new(1);
         assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
-        let first = Err(Owner::Connection(connection(0, 0)));
+        let first = Err(DpidOwner::Connection(connection(0, 0)));
         assert_eq!(registry.claim(Dpid(1), connection(1, 0)), first);
         registry.release(Dpid(1), connection(0, 1), false);
         assert_eq!(registry.claim(Dpid(1), connection(1, 0)), first);
@@ -190,12 +190,12 @@ mod tests {
         assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
         registry.release(Dpid(1), connection(0, 0), true);
         assert_eq!(registry.shard_of(Dpid(1)), Some(ShardId(0)));
-        assert_eq!(registry.claim(Dpid(1), other), Err(Owner::Shard(ShardId(0))));
+        assert_eq!(registry.claim(Dpid(1), other), Err(DpidOwner::Shard(ShardId(0))));
         registry.forget(Dpid(1), ShardId(1));
         assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Ok(()), "a connection at its shard gets it");
         registry.keep(Dpid(1), ShardId(1));
         registry.forget(Dpid(1), ShardId(0));
-        assert_eq!(registry.claim(Dpid(1), other), Err(Owner::Connection(connection(1, 0))));
+        assert_eq!(registry.claim(Dpid(1), other), Err(DpidOwner::Connection(connection(1, 0))));
         registry.release(Dpid(1), connection(1, 0), true);
         registry.forget(Dpid(1), ShardId(0));
         assert_eq!(registry.claim(Dpid(1), other), Ok(()));

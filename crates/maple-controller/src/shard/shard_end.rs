@@ -6,7 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use maple_core::engine::Time;
 
-use super::mailbox::Released;
+use super::mailbox::ReleasedSockets;
 use crate::time::{Clock, until};
 
 /// How long a shard that has stopped reading decides the packets that it has read, as long as a turn should take at most.
@@ -21,7 +21,7 @@ pub(super) struct ShardEnd {
     /// then.
     finishing: Option<Finishing>,
     /// The receiver of the sockets, if another process goes on with the connections.
-    heir: Option<Sender<Released>>,
+    heir: Option<Sender<ReleasedSockets>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ShardEnd {
     }
 
     /// Ends the shard after this turn, and gives its sockets away.
-    pub fn hand_over(&mut self, to: Sender<Released>) {
+    pub fn hand_over(&mut self, to: Sender<ReleasedSockets>) {
         (self.is_stopping, self.heir) = (true, Some(to));
     }
 
@@ -68,7 +68,7 @@ impl ShardEnd {
     }
 
     /// Takes the receiver of the sockets.
-    pub fn take_heir(&mut self) -> Option<Sender<Released>> {
+    pub fn take_heir(&mut self) -> Option<Sender<ReleasedSockets>> {
         self.heir.take()
     }
 }

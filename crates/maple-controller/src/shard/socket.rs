@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 #[cfg(feature = "simulation")]
-use super::memory_socket::NearEnd;
+use super::memory_socket::ControllerEnd;
 use super::tls_socket::TlsSocket;
 use crate::tls::{NotThisSwitch, Tls};
 
@@ -26,7 +26,7 @@ pub(crate) enum Socket {
     Tls(Box<TlsSocket>),
     /// Buffers in memory. The simulation knows when they are ready.
     #[cfg(feature = "simulation")]
-    Memory(NearEnd),
+    Memory(ControllerEnd),
 }
 
 impl Socket {

@@ -11,13 +11,13 @@ use maple_core::network::Location;
 use maple_wire::msg::{NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, Port, PortNo};
 
-use super::away::{Away, ClosedConnections, DepartedSwitch, port_changes};
+use super::away::{AwaySwitches, ClosedConnections, DepartedSwitch, port_changes};
 use super::connection::{ConnectedSwitch, Connection};
 use super::context::Context;
 use super::io::Io;
 use super::links::Links;
 use super::mailbox::ShardMessage;
-use super::registry::{ConnectionId, Owner};
+use super::registry::{ConnectionId, DpidOwner};
 use super::to_switch;
 use crate::discovery::is_probe;
 use crate::notice::Notice;
@@ -30,7 +30,7 @@ pub(super) struct Switches {
     tls: Option<Arc<Tls>>,
     pub links: Links,
     /// The switches that have no connection, or come back.
-    pub away: Away,
+    pub away: AwaySwitches,
     pub closed: ClosedConnections,
     /// Whether discovery is to get the new declaration, once the engine knows it.
     is_declared: bool,
@@ -39,7 +39,7 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    pub fn new(tls: Option<Arc<Tls>>, links: Links, away: Away) -> Switches {
+    pub fn new(tls: Option<Arc<Tls>>, links: Links, away: AwaySwitches) -> Switches {
         Switches { tls, links, away, closed: ClosedConnections::default(), is_declared: false, leaving: Vec::new() }
     }
 
@@ -64,10 +64,10 @@ impl Switches {
                     session.admit(ctx.now, outputs);
                 }
             }
-            Err(Owner::Connection(owner)) => {
+            Err(DpidOwner::Connection(owner)) => {
                 ctx.outgoing.send(owner.shard, ShardMessage::Challenge { dpid, owner, claimant });
             }
-            Err(Owner::Shard(shard)) => {
+            Err(DpidOwner::Shard(shard)) => {
                 connection.claims = Some(dpid);
                 self.leaving.push((claimant, shard));
             }

@@ -24,10 +24,10 @@ use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
 use super::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
-use crate::framing::{Cut, Framer};
+use crate::framing::{Framer, StreamPart};
 use crate::listen::Subscriptions;
 use crate::notice::Notices;
-use crate::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
+use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use crate::session::{Deadlines, SwitchInfo};
 use crate::time::Clock;
 
@@ -96,7 +96,7 @@ struct Numbering {
 }
 
 impl Numbering {
-    fn take(&mut self, header: Header, message: &[u8], line: &mut Line<'_>) {
+    fn take(&mut self, header: Header, message: &[u8], line: &mut ProgramConnection<'_>) {
         match header.kind {
             kind::PACKET_IN if self.is_up => self.answer(header.xid, line),
             kind::PACKET_IN => self.early.push(header.xid),
@@ -104,7 +104,7 @@ impl Numbering {
         }
     }
 
-    fn answer(&mut self, xid: u32, line: &mut Line<'_>) {
+    fn answer(&mut self, xid: u32, line: &mut ProgramConnection<'_>) {
         self.answered += 1;
         let data = self.answered.to_be_bytes().to_vec();
         let answer = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(1), actions: vec![], data };
@@ -113,29 +113,29 @@ impl Numbering {
 }
 
 impl Program for Numbering {
-    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, mut line: Line<'_>) -> Progress {
+    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, mut line: ProgramConnection<'_>) -> Progress {
         while line.outputs.is_empty() {
             match framer.next(rest).expect("switches of tests send messages") {
-                Cut::Whole(header, message) => self.take(header, message, &mut line),
-                Cut::Completed(header, message) => self.take(header, message, &mut line),
-                Cut::Rest(_) => return Progress::Done,
+                StreamPart::Whole(header, message) => self.take(header, message, &mut line),
+                StreamPart::Completed(header, message) => self.take(header, message, &mut line),
+                StreamPart::Rest(_) => return Progress::Done,
             }
         }
         Progress::Act
     }
 
-    fn switch_up(&mut self, _: &SwitchInfo, mut line: Line<'_>) {
+    fn switch_up(&mut self, _: &SwitchInfo, mut line: ProgramConnection<'_>) {
         self.is_up = true;
         std::mem::take(&mut self.early).into_iter().for_each(|xid| self.answer(xid, &mut line));
     }
 
-    fn message(&mut self, _: u32, _: Message, _: Line<'_>) {}
+    fn message(&mut self, _: u32, _: Message, _: ProgramConnection<'_>) {}
 
     fn wake(&self) -> Option<Time> {
         None
     }
 
-    fn timer(&mut self, _: Line<'_>) {}
+    fn timer(&mut self, _: ProgramConnection<'_>) {}
 
     fn end(&mut self) {
         if self.is_up {

@@ -26,7 +26,7 @@ const MIN_BATCH: usize = 8;
 const MAX_BATCH: usize = 1 << 16;
 
 /// The engine, and what its turns need.
-pub(super) struct Turn {
+pub(super) struct EngineTurn {
     engine: Engine,
     /// Records the engine's turns.
     recorder: Option<ShardRecorder>,
@@ -45,9 +45,9 @@ pub(super) struct Turn {
     pub is_traced: bool,
 }
 
-impl Turn {
-    pub fn new(engine: Engine, subscriptions: Subscriptions, recorder: Option<ShardRecorder>) -> Turn {
-        let mut turn = Turn {
+impl EngineTurn {
+    pub fn new(engine: Engine, subscriptions: Subscriptions, recorder: Option<ShardRecorder>) -> EngineTurn {
+        let mut turn = EngineTurn {
             engine,
             recorder: None,
             subscriptions,

@@ -1,8 +1,8 @@
 //! Shards in one thread and in simulated time. The turns are those of the product; the caller controls connections,
 //! messages and the clock. Tests and emulated networks use this.
 //!
-//! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`Line`], and lets one shard take
-//! a turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it
+//! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`SwitchEnd`], and lets one shard
+//! take a turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it
 //! likes, in order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of
 //! turns can be simulated, and a run depends only on the caller.
 
@@ -29,7 +29,7 @@ use crate::memory::record::{RecordOptions, Recording, RecordingError, Writer as 
 use crate::notice::{Notice, Notices};
 use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
-pub use crate::shard::memory_socket::Line;
+pub use crate::shard::memory_socket::SwitchEnd;
 use crate::shard::registry::Registry;
 use crate::shard::{Context, IoParts, Parts, QueueLimits, Shard, WAKER};
 use crate::time::{Clock, after};
@@ -115,7 +115,7 @@ impl Simulation {
     }
 
     /// Opens a connection to a shard. The shard sends its hello in its next turn.
-    pub fn connect(&mut self, shard: usize) -> Line {
+    pub fn connect(&mut self, shard: usize) -> SwitchEnd {
         self.connections = self.connections.wrapping_add(1);
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, self.connections));
         self.registry.add_connection(ShardId(shard as u8));

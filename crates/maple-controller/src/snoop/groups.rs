@@ -16,7 +16,7 @@ use maple_core::{Location, Mac};
 use maple_wire::Dpid;
 use maple_wire::packet::membership::Sources;
 
-use super::{Effect, Ignored};
+use super::{IgnoreReason, SnoopEffect};
 use crate::time::after;
 
 /// The time for which a report is valid: two query intervals and the response time (RFC 2236 §8.4, RFC 3810 §9.4).
@@ -37,7 +37,7 @@ pub const MAX_SOURCES: usize = 32;
 
 /// The senders of a group that a port wants, and until when.
 #[derive(Debug, Default)]
-struct Wanted {
+struct WantedSenders {
     /// Until when it wants all senders, or more than are distinguished.
     all: Option<Time>,
     /// Until when it wants each of these.
@@ -46,7 +46,7 @@ struct Wanted {
     end: Option<Time>,
 }
 
-impl Wanted {
+impl WantedSenders {
     /// Returns when the port stops wanting anything; `None` if it wants nothing.
     fn last(&self) -> Option<Time> {
         self.sources.values().copied().chain(self.all).max()
@@ -81,7 +81,7 @@ impl Wanted {
 /// The ports that belong to multicast groups.
 #[derive(Debug, Default)]
 pub struct Groups {
-    members: BTreeMap<IpAddr, BTreeMap<Location, Wanted>>,
+    members: BTreeMap<IpAddr, BTreeMap<Location, WantedSenders>>,
     /// All memberships, ordered by end.
     ends: BTreeSet<(Time, IpAddr, Location)>,
     of_port: BTreeMap<Location, BTreeSet<IpAddr>>,
@@ -96,8 +96,8 @@ impl Groups {
     /// queried.
     ///
     /// # Errors
-    /// [`Ignored`] if a bound of groups or members is reached.
-    pub fn report(&mut self, now: Time, group: IpAddr, at: Location, wants: &Sources) -> Result<bool, Ignored> {
+    /// [`IgnoreReason`] if a bound of groups or members is reached.
+    pub fn report(&mut self, now: Time, group: IpAddr, at: Location, wants: &Sources) -> Result<bool, IgnoreReason> {
         match wants {
             Sources::All => self.join(now, group, at, None).map(|()| false),
             Sources::Also(sources) if sources.is_empty() => Ok(false),
@@ -114,7 +114,7 @@ impl Groups {
     }
 
     /// Adds a port to a group, for these senders or, if `None`, for all.
-    fn join(&mut self, now: Time, group: IpAddr, at: Location, sources: Option<&[IpAddr]>) -> Result<(), Ignored> {
+    fn join(&mut self, now: Time, group: IpAddr, at: Location, sources: Option<&[IpAddr]>) -> Result<(), IgnoreReason> {
         if !is_routed(group) {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Groups {
     }
 
     /// Writes the changes since the last call.
-    pub fn write(&mut self, out: &mut Vec<Effect>) {
+    pub fn write(&mut self, out: &mut Vec<SnoopEffect>) {
         let changed = std::mem::take(&mut self.changed);
         let macs: BTreeSet<Mac> = changed.iter().map(|group| group_mac(*group)).collect();
         for group in changed {
@@ -192,14 +192,14 @@ impl Groups {
         }
     }
 
-    fn check_capacity(&self, group: IpAddr, at: Location) -> Result<(), Ignored> {
+    fn check_capacity(&self, group: IpAddr, at: Location) -> Result<(), IgnoreReason> {
         let has_too_many = |count: Option<usize>, most| count.is_some_and(|count| count >= most);
         if has_too_many(self.of_port.get(&at).map(BTreeSet::len), MAX_PER_PORT) {
-            return Err(Ignored::GroupsOfPort(at));
+            return Err(IgnoreReason::GroupsOfPort(at));
         }
         match self.members.get(&group) {
-            None if self.members.len() >= MAX_GROUPS => Err(Ignored::Groups),
-            Some(members) if members.len() >= MAX_MEMBERS => Err(Ignored::Members),
+            None if self.members.len() >= MAX_GROUPS => Err(IgnoreReason::Groups),
+            Some(members) if members.len() >= MAX_MEMBERS => Err(IgnoreReason::Members),
             _ => Ok(()),
         }
     }
@@ -247,8 +247,8 @@ fn take<A: Ord, B: Ord, T>(map: &mut BTreeMap<A, BTreeMap<B, T>>, a: &A, b: &B) 
     taken
 }
 
-fn table_write(table: &str, key: maple_core::Value, members: Option<Vec<Location>>) -> Effect {
-    Effect::Write(Write::Table { table: table.into(), key, value: members.map(|members| members.to_value()) })
+fn table_write(table: &str, key: maple_core::Value, members: Option<Vec<Location>>) -> SnoopEffect {
+    SnoopEffect::Write(Write::Table { table: table.into(), key, value: members.map(|members| members.to_value()) })
 }
 
 /// Reports whether a group's packets may be limited to its members. Packets to link-local groups go to all hosts,
@@ -296,7 +296,7 @@ mod tests {
             let mut out = Vec::new();
             groups.write(&mut out);
             for effect in &out {
-                let Effect::Write(Write::Table { table, key, value }) = effect else { panic!("{effect:?}") };
+                let SnoopEffect::Write(Write::Table { table, key, value }) = effect else { panic!("{effect:?}") };
                 let place = (table.to_string(), key.to_string());
                 match value {
                     Some(value) => drop(self.0.insert(place, Vec::from_value(value).unwrap())),
@@ -371,12 +371,12 @@ mod tests {
         for n in 0..MAX_PER_PORT as u16 {
             groups.report(at(0), group(n), port(0), &ALL).unwrap();
         }
-        assert_eq!(groups.report(at(0), group(9999), port(0), &ALL), Err(Ignored::GroupsOfPort(port(0))));
+        assert_eq!(groups.report(at(0), group(9999), port(0), &ALL), Err(IgnoreReason::GroupsOfPort(port(0))));
         groups.report(at(1), group(0), port(0), &ALL).unwrap();
         for n in MAX_PER_PORT..MAX_GROUPS {
             groups.report(at(0), group(n as u16), port((n / MAX_PER_PORT) as u32), &ALL).unwrap();
         }
-        assert_eq!(groups.report(at(0), group(9999), port(99), &ALL), Err(Ignored::Groups));
+        assert_eq!(groups.report(at(0), group(9999), port(99), &ALL), Err(IgnoreReason::Groups));
         groups.report(at(0), group(1), port(99), &ALL).unwrap();
         groups.forget_switch(port(0).switch);
         groups.report(at(0), group(9999), port(99), &ALL).unwrap();

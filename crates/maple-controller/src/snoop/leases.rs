@@ -12,9 +12,9 @@ use maple_core::engine::Time;
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Stored, Write};
 use maple_core::{Location, Mac};
-use maple_wire::packet::dhcp::{Dhcp, Kind};
+use maple_wire::packet::dhcp::{Dhcp, DhcpMessageKind};
 
-use super::{Effect, Ignored};
+use super::{IgnoreReason, SnoopEffect};
 use crate::time::after;
 
 /// The maximum number of leases.
@@ -71,9 +71,9 @@ impl Leases {
             return;
         }
         match message.kind {
-            Kind::Discover | Kind::Request => self.add_request(now, mac, message.xid, at),
-            Kind::Release => self.release(message.ciaddr, mac, at),
-            Kind::Decline => self.release(message.requested.unwrap_or(message.ciaddr), mac, at),
+            DhcpMessageKind::Discover | DhcpMessageKind::Request => self.add_request(now, mac, message.xid, at),
+            DhcpMessageKind::Release => self.release(message.ciaddr, mac, at),
+            DhcpMessageKind::Decline => self.release(message.requested.unwrap_or(message.ciaddr), mac, at),
             _ => {}
         }
     }
@@ -81,14 +81,14 @@ impl Leases {
     /// Handles a server's message from a trusted port.
     ///
     /// # Errors
-    /// [`Ignored`] if there are too many leases, in total or at the port.
-    pub fn on_server(&mut self, now: Time, message: &Dhcp) -> Result<(), Ignored> {
+    /// [`IgnoreReason`] if there are too many leases, in total or at the port.
+    pub fn on_server(&mut self, now: Time, message: &Dhcp) -> Result<(), IgnoreReason> {
         let (mac, ip) = (Mac(message.chaddr), message.yiaddr);
         let requested_at = match message.kind {
-            Kind::Ack | Kind::Nak => self.take_request(mac, message.xid),
+            DhcpMessageKind::Ack | DhcpMessageKind::Nak => self.take_request(mac, message.xid),
             _ => None,
         };
-        let (Kind::Ack, Some(seconds), false) = (message.kind, message.lease, ip.is_unspecified()) else {
+        let (DhcpMessageKind::Ack, Some(seconds), false) = (message.kind, message.lease, ip.is_unspecified()) else {
             return Ok(());
         };
         let known = self.leases.get(&ip).copied().filter(|lease| lease.mac == mac);
@@ -113,7 +113,7 @@ impl Leases {
     }
 
     /// Writes the changes since the last call.
-    pub fn write(&mut self, out: &mut Vec<Effect>) {
+    pub fn write(&mut self, out: &mut Vec<SnoopEffect>) {
         for ip in std::mem::take(&mut self.changed) {
             out.push(table_write(snooped::LEASES, ip.into(), self.lease(ip)));
         }
@@ -165,14 +165,14 @@ impl Leases {
         }
     }
 
-    fn check_capacity(&self, ip: Ipv4Addr, at: Location) -> Result<(), Ignored> {
+    fn check_capacity(&self, ip: Ipv4Addr, at: Location) -> Result<(), IgnoreReason> {
         let before = self.leases.get(&ip);
         if before.is_none() && self.leases.len() >= MAX_LEASES {
-            return Err(Ignored::Leases);
+            return Err(IgnoreReason::Leases);
         }
         let is_new = before.is_none_or(|lease| lease.at != at);
         if is_new && self.of_port.get(&at).is_some_and(|count| *count >= MAX_PER_PORT) {
-            return Err(Ignored::LeasesOfPort(at));
+            return Err(IgnoreReason::LeasesOfPort(at));
         }
         Ok(())
     }
@@ -209,8 +209,8 @@ impl Leases {
     }
 }
 
-fn table_write(table: &str, key: maple_core::Value, lease: Option<Lease>) -> Effect {
-    Effect::Write(Write::Table { table: table.into(), key, value: lease.map(|lease| lease.to_value()) })
+fn table_write(table: &str, key: maple_core::Value, lease: Option<Lease>) -> SnoopEffect {
+    SnoopEffect::Write(Write::Table { table: table.into(), key, value: lease.map(|lease| lease.to_value()) })
 }
 
 #[cfg(test)]
@@ -230,7 +230,7 @@ mod tests {
         Location::new(Dpid(1), PortNo(n))
     }
 
-    fn message(kind: Kind, mac: Mac, xid: u32) -> Dhcp {
+    fn message(kind: DhcpMessageKind, mac: Mac, xid: u32) -> Dhcp {
         Dhcp {
             is_reply: false,
             kind,
@@ -253,17 +253,17 @@ mod tests {
     }
 
     /// Makes a host request an address at a port and get it.
-    fn get(leases: &mut Leases, now: u64, mac: Mac, from: u32, ip: Ipv4Addr, seconds: u32) -> Result<(), Ignored> {
-        let request = message(Kind::Request, mac, 7);
+    fn get(leases: &mut Leases, now: u64, mac: Mac, from: u32, ip: Ipv4Addr, seconds: u32) -> Result<(), IgnoreReason> {
+        let request = message(DhcpMessageKind::Request, mac, 7);
         leases.on_client(at(now), mac, &request, port(from));
-        leases.on_server(at(now), &request.answer(Kind::Ack, ip, SERVER, Some(seconds)))
+        leases.on_server(at(now), &request.answer(DhcpMessageKind::Ack, ip, SERVER, Some(seconds)))
     }
 
     fn written(leases: &mut Leases) -> Vec<(String, String, Option<Lease>)> {
         let mut out = Vec::new();
         leases.write(&mut out);
         let line = |effect| {
-            let Effect::Write(Write::Table { table, key, value }) = effect else { panic!("{effect:?}") };
+            let SnoopEffect::Write(Write::Table { table, key, value }) = effect else { panic!("{effect:?}") };
             (table.to_string(), key.to_string(), value.map(|value| Lease::from_value(&value).unwrap()))
         };
         out.into_iter().map(line).collect()
@@ -294,7 +294,8 @@ mod tests {
         get(&mut leases, 30, HOST, 4, ip(1), 60).unwrap();
         let lease = leases.lease(ip(1)).unwrap();
         assert_eq!((lease.location, lease.ends), (port(4), Some(90)));
-        let unheard = message(Kind::Request, HOST, 8).answer(Kind::Ack, ip(1), SERVER, Some(u32::MAX));
+        let unheard =
+            message(DhcpMessageKind::Request, HOST, 8).answer(DhcpMessageKind::Ack, ip(1), SERVER, Some(u32::MAX));
         leases.on_server(at(40), &unheard).unwrap();
         let lease = leases.lease(ip(1)).unwrap();
         assert_eq!((lease.location, lease.ends, leases.deadline()), (port(4), None, None));
@@ -302,7 +303,7 @@ mod tests {
 
     #[test]
     fn only_the_client_itself_releases_or_declines() {
-        for kind in [Kind::Release, Kind::Decline] {
+        for kind in [DhcpMessageKind::Release, DhcpMessageKind::Decline] {
             let mut leases = Leases::default();
             get(&mut leases, 0, HOST, 3, ip(1), 60).unwrap();
             let other = Mac([2, 0, 0, 0, 0, 2]);
@@ -319,20 +320,21 @@ mod tests {
     #[test]
     fn replies_without_a_request_are_ignored_and_the_first_request_counts() {
         let mut leases = Leases::default();
-        let request = message(Kind::Request, HOST, 7);
-        let ack = request.answer(Kind::Ack, ip(1), SERVER, Some(60));
+        let request = message(DhcpMessageKind::Request, HOST, 7);
+        let ack = request.answer(DhcpMessageKind::Ack, ip(1), SERVER, Some(60));
         leases.on_server(at(0), &ack).unwrap();
         assert!(leases.lease(ip(1)).is_none());
         leases.on_client(at(1), HOST, &request, port(3));
         leases.on_client(at(1), HOST, &request, port(4));
-        leases.on_server(at(2), &request.answer(Kind::Nak, Ipv4Addr::UNSPECIFIED, SERVER, None)).unwrap();
+        leases.on_server(at(2), &request.answer(DhcpMessageKind::Nak, Ipv4Addr::UNSPECIFIED, SERVER, None)).unwrap();
         leases.on_server(at(2), &ack).unwrap();
         assert!(leases.lease(ip(1)).is_none(), "it was refused");
         leases.on_client(at(3), HOST, &request, port(3));
         leases.on_client(at(3), HOST, &request, port(4));
         leases.on_server(at(4), &ack).unwrap();
         assert_eq!(leases.lease(ip(1)).unwrap().location, port(3));
-        let inform = message(Kind::Inform, HOST, 8).answer(Kind::Ack, Ipv4Addr::UNSPECIFIED, SERVER, None);
+        let inform =
+            message(DhcpMessageKind::Inform, HOST, 8).answer(DhcpMessageKind::Ack, Ipv4Addr::UNSPECIFIED, SERVER, None);
         leases.on_server(at(5), &inform).unwrap();
         assert_eq!(leases.leases.len(), 1);
     }
@@ -361,7 +363,7 @@ mod tests {
         get(&mut leases, 0, HOST, 4, ip(9999), 60).unwrap();
         for n in 0..1000 {
             let mac = Mac([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
-            leases.on_client(at(n), mac, &message(Kind::Discover, mac, 1), port(3));
+            leases.on_client(at(n), mac, &message(DhcpMessageKind::Discover, mac, 1), port(3));
         }
         assert_eq!((leases.requests.len(), leases.requests_of_port[&port(3)].len()), (MAX_REQUESTS, MAX_REQUESTS));
     }

@@ -179,18 +179,18 @@ impl Snooping {
 
 /// A task for the owner of a snooper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum SnoopEffect {
     /// Write to tracked state.
     Write(Write),
     /// Send a frame out of an edge port.
     Send(OwnFrame),
     /// Report that something was ignored for this reason, with the number of times so far.
-    Warn(Ignored, u64),
+    Warn(IgnoreReason, u64),
 }
 
 /// The reason why a message is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum Ignored {
+pub enum IgnoreReason {
     /// Too many groups.
     #[error("hosts belong to {max} multicast groups; a report of another group was ignored", max = groups::MAX_GROUPS)]
     Groups,
@@ -218,7 +218,7 @@ pub struct Snooper {
     groups: Groups,
     leases: Leases,
     querier: Querier,
-    ignored: BTreeMap<Ignored, u64>,
+    ignored: BTreeMap<IgnoreReason, u64>,
     /// The time of the next check of ports.
     next_port_check: Time,
 }
@@ -241,7 +241,7 @@ impl Snooper {
     }
 
     /// Handles an event.
-    pub fn on_event(&mut self, now: Time, event: &NetworkEvent, out: &mut Vec<Effect>) {
+    pub fn on_event(&mut self, now: Time, event: &NetworkEvent, out: &mut Vec<SnoopEffect>) {
         match event {
             NetworkEvent::Packet(heard) => self.packet(now, heard, out),
             NetworkEvent::Port { at, is_up: false, .. } => self.groups.forget_port(*at),
@@ -255,7 +255,7 @@ impl Snooper {
     }
 
     /// Expires members and leases, sends due queries, and writes what was learned since the last call.
-    pub fn on_timer(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
+    pub fn on_timer(&mut self, now: Time, state: &Snapshot, out: &mut Vec<SnoopEffect>) {
         self.groups.expire(now);
         self.leases.expire(now);
         if self.next_port_check <= now {
@@ -270,7 +270,7 @@ impl Snooper {
         self.leases.write(out);
     }
 
-    fn query_all(&mut self, now: Time, state: &Snapshot, out: &mut Vec<Effect>) {
+    fn query_all(&mut self, now: Time, state: &Snapshot, out: &mut Vec<SnoopEffect>) {
         if self.snooping.querier {
             let ports =
                 state.switches().flat_map(|(dpid, _)| state.ports_of(dpid).map(move |(n, _)| Location::new(dpid, n)));
@@ -285,7 +285,7 @@ impl Snooper {
         due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)
     }
 
-    fn packet(&mut self, now: Time, heard: &ListenerPacket, out: &mut Vec<Effect>) {
+    fn packet(&mut self, now: Time, heard: &ListenerPacket, out: &mut Vec<SnoopEffect>) {
         let packet = Packet::new(&heard.frame, heard.at.port.0);
         let groups = match packet.get(Field::EthType) {
             Some(0x0800) if self.snooping.igmp => igmp::read(&packet),
@@ -301,7 +301,14 @@ impl Snooper {
         }
     }
 
-    fn on_membership(&mut self, now: Time, packet: &Packet, message: Membership, at: Location, out: &mut Vec<Effect>) {
+    fn on_membership(
+        &mut self,
+        now: Time,
+        packet: &Packet,
+        message: Membership,
+        at: Location,
+        out: &mut Vec<SnoopEffect>,
+    ) {
         let all = match message {
             Membership::Report(all) => all,
             Membership::Query(_) => return self.querier.other_querier(now, source(packet)),
@@ -315,7 +322,7 @@ impl Snooper {
         }
     }
 
-    fn on_dhcp(&mut self, now: Time, packet: &Packet, message: &dhcp::Dhcp, at: Location, out: &mut Vec<Effect>) {
+    fn on_dhcp(&mut self, now: Time, packet: &Packet, message: &dhcp::Dhcp, at: Location, out: &mut Vec<SnoopEffect>) {
         let src = Mac::from_bits(packet.get(Field::EthSrc).unwrap_or_default());
         let done = match message.is_reply {
             false => {
@@ -323,21 +330,21 @@ impl Snooper {
                 Ok(())
             }
             true if self.snooping.dhcp.contains(&at) => self.leases.on_server(now, message),
-            true => Err(Ignored::Server(at)),
+            true => Err(IgnoreReason::Server(at)),
         };
         if let Err(reason) = done {
             self.ignore(reason, out);
         }
     }
 
-    fn ignore(&mut self, reason: Ignored, out: &mut Vec<Effect>) {
+    fn ignore(&mut self, reason: IgnoreReason, out: &mut Vec<SnoopEffect>) {
         if self.ignored.len() >= MAX_REASONS && !self.ignored.contains_key(&reason) {
             return;
         }
         let times = self.ignored.entry(reason).or_default();
         *times += 1;
         if 10u64.pow(times.ilog10()) == *times {
-            out.push(Effect::Warn(reason, *times));
+            out.push(SnoopEffect::Warn(reason, *times));
         }
     }
 }

@@ -12,7 +12,7 @@ use maple_core::engine::Time;
 use maple_core::network::OwnFrame;
 use maple_wire::packet::{igmp, mld};
 
-use super::Effect;
+use super::SnoopEffect;
 use super::groups::Groups;
 use crate::time::after;
 
@@ -37,7 +37,7 @@ pub const MAC: [u8; 6] = [0x02, b'M', b'A', b'P', b'L', b'E'];
 /// The state of the querier for both protocols.
 #[derive(Debug)]
 pub struct Querier {
-    protocols: Vec<Protocol>,
+    protocols: Vec<ProtocolState>,
     /// The ports that were queried since they came up.
     queried: BTreeSet<Location>,
     /// Group-specific queries to repeat, because one may be lost.
@@ -45,7 +45,7 @@ pub struct Querier {
 }
 
 #[derive(Debug)]
-struct Protocol {
+struct ProtocolState {
     is_v6: bool,
     /// Until when another querier counts as active.
     other_until: Time,
@@ -55,7 +55,7 @@ struct Protocol {
 impl Querier {
     /// Creates a querier for IGMP, MLD, or both.
     pub fn new(igmp: bool, mld: bool) -> Querier {
-        let protocol = |is_v6| Protocol { is_v6, other_until: Time(0), next: Time(0) };
+        let protocol = |is_v6| ProtocolState { is_v6, other_until: Time(0), next: Time(0) };
         let protocols = [(igmp, false), (mld, true)].into_iter().filter(|(on, _)| *on);
         Querier {
             protocols: protocols.map(|(_, is_v6)| protocol(is_v6)).collect(),
@@ -70,7 +70,7 @@ impl Querier {
             IpAddr::V4(ip) => !ip.is_unspecified(),
             IpAddr::V6(ip) => ip != own_address(),
         };
-        let same = |protocol: &&mut Protocol| protocol.is_v6 == from.is_ipv6();
+        let same = |protocol: &&mut ProtocolState| protocol.is_v6 == from.is_ipv6();
         if is_other && let Some(protocol) = self.protocols.iter_mut().find(same) {
             protocol.other_until = after(now, OTHER_QUERIER_TIMEOUT);
             // If the other querier falls silent, a general query follows.
@@ -79,7 +79,7 @@ impl Querier {
     }
 
     /// Queries whether other hosts at the port are members of a group that a host left.
-    pub fn query_group(&mut self, now: Time, group: IpAddr, at: Location, out: &mut Vec<Effect>) {
+    pub fn query_group(&mut self, now: Time, group: IpAddr, at: Location, out: &mut Vec<SnoopEffect>) {
         if self.is_active(now, group.is_ipv6()) {
             out.push(query(at, group.is_ipv6(), Some(group), FAST_RESPONSE));
             if self.retries.len() < MAX_RETRIES {
@@ -89,7 +89,7 @@ impl Querier {
     }
 
     /// Sends general queries to edge ports: to all if that is due, else to those that came up.
-    pub fn query_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<Effect>) {
+    pub fn query_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<SnoopEffect>) {
         for protocol in &mut self.protocols {
             let all = protocol.next <= now;
             if all {
@@ -105,7 +105,7 @@ impl Querier {
     }
 
     /// Repeats the group-specific queries that are due, if the group still has members there.
-    pub fn retry(&mut self, now: Time, groups: &Groups, out: &mut Vec<Effect>) {
+    pub fn retry(&mut self, now: Time, groups: &Groups, out: &mut Vec<SnoopEffect>) {
         while let Some((_, group, at)) = self.retries.front().filter(|(when, ..)| *when <= now).copied() {
             self.retries.pop_front();
             if groups.has(group, at) && self.is_active(now, group.is_ipv6()) {
@@ -128,14 +128,14 @@ fn own_address() -> Ipv6Addr {
     mld::link_local(MAC)
 }
 
-fn query(at: Location, is_v6: bool, group: Option<IpAddr>, tenths: u8) -> Effect {
+fn query(at: Location, is_v6: bool, group: Option<IpAddr>, tenths: u8) -> SnoopEffect {
     let bytes = match group {
         Some(IpAddr::V4(group)) => igmp::query(MAC, Some(group), tenths),
         Some(IpAddr::V6(group)) => mld::query(MAC, Some(group), u16::from(tenths) * 100),
         None if is_v6 => mld::query(MAC, None, u16::from(tenths) * 100),
         None => igmp::query(MAC, None, tenths),
     };
-    Effect::Send(OwnFrame { at, bytes: bytes.into() })
+    SnoopEffect::Send(OwnFrame { at, bytes: bytes.into() })
 }
 
 #[cfg(test)]
@@ -161,8 +161,8 @@ mod tests {
         out.iter().map(question).collect()
     }
 
-    fn question(effect: &Effect) -> (u32, bool, Option<IpAddr>) {
-        let Effect::Send(frame) = effect else { panic!("{effect:?}") };
+    fn question(effect: &SnoopEffect) -> (u32, bool, Option<IpAddr>) {
+        let SnoopEffect::Send(frame) = effect else { panic!("{effect:?}") };
         let packet = Packet::new(&frame.bytes, 1);
         let (is_v6, asked) = match igmp::read(&packet) {
             Some(asked) => (false, asked),

@@ -10,7 +10,7 @@ use maple_core::run::Run;
 use maple_core::snooped::MulticastGroup;
 use maple_core::state::SwitchInfo;
 use maple_wire::packet::Frame;
-use maple_wire::packet::dhcp::{Dhcp, Kind};
+use maple_wire::packet::dhcp::{Dhcp, DhcpMessageKind};
 use maple_wire::{Dpid, PortNo, Version};
 
 use super::*;
@@ -30,7 +30,7 @@ struct World {
     snooper: Snooper,
     now: Time,
     sent: Vec<OwnFrame>,
-    warnings: Vec<(Ignored, u64)>,
+    warnings: Vec<(IgnoreReason, u64)>,
 }
 
 impl World {
@@ -67,14 +67,14 @@ impl World {
         self.tick(Vec::new())
     }
 
-    fn tick(&mut self, mut effects: Vec<Effect>) -> Commit {
+    fn tick(&mut self, mut effects: Vec<SnoopEffect>) -> Commit {
         self.snooper.on_timer(self.now, &self.store.snapshot(), &mut effects);
         let mut writes = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Write(write) => writes.push(write),
-                Effect::Send(frame) => self.sent.push(frame),
-                Effect::Warn(reason, times) => self.warnings.push((reason, times)),
+                SnoopEffect::Write(write) => writes.push(write),
+                SnoopEffect::Send(frame) => self.sent.push(frame),
+                SnoopEffect::Warn(reason, times) => self.warnings.push((reason, times)),
             }
         }
         self.store.change(writes).unwrap()
@@ -150,12 +150,17 @@ fn only_who_asked_for_a_group_or_a_lease_is_asked_again_when_that_changes() {
     assert_eq!(withdrawn(world.hear(2, report(ONE, true))), [], "it was said again");
     assert_eq!(withdrawn(world.hear(2, report(ONE, false))), [], "others may stay");
     assert_eq!(withdrawn(world.wait(2)), [leaf(1), leaf(3)]);
-    world.hear(2, client(Kind::Request, 1));
-    let ack = server(&request(Kind::Request, 1).answer(Kind::Ack, [10, 0, 0, 5].into(), [10, 0, 0, 1].into(), Some(9)));
+    world.hear(2, client(DhcpMessageKind::Request, 1));
+    let ack = server(&request(DhcpMessageKind::Request, 1).answer(
+        DhcpMessageKind::Ack,
+        [10, 0, 0, 5].into(),
+        [10, 0, 0, 1].into(),
+        Some(9),
+    ));
     assert_eq!(withdrawn(world.hear(1, ack)), [leaf(4)]);
 }
 
-fn request(kind: Kind, xid: u32) -> Dhcp {
+fn request(kind: DhcpMessageKind, xid: u32) -> Dhcp {
     let none = Ipv4Addr::UNSPECIFIED;
     let (requested, lease, server, renewal) = (None, None, None, None);
     let (is_reply, broadcast, chaddr) = (false, true, HOST);
@@ -175,7 +180,7 @@ fn request(kind: Kind, xid: u32) -> Dhcp {
     }
 }
 
-fn client(kind: Kind, xid: u32) -> Vec<u8> {
+fn client(kind: DhcpMessageKind, xid: u32) -> Vec<u8> {
     let ip = Frame::ethernet([0xff; 6], HOST).ipv4([0, 0, 0, 0], [255, 255, 255, 255]);
     ip.udp(dhcp::CLIENT_PORT, dhcp::SERVER_PORT).payload(&request(kind, xid).to_bytes())
 }
@@ -188,13 +193,18 @@ fn server(message: &Dhcp) -> Vec<u8> {
 #[test]
 fn a_server_is_believed_at_its_port_only_and_told_of_elsewhere() {
     let mut world = World::new(&["dhcp"], &[port(1)], false);
-    let ack = request(Kind::Request, 1).answer(Kind::Ack, [10, 0, 0, 5].into(), [10, 0, 0, 1].into(), Some(60));
-    world.hear(2, client(Kind::Request, 1));
+    let ack = request(DhcpMessageKind::Request, 1).answer(
+        DhcpMessageKind::Ack,
+        [10, 0, 0, 5].into(),
+        [10, 0, 0, 1].into(),
+        Some(60),
+    );
+    world.hear(2, client(DhcpMessageKind::Request, 1));
     for _ in 0..10 {
         world.hear(3, server(&ack));
     }
     assert_eq!(world.ask(None, Net::leases), []);
-    assert_eq!(world.warnings, [(Ignored::Server(port(3)), 1), (Ignored::Server(port(3)), 10)]);
+    assert_eq!(world.warnings, [(IgnoreReason::Server(port(3)), 1), (IgnoreReason::Server(port(3)), 10)]);
     world.hear(1, server(&ack));
     let lease = Lease { mac: Mac(HOST), ip: [10, 0, 0, 5].into(), location: port(2), ends: Some(60) };
     assert_eq!(world.ask(None, |net| (net.lease(lease.ip), net.lease_of(lease.mac))), (Some(lease), Some(lease)));
@@ -225,7 +235,7 @@ fn a_host_that_floods_groups_is_told_of_and_leaves_room() {
         let [a, b] = n.to_be_bytes();
         world.hear(1, report([239, 9, a, b].into(), true));
     }
-    assert_eq!(world.warnings, [(Ignored::GroupsOfPort(port(1)), 1), (Ignored::GroupsOfPort(port(1)), 10)]);
+    assert_eq!(world.warnings, [(IgnoreReason::GroupsOfPort(port(1)), 1), (IgnoreReason::GroupsOfPort(port(1)), 10)]);
     world.hear(2, report(ONE, true));
     assert_eq!(world.members(IpAddr::from(ONE)), [2]);
     let rows = world.store.snapshot().table(snooped::MEMBERS).map_or(0, |rows| rows.len());
@@ -249,8 +259,8 @@ fn what_is_snooped_on_is_heard_of_and_nothing_else() {
         let ip = Frame::ethernet([0x33, 0x33, 0, 0, 0, 0x16], HOST).ipv6(from, to).ttl(1).options(&options);
         ip.proto(58).payload(&[143, 0, 0, 0, 0, 0, 0, 0])
     };
-    let dhcp = client(Kind::Discover, 1);
-    let offer = server(&request(Kind::Request, 1).answer(Kind::Offer, ONE, ONE, None));
+    let dhcp = client(DhcpMessageKind::Discover, 1);
+    let offer = server(&request(DhcpMessageKind::Request, 1).answer(DhcpMessageKind::Offer, ONE, ONE, None));
     for frame in
         [&report(ONE, true), &igmp::query(HOST, None, 1), &mldv2, &mld::report(HOST, IN_V6, false), &dhcp, &offer]
     {

@@ -157,7 +157,7 @@ pub struct Tls {
     files: Mutex<TlsFiles>,
     config: ArcSwap<ServerConfig>,
     switches: Mutex<Option<Switches>>,
-    read: Mutex<Read>,
+    read: Mutex<FileTimes>,
     /// The lines that trust on first use adds to the file of switches, and the thread that writes them.
     pins: Option<(Arc<Pins>, PinsWriter)>,
     /// The list of files to which failures to read are reported.
@@ -166,7 +166,7 @@ pub struct Tls {
 
 /// The times of the files that were read last, and the second since 1970 when the controller's certificate expires.
 #[derive(Debug)]
-struct Read {
+struct FileTimes {
     newest: Vec<Option<SystemTime>>,
     not_after: u64,
 }
@@ -184,7 +184,7 @@ impl Tls {
         Ok(Tls {
             config: ArcSwap::from_pointee(config),
             switches: Mutex::new(switches),
-            read: Mutex::new(Read { newest, not_after }),
+            read: Mutex::new(FileTimes { newest, not_after }),
             files: Mutex::new(files),
             pins: pins.map(start).transpose().map_err(TlsError::Thread)?,
             kept: OnceLock::new(),

@@ -82,7 +82,7 @@ pub enum NotThisSwitch {
 
 /// The requirement of a line on a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Owner {
+enum CertificateOwner {
     Fingerprint(String),
     /// Its attributes, each as `CN=…`.
     Subject(Vec<String>),
@@ -93,14 +93,14 @@ enum Owner {
 const MAX_FIRST: usize = 256;
 
 /// Datapath ids, and the owner that may use them.
-type Line = (Vec<RangeInclusive<u64>>, Owner);
+type BindingLine = (Vec<RangeInclusive<u64>>, CertificateOwner);
 
 /// The bindings of datapath ids to certificates.
 #[derive(Debug)]
 pub(super) struct Switches {
     /// The file to which the first certificates of switches are added, if they are trusted.
     pins: Option<Arc<Pins>>,
-    lines: Vec<Line>,
+    lines: Vec<BindingLine>,
     /// The fingerprints of the certificates that came first.
     first: BTreeMap<Dpid, String>,
 }
@@ -130,7 +130,7 @@ impl Switches {
         Ok(Some(Switches { pins, lines, first: BTreeMap::new() }))
     }
 
-    fn lines(path: &Path, pins: Option<&Arc<Pins>>) -> Result<Vec<Line>, SwitchesError> {
+    fn lines(path: &Path, pins: Option<&Arc<Pins>>) -> Result<Vec<BindingLine>, SwitchesError> {
         let text = match pins {
             Some(pins) => pins.read().map_err(|error| SwitchesError::Write(path.to_owned(), error))?,
             None => std::fs::read_to_string(path).map_err(|error| SwitchesError::Read(path.to_owned(), error))?,
@@ -149,7 +149,7 @@ impl Switches {
 
     /// Reports whether a certificate is bound to this datapath id.
     pub fn has(&self, dpid: Dpid) -> bool {
-        let is_in = |(ids, _): &Line| ids.iter().any(|ids| ids.contains(&dpid.0));
+        let is_in = |(ids, _): &BindingLine| ids.iter().any(|ids| ids.contains(&dpid.0));
         self.first.contains_key(&dpid) || self.lines.iter().any(is_in)
     }
 
@@ -188,13 +188,13 @@ impl Switches {
     }
 }
 
-impl Owner {
+impl CertificateOwner {
     fn is(&self, identity: &Identity) -> bool {
         match self {
-            Owner::Fingerprint(hex) => *hex == identity.fingerprint,
+            CertificateOwner::Fingerprint(hex) => *hex == identity.fingerprint,
             // An attribute with a comma in it is two in a line, so it never matches.
-            Owner::Subject(attributes) => *attributes == identity.attributes,
-            Owner::Name(name) => identity.names.contains(name),
+            CertificateOwner::Subject(attributes) => *attributes == identity.attributes,
+            CertificateOwner::Name(name) => identity.names.contains(name),
         }
     }
 }
@@ -205,14 +205,14 @@ fn attributes(subject: &str) -> Vec<String> {
     subject.split(',').map(pair).collect()
 }
 
-fn parse(line: &str) -> Result<Line, String> {
+fn parse(line: &str) -> Result<BindingLine, String> {
     let (ids, owner) = line.split_once(char::is_whitespace).ok_or("a line is datapath ids and a certificate")?;
     let ids = ids.split(',').map(range).collect::<Result<_, _>>()?;
     Ok((ids, certificate(owner.trim())?))
 }
 
 /// Parses the requirement on a certificate: `sha256:…`, `subject:…` or `name:…`.
-fn certificate(owner: &str) -> Result<Owner, String> {
+fn certificate(owner: &str) -> Result<CertificateOwner, String> {
     let (kind, of) = owner.split_once(':').unwrap_or((owner, ""));
     let of = of.trim();
     Ok(match kind {
@@ -222,10 +222,10 @@ fn certificate(owner: &str) -> Result<Owner, String> {
             if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
                 return Err(format!("a SHA-256 has 64 hex digits, and {of:?} has not"));
             }
-            Owner::Fingerprint(hex)
+            CertificateOwner::Fingerprint(hex)
         }
-        "subject" => Owner::Subject(attributes(of)),
-        "name" => Owner::Name(of.to_owned()),
+        "subject" => CertificateOwner::Subject(attributes(of)),
+        "name" => CertificateOwner::Name(of.to_owned()),
         other => return Err(format!("{other:?} is none of sha256, subject and name")),
     })
 }

@@ -11,7 +11,7 @@ use maple_core::snooped::{LEASES, Lease, MEMBERS, group_key};
 use maple_core::state::{Snapshot, Stored};
 use maple_core::{Location, snooped};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
-use maple_wire::packet::dhcp::{self, Dhcp, Kind};
+use maple_wire::packet::dhcp::{self, Dhcp, DhcpMessageKind};
 use maple_wire::packet::{Frame, igmp, mld};
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -86,7 +86,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     let (none, server) = ([0; 4].into(), [10, 0, 0, 1].into());
     let request = Dhcp {
         is_reply: false,
-        kind: Kind::Request,
+        kind: DhcpMessageKind::Request,
         xid: 1,
         broadcast: true,
         ciaddr: none,
@@ -103,7 +103,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
         ip.udp(from, to).payload(&message.to_bytes())
     };
     inject(&emulation, "h2", frame(mac, dhcp::CLIENT_PORT, dhcp::SERVER_PORT, &request));
-    let ack = request.answer(Kind::Ack, [10, 0, 0, 9].into(), server, Some(3600));
+    let ack = request.answer(DhcpMessageKind::Ack, [10, 0, 0, 9].into(), server, Some(3600));
     // The snooper hears packets in the order in which they came, and these take different ways to the switch.
     std::thread::sleep(SHORT);
     inject(&emulation, "h1", frame([2, 0, 0, 0, 0, 1], dhcp::SERVER_PORT, dhcp::CLIENT_PORT, &ack));

@@ -3,7 +3,7 @@
 //! A shard's framer must give the same messages as an iterator over the whole stream. A handler's answers must be whole
 //! messages, however odd the packets are.
 
-use maple_controller::framing::{Cut, Framer};
+use maple_controller::framing::{Framer, StreamPart};
 use maple_handlers::{Handler, LearningSwitch, Replies};
 use maple_wire::msg::{Frames, PacketInView};
 use maple_wire::{Error, Message, Version};
@@ -29,9 +29,9 @@ pub fn reads(data: &[u8]) {
 fn messages(framer: &mut Framer, mut read: &[u8], cut: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     loop {
         match framer.next(&mut read)? {
-            Cut::Whole(_, message) => cut.push(message.to_vec()),
-            Cut::Completed(_, message) => cut.push(message.to_vec()),
-            Cut::Rest(_) => break,
+            StreamPart::Whole(_, message) => cut.push(message.to_vec()),
+            StreamPart::Completed(_, message) => cut.push(message.to_vec()),
+            StreamPart::Rest(_) => break,
         }
     }
     assert!(read.is_empty(), "all is dealt with");

@@ -19,7 +19,7 @@ const CREDIT: Time = SECOND / 10;
 /// The queues of one port; `T` is a frame.
 #[derive(Debug)]
 pub(super) struct Egress<T> {
-    queues: BTreeMap<Option<u32>, Waiting<T>>,
+    queues: BTreeMap<Option<u32>, WaitingFrame<T>>,
     /// The time when the line is free.
     free: Time,
     served: u64,
@@ -43,7 +43,7 @@ impl Limits {
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingFrame<T> {
     frames: VecDeque<(usize, T)>,
     /// The time when it may send again, by its maximum rate.
     may: Time,
@@ -55,7 +55,7 @@ struct Waiting<T> {
 
 /// A frame that leaves now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Leaving<T> {
+pub(super) struct LeavingFrame<T> {
     pub queue: Option<u32>,
     pub bytes: usize,
     /// Its time on the line, in nanoseconds.
@@ -70,7 +70,7 @@ impl<T> Egress<T> {
 
     /// Puts a frame into a queue. Returns it if the queue is full.
     pub fn put(&mut self, now: Time, queue: Option<u32>, bytes: usize, frame: T) -> Result<(), T> {
-        let fresh = || Waiting { frames: VecDeque::new(), may: 0, paid: now, served: 0 };
+        let fresh = || WaitingFrame { frames: VecDeque::new(), may: 0, paid: now, served: 0 };
         let waiting = self.queues.entry(queue).or_insert_with(fresh);
         if waiting.frames.len() >= ROOM {
             return Err(frame);
@@ -80,11 +80,11 @@ impl<T> Egress<T> {
     }
 
     /// Returns the next frame, if one may leave now.
-    pub fn next(&mut self, now: Time, limits: &Limits) -> Option<Leaving<T>> {
+    pub fn next(&mut self, now: Time, limits: &Limits) -> Option<LeavingFrame<T>> {
         if self.free > now {
             return None;
         }
-        let behind = |queue: Option<u32>, waiting: &Waiting<T>| {
+        let behind = |queue: Option<u32>, waiting: &WaitingFrame<T>| {
             // Unused minimum rates are kept only for a moment.
             let paid = waiting.paid.max(now.saturating_sub(CREDIT));
             limits.for_queue(queue).min.is_some() && paid <= now
@@ -110,7 +110,7 @@ impl<T> Egress<T> {
         }
         let takes = limits.rate.map_or(0, |rate| time_of(bytes, rate));
         self.free = now + takes;
-        Some(Leaving { queue, bytes, takes, frame })
+        Some(LeavingFrame { queue, bytes, takes, frame })
     }
 
     /// The waiting frames.

@@ -48,7 +48,7 @@ pub use log::{Delivery, DeliveryLog, Drop, EnteredFrame, FrameId, Hop, Origin, O
 use channel::Channel;
 use frames::InFlight;
 use punted::Punted;
-use shaping::Shaped;
+use shaping::ShapedPort;
 
 /// The options of a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,7 +109,7 @@ pub struct EmulatedNetwork {
     host_macs: FxHashMap<[u8; 6], usize>,
     links: Vec<Link>,
     wires: BTreeMap<(Dpid, PortNo), Wire>,
-    shaped: BTreeMap<(Dpid, PortNo), Shaped>,
+    shaped: BTreeMap<(Dpid, PortNo), ShapedPort>,
     punted: Punted,
     frames: u64,
     copies: BTreeMap<FrameId, usize>,

@@ -11,7 +11,7 @@ use super::{EmulatedNetwork, Event, Link, NetworkError};
 
 /// The waiting frames of a port, and its limits.
 #[derive(Debug)]
-pub(super) struct Shaped {
+pub(super) struct ShapedPort {
     limits: Limits,
     egress: Egress<InFlight>,
 }
@@ -89,13 +89,13 @@ impl EmulatedNetwork {
         let queues = switch.queues().filter(|((at, _), _)| *at == port).map(|((_, id), queue)| (id, queue.rates));
         let limits = Limits { rate: switch.ports().get(&port).and_then(|port| port.rate), queues: queues.collect() };
         let shaped = self.shaped.entry((dpid, port));
-        shaped.or_insert_with(|| Shaped { limits: Limits::default(), egress: Egress::new() }).limits = limits;
+        shaped.or_insert_with(|| ShapedPort { limits: Limits::default(), egress: Egress::new() }).limits = limits;
         self.drain(dpid, port);
     }
 
     /// Queues a frame at a port with a bounded rate.
     pub(super) fn queue_up(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
-        let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+        let Some(ShapedPort { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
         let queue = queue.filter(|queue| limits.queues.contains_key(queue));
         let bytes = flight.frame.len();
         if let Err(flight) = egress.put(self.now, queue, bytes, flight) {
@@ -116,7 +116,7 @@ impl EmulatedNetwork {
     pub(super) fn drain(&mut self, dpid: Dpid, port: PortNo) {
         let now = self.now;
         loop {
-            let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+            let Some(ShapedPort { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
             if egress.timer.is_some_and(|timer| timer <= now) {
                 egress.timer = None;
             }
@@ -130,7 +130,7 @@ impl EmulatedNetwork {
                 self.note(&leaving.frame, Outcome::Dropped(dpid, Drop::Switch(Lost::PortDown(port))));
             }
         }
-        let Some(Shaped { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
+        let Some(ShapedPort { limits, egress }) = self.shaped.get_mut(&(dpid, port)) else { return };
         match egress.due() {
             None if *limits == Limits::default() => drop(self.shaped.remove(&(dpid, port))),
             Some(at) if egress.timer.is_none_or(|timer| at < timer) => {

@@ -108,7 +108,7 @@ pub struct Host {
     spec: HostSpec,
     link_local: Ipv6Addr,
     neighbours: BTreeMap<IpAddr, [u8; 6]>,
-    resolutions: BTreeMap<IpAddr, Resolution>,
+    resolutions: BTreeMap<IpAddr, AddressResolution>,
     flows: Vec<Flow>,
     /// The times at which flows are repeated or given up.
     deadlines: BTreeSet<(Time, usize)>,
@@ -120,7 +120,7 @@ pub struct Host {
 
 /// The resolution of an address.
 #[derive(Clone, Debug)]
-struct Resolution {
+struct AddressResolution {
     attempts: u32,
     ask_again: Time,
     /// The flows that wait for the address.
@@ -225,7 +225,7 @@ impl Host {
         match self.resolutions.entry(to) {
             Entry::Occupied(resolution) => resolution.into_mut().waiting.push(id.0),
             Entry::Vacant(resolution) => {
-                resolution.insert(Resolution { attempts: 0, ask_again: now, waiting: vec![id.0] });
+                resolution.insert(AddressResolution { attempts: 0, ask_again: now, waiting: vec![id.0] });
                 self.ask(now, to, out);
             }
         }
@@ -260,7 +260,7 @@ impl Host {
 
     /// Lets time pass: overdue packets are repeated or given up.
     pub fn poll(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
-        let due = |r: &Resolution| r.ask_again <= now;
+        let due = |r: &AddressResolution| r.ask_again <= now;
         let overdue: Vec<IpAddr> = self.resolutions.iter().filter(|(_, r)| due(r)).map(|(to, _)| *to).collect();
         overdue.into_iter().for_each(|to| self.ask(now, to, out));
         while let Some((deadline, at)) = self.deadlines.first().copied().filter(|(deadline, _)| *deadline <= now) {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use maple_controller::framing::{Cut, Framer};
-use maple_controller::program::{Balancer, Line, Program, ProgramErrors, ProgramFactory, Progress};
+use maple_controller::framing::{Framer, StreamPart};
+use maple_controller::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
 use maple_controller::session::{ENGINE_XIDS, Session, SwitchInfo};
 use maple_core::engine::{ShardId, Time};
 use maple_wire::msg::{Frames, Header, PacketInView, kind};
@@ -84,14 +84,14 @@ pub(super) struct Served {
 
 /// What the dispatch of messages needs besides the handler.
 struct MessageDispatch<'a> {
-    line: Line<'a>,
+    line: ProgramConnection<'a>,
     replies: &'a mut Replies,
     max_batch: usize,
 }
 
 impl MessageDispatch<'_> {
     fn pass_to_session(&mut self, header: Header, message: &[u8]) {
-        let Line { now, session, outputs, .. } = &mut self.line;
+        let ProgramConnection { now, session, outputs, .. } = &mut self.line;
         session.on_message(*now, header, message, outputs);
     }
 }
@@ -103,7 +103,7 @@ impl Served {
         Served { factory, errors, handler: None, early, replies, next_xid: ENGINE_XIDS, wake: None, max_batch }
     }
 
-    fn call(&mut self, mut line: Line<'_>, call: impl FnOnce(&mut dyn Handler, &mut Replies)) {
+    fn call(&mut self, mut line: ProgramConnection<'_>, call: impl FnOnce(&mut dyn Handler, &mut Replies)) {
         let Some(handler) = &mut self.handler else {
             return debug_assert!(false, "the session delivers nothing before the switch is up");
         };
@@ -115,7 +115,7 @@ impl Served {
 }
 
 impl Program for Served {
-    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, line: Line<'_>) -> Progress {
+    fn read(&mut self, rest: &mut &[u8], framer: &mut Framer, line: ProgramConnection<'_>) -> Progress {
         let Served { handler, early, replies, next_xid, wake, max_batch, .. } = self;
         let before = line.counters.of_messages_in;
         let version = line.session.version();
@@ -143,13 +143,13 @@ impl Program for Served {
         }
     }
 
-    fn switch_up(&mut self, switch: &SwitchInfo, line: Line<'_>) {
+    fn switch_up(&mut self, switch: &SwitchInfo, line: ProgramConnection<'_>) {
         let errors = self.errors.of_switch(switch.features.dpid);
         self.handler = Some(self.factory.handler(switch, errors));
         self.call(line, |handler, out| handler.switch_up(switch, out));
     }
 
-    fn message(&mut self, xid: u32, message: Message, line: Line<'_>) {
+    fn message(&mut self, xid: u32, message: Message, line: ProgramConnection<'_>) {
         self.call(line, |handler, out| match &message {
             Message::PortStatus(status) => handler.port_status(status, out),
             Message::FlowRemoved(removed) => handler.flow_removed(removed, out),
@@ -161,7 +161,7 @@ impl Program for Served {
         self.wake
     }
 
-    fn timer(&mut self, line: Line<'_>) {
+    fn timer(&mut self, line: ProgramConnection<'_>) {
         self.wake = None;
         self.call(line, |handler, out| handler.timer(out));
     }
@@ -186,7 +186,7 @@ fn with_handler(
     loop {
         let cut = framer.next(rest);
         match cut {
-            Ok(Cut::Whole(header, message)) => {
+            Ok(StreamPart::Whole(header, message)) => {
                 dispatch.line.counters.of_messages_in += 1;
                 if let Some(packet) = packet_in(version, header, message) {
                     batch.push(packet);
@@ -201,14 +201,14 @@ fn with_handler(
                 call_batch(&mut batch, handler, dispatch);
                 dispatch.pass_to_session(header, message);
             }
-            Ok(Cut::Completed(header, message)) => {
+            Ok(StreamPart::Completed(header, message)) => {
                 dispatch.line.counters.of_messages_in += 1;
                 match packet_in(version, header, message) {
                     Some(packet) => call_batch(&mut [packet].into_iter().collect(), handler, dispatch),
                     None => dispatch.pass_to_session(header, message),
                 }
             }
-            Ok(Cut::Rest(header)) => {
+            Ok(StreamPart::Rest(header)) => {
                 call_batch(&mut batch, handler, dispatch);
                 header.into_iter().for_each(|header| dispatch.line.session.on_header(header, dispatch.line.outputs));
                 return true;
@@ -247,9 +247,9 @@ fn before_handler(
 ) -> bool {
     loop {
         let (header, message) = match framer.next(rest) {
-            Ok(Cut::Whole(header, message)) => (header, message),
-            Ok(Cut::Completed(header, message)) => (header, message),
-            Ok(Cut::Rest(header)) => {
+            Ok(StreamPart::Whole(header, message)) => (header, message),
+            Ok(StreamPart::Completed(header, message)) => (header, message),
+            Ok(StreamPart::Rest(header)) => {
                 header.into_iter().for_each(|header| dispatch.line.session.on_header(header, dispatch.line.outputs));
                 return true;
             }
@@ -304,7 +304,7 @@ fn call_batch(
 }
 
 /// Ends calls of a handler: takes back its answers, counts them, and records its requests and its timer.
-fn finish_call(line: &mut Line<'_>, replies: &mut Replies, wake: &mut Option<Time>) {
+fn finish_call(line: &mut ProgramConnection<'_>, replies: &mut Replies, wake: &mut Option<Time>) {
     let (counts, timer) = replies.end(line.waiting);
     line.counters.of_messages_out += counts.messages;
     line.counters.of_flow_mods += counts.flow_mods;

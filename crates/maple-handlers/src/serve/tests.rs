@@ -82,9 +82,9 @@ impl Harness {
         harness
     }
 
-    fn call<T>(&mut self, call: impl FnOnce(&mut Served, &mut Framer, Line<'_>) -> T) -> T {
+    fn call<T>(&mut self, call: impl FnOnce(&mut Served, &mut Framer, ProgramConnection<'_>) -> T) -> T {
         let Harness { program, session, framer, waiting, outputs, counters, .. } = self;
-        call(program, framer, Line { now: Time(1), session, outputs, waiting, counters })
+        call(program, framer, ProgramConnection { now: Time(1), session, outputs, waiting, counters })
     }
 
     /// Handles received bytes as the shard does.

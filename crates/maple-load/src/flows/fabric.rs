@@ -16,7 +16,7 @@ pub type Place = (usize, u32);
 
 /// The other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Far {
+pub(crate) enum FarEnd {
     /// A port with or without a host, but without a link.
     Edge,
     /// Another switch.
@@ -28,12 +28,12 @@ pub(crate) enum Far {
 pub(crate) struct Node {
     pub switch: Switch,
     /// The other ends of the ports by number. The first one is port 0, which does not exist.
-    pub ports: Vec<Option<Far>>,
+    pub ports: Vec<Option<FarEnd>>,
 }
 
 /// The outcome for a packet or a copy of it, or for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum PacketOutcome {
     /// It left by an edge port.
     Egress { at: Place, frame: Vec<u8> },
     /// A switch says this to the controller.
@@ -54,7 +54,7 @@ pub(crate) struct Fabric {
 
 impl Node {
     /// Creates a switch whose connection has begun: it waits for the controller's hello.
-    pub fn new(dpid: u64, version: Version, ports: Vec<Option<Far>>) -> Node {
+    pub fn new(dpid: u64, version: Version, ports: Vec<Option<FarEnd>>) -> Node {
         let room = u32::MAX as usize;
         let options = SwitchOptions { n_tables: TABLES, table_size: room, open_vswitch: false, bundles: false };
         let mut switch = Switch::new(Dpid(dpid), version, options);
@@ -83,7 +83,7 @@ impl Fabric {
     }
 
     /// Lets a switch obey a message, whose encoded form is `bytes`, and follows the frames that it sends.
-    pub fn obey(&mut self, switch: usize, xid: u32, message: Message, bytes: &[u8], seen: &mut Vec<Seen>) {
+    pub fn obey(&mut self, switch: usize, xid: u32, message: Message, bytes: &[u8], seen: &mut Vec<PacketOutcome>) {
         self.crossed.clear();
         let is_packet = matches!(message, Message::PacketOut(_));
         let out = self.nodes[switch].switch.handle(0, xid, message, bytes);
@@ -92,19 +92,19 @@ impl Fabric {
     }
 
     /// Takes a frame in by a port, and follows it.
-    pub fn receive(&mut self, at: Place, frame: Vec<u8>, seen: &mut Vec<Seen>) {
+    pub fn receive(&mut self, at: Place, frame: Vec<u8>, seen: &mut Vec<PacketOutcome>) {
         self.crossed.clear();
         self.arriving.push((at, frame));
         self.settle(seen);
     }
 
     /// Follows frames until none is in flight.
-    fn settle(&mut self, seen: &mut Vec<Seen>) {
+    fn settle(&mut self, seen: &mut Vec<PacketOutcome>) {
         let mut hops = 0;
         while let Some(((switch, port), frame)) = self.arriving.pop() {
             hops += 1;
             if hops > MAX_HOPS {
-                seen.push(Seen::Lost);
+                seen.push(PacketOutcome::Lost);
                 continue;
             }
             let out = self.nodes[switch].switch.receive(0, PortNo(port), frame);
@@ -113,24 +113,24 @@ impl Fabric {
     }
 
     /// Sends on what comes out of a switch. `is_packet` says whether it comes of a packet, which may also be lost.
-    fn take(&mut self, switch: usize, out: Vec<Outgoing>, is_packet: bool, seen: &mut Vec<Seen>) {
+    fn take(&mut self, switch: usize, out: Vec<Outgoing>, is_packet: bool, seen: &mut Vec<PacketOutcome>) {
         let node = &self.nodes[switch];
         for item in out {
             match item {
-                Outgoing::Message { xid, message } => seen.push(Seen::Says { switch, xid, message }),
+                Outgoing::Message { xid, message } => seen.push(PacketOutcome::Says { switch, xid, message }),
                 Outgoing::Frame { port, frame, .. } => match node.ports.get(port.0 as usize).copied().flatten() {
-                    Some(Far::Link(to)) => {
+                    Some(FarEnd::Link(to)) => {
                         self.crossed.push((switch, port.0));
                         self.arriving.push((to, frame));
                     }
-                    Some(Far::Edge) => seen.push(Seen::Egress { at: (switch, port.0), frame }),
-                    None => seen.push(Seen::Lost),
+                    Some(FarEnd::Edge) => seen.push(PacketOutcome::Egress { at: (switch, port.0), frame }),
+                    None => seen.push(PacketOutcome::Lost),
                 },
                 Outgoing::Close => {}
             }
         }
         if is_packet {
-            seen.extend(node.switch.record().lost.iter().map(|_| Seen::Lost));
+            seen.extend(node.switch.record().lost.iter().map(|_| PacketOutcome::Lost));
         }
     }
 

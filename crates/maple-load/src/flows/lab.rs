@@ -21,7 +21,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use super::channel::Channel;
-use super::fabric::{Fabric, Far, Node, Place, Seen, TABLES};
+use super::fabric::{Fabric, FarEnd, Node, PacketOutcome, Place, TABLES};
 use super::obey;
 use super::{Counters, frames};
 use crate::error::LoadError;
@@ -73,7 +73,7 @@ enum Purpose {
 
 /// An open flow or announcement.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenExchange {
     purpose: Purpose,
     began: u64,
     tries: u8,
@@ -96,7 +96,7 @@ pub struct Lab {
     buffer: Vec<u8>,
     unread: Vec<usize>,
     clock: Instant,
-    open: FxHashMap<u32, Open>,
+    open: FxHashMap<u32, OpenExchange>,
     next_flow: u32,
     /// The times at which packets are sent again, in order.
     due: VecDeque<(u64, u32)>,
@@ -105,7 +105,7 @@ pub struct Lab {
     /// All flows that have ended.
     ended: Vec<Pair>,
     latency: Histogram,
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<PacketOutcome>,
 }
 
 impl Lab {
@@ -323,14 +323,14 @@ impl Lab {
         let (from, to) = (place(src), place(dst));
         let mut seen = Vec::new();
         self.fabric.receive(from, frames::packet(src, dst, flow), &mut seen);
-        seen.iter().any(|seen| matches!(seen, Seen::Egress { at, .. } if *at == to))
-            && !seen.iter().any(|seen| matches!(seen, Seen::Says { message: Message::PacketIn(_), .. }))
+        seen.iter().any(|seen| matches!(seen, PacketOutcome::Egress { at, .. } if *at == to))
+            && !seen.iter().any(|seen| matches!(seen, PacketOutcome::Says { message: Message::PacketIn(_), .. }))
     }
 
     fn begin(&mut self, purpose: Purpose) -> Result<(), LoadError> {
         let (id, began) = (self.next_flow, self.now());
         self.next_flow = self.next_flow.wrapping_add(1);
-        self.open.insert(id, Open { purpose, began, tries: 1, is_delivered: false });
+        self.open.insert(id, OpenExchange { purpose, began, tries: 1, is_delivered: false });
         self.due.push_back((began + AGAIN, id));
         self.send(id, purpose)
     }
@@ -354,9 +354,9 @@ impl Lab {
         while !self.seen.is_empty() {
             for seen in std::mem::take(&mut self.seen) {
                 match seen {
-                    Seen::Lost => self.counters.lost += 1,
-                    Seen::Egress { at, frame } => self.came_out(at, &frame),
-                    Seen::Says { switch, xid, message } => {
+                    PacketOutcome::Lost => self.counters.lost += 1,
+                    PacketOutcome::Egress { at, frame } => self.came_out(at, &frame),
+                    PacketOutcome::Says { switch, xid, message } => {
                         self.counters.packet_ins += u64::from(matches!(message, Message::PacketIn(_)));
                         self.counters.refused += u64::from(matches!(message, Message::Error(_)));
                         self.channels[switch].say(xid, &message)?;
@@ -403,7 +403,7 @@ impl Lab {
 
     fn end(&mut self, id: u32) {
         let now = self.now();
-        if let Some(Open { purpose: Purpose::Flow(pair), began, .. }) = self.open.remove(&id) {
+        if let Some(OpenExchange { purpose: Purpose::Flow(pair), began, .. }) = self.open.remove(&id) {
             self.latency.add(now.saturating_sub(began));
             self.ended.push(pair);
         }
@@ -543,10 +543,10 @@ fn place(host: &NetworkHost) -> Place {
 /// Builds the switches with their ports: those of hosts and of links, and further ones.
 fn nodes(options: &LabOptions) -> Vec<Node> {
     let network = &options.network;
-    let hosts = network.hosts.iter().map(|host| (place(host), Far::Edge));
-    let links = network.links.iter().flat_map(|[a, b]| [(*a, Far::Link(*b)), (*b, Far::Link(*a))]);
-    let spare = (0..network.switches.len()).flat_map(|s| (1..=options.ports).map(move |n| ((s, n), Far::Edge)));
-    let mut ports: Vec<Vec<Option<Far>>> = vec![Vec::new(); network.switches.len()];
+    let hosts = network.hosts.iter().map(|host| (place(host), FarEnd::Edge));
+    let links = network.links.iter().flat_map(|[a, b]| [(*a, FarEnd::Link(*b)), (*b, FarEnd::Link(*a))]);
+    let spare = (0..network.switches.len()).flat_map(|s| (1..=options.ports).map(move |n| ((s, n), FarEnd::Edge)));
+    let mut ports: Vec<Vec<Option<FarEnd>>> = vec![Vec::new(); network.switches.len()];
     // Links come last: a port of a link is never an edge.
     for ((switch, number), far) in spare.chain(hosts).chain(links) {
         let (ports, number) = (&mut ports[switch], number as usize);

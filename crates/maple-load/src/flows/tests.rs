@@ -10,7 +10,7 @@ use maple_wire::msg::{
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo, Version};
 
-use super::fabric::{Fabric, Far, Node, Seen};
+use super::fabric::{Fabric, FarEnd, Node, PacketOutcome};
 use super::{Lab, LabOptions, Spread, line, pairs};
 use crate::LoadError;
 
@@ -24,7 +24,8 @@ fn rule(priority: u16, matching: Match, port: u32) -> FlowMod {
 
 /// Creates two connected switches, with hosts at port 1 and a link between their ports 2.
 fn fabric(version: Version) -> Fabric {
-    let node = |dpid, other: usize| Node::new(dpid, version, vec![None, Some(Far::Edge), Some(Far::Link((other, 2)))]);
+    let node =
+        |dpid, other: usize| Node::new(dpid, version, vec![None, Some(FarEnd::Edge), Some(FarEnd::Link((other, 2)))]);
     let mut fabric = Fabric::new(vec![node(1, 1), node(2, 0)]);
     let hello = Message::Hello(Hello { version: version as u8, elements: vec![] });
     (0..2).for_each(|switch| assert_eq!(obey(&mut fabric, switch, hello.clone()), []));
@@ -32,7 +33,7 @@ fn fabric(version: Version) -> Fabric {
 }
 
 /// Lets a switch obey a message.
-fn obey(fabric: &mut Fabric, switch: usize, message: Message) -> Vec<Seen> {
+fn obey(fabric: &mut Fabric, switch: usize, message: Message) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
     let mut bytes = Vec::new();
     message.encode(fabric.nodes[switch].switch.version(), 7, &mut bytes).expect("its version has it");
@@ -45,7 +46,7 @@ fn add(fabric: &mut Fabric, switch: usize, rule: FlowMod) {
     assert_eq!(obey(fabric, switch, Message::FlowMod(rule)), [], "it is obeyed");
 }
 
-fn sent(fabric: &mut Fabric, frame: &[u8]) -> Vec<Seen> {
+fn sent(fabric: &mut Fabric, frame: &[u8]) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
     fabric.receive((0, 1), frame.to_vec(), &mut seen);
     seen
@@ -58,7 +59,7 @@ fn frame() -> Vec<u8> {
 #[test]
 fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
     let mut fabric = fabric(Version::Of13);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "a 1.3 switch without rules drops");
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "a 1.3 switch without rules drops");
     let label = Constraint::exact(Field::VlanVid, 0x1000 | 77);
     let push = vec![Action::PushVlan(0x8100), Action::SetField(label), Action::output(PortNo(2))];
     let push = FlowMod::new(FlowModCommand::Add, 5, Match::any(), vec![Instruction::ApplyActions(push)]);
@@ -67,20 +68,22 @@ fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
     let pop = FlowMod::new(FlowModCommand::Add, 5, Match::any().with(label), pop);
     add(&mut fabric, 0, push);
     add(&mut fabric, 1, pop);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "table 2 has no rule yet");
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "table 2 has no rule yet");
     let rest = FlowMod { table_id: 2, ..FlowMod::new(FlowModCommand::Add, 0, Match::any(), vec![]) };
     add(&mut fabric, 1, rest);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
     assert_eq!(fabric.crossed, [(0, 2)]);
     fabric.set_link([(0, 2), (1, 2)], false);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost]);
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost]);
 }
 
 #[test]
 fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
     let mut fabric = fabric(Version::Of10);
     let seen = sent(&mut fabric, &frame());
-    let [Seen::Says { switch: 0, message: Message::PacketIn(asked), .. }] = &seen[..] else { panic!("{seen:?}") };
+    let [PacketOutcome::Says { switch: 0, message: Message::PacketIn(asked), .. }] = &seen[..] else {
+        panic!("{seen:?}")
+    };
     assert_eq!((asked.reason, asked.in_port()), (PacketInReason::NoMatch, Some(PortNo(1))));
     let tagged = FlowMod::new(
         FlowModCommand::Add,
@@ -96,7 +99,7 @@ fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
         vec![Instruction::ApplyActions(vec![Action::PopVlan, Action::output(PortNo(1))])],
     );
     add(&mut fabric, 1, stripped);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
 }
 
 #[test]
@@ -113,14 +116,17 @@ fn a_group_that_goes_takes_its_rules_along() {
         Message::GroupMod(GroupMod { command, kind: 2, group: 7, buckets })
     };
     let refused = obey(&mut fabric, 0, group(1, &[2]));
-    assert!(matches!(&refused[..], [Seen::Says { message: Message::Error(_), .. }]), "there is none to change");
+    assert!(
+        matches!(&refused[..], [PacketOutcome::Says { message: Message::Error(_), .. }]),
+        "there is none to change"
+    );
     assert_eq!(obey(&mut fabric, 0, group(0, &[2])), []);
     let to_group = vec![Instruction::ApplyActions(vec![Action::Group(7)])];
     add(&mut fabric, 0, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group));
     add(&mut fabric, 1, rule(1, Match::any(), 1));
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
     assert_eq!(obey(&mut fabric, 0, group(1, &[9])), []);
-    assert_eq!(sent(&mut fabric, &frame()), [Seen::Lost], "there is no port 9");
+    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "there is no port 9");
     assert_eq!(obey(&mut fabric, 0, group(2, &[])), []);
     assert_eq!(fabric.nodes[0].rules(), 0);
 }

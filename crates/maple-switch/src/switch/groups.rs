@@ -4,7 +4,7 @@ use maple_wire::msg::{Bucket, GroupMod};
 use maple_wire::{ActionSet, Field, Packet, PortNo};
 
 use super::check::{self, ActionPlace};
-use super::pipeline::Passing;
+use super::pipeline::PacketInSwitch;
 use super::refusal::Refusal;
 use super::{Lost, Outgoing, Removal, Switch};
 use crate::time::Time;
@@ -118,7 +118,7 @@ impl Switch {
     }
 
     /// Applies a group to a packet. The packet itself stays unchanged: buckets work on copies.
-    pub(super) fn group(&mut self, now: Time, passing: &Passing, number: u32, out: &mut Vec<Outgoing>) {
+    pub(super) fn group(&mut self, now: Time, passing: &PacketInSwitch, number: u32, out: &mut Vec<Outgoing>) {
         let bytes = passing.flight.frame.len() as u64;
         let Some(group) = self.groups.get(&number) else { return };
         let Some(inside) = passing.inside_group() else {

@@ -41,7 +41,7 @@ use check::{Abilities, ActionPlace};
 use connection::Connection;
 use fields::Fields;
 use normal::Learned;
-use pipeline::Passing;
+use pipeline::PacketInSwitch;
 
 /// The capacity of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -439,7 +439,7 @@ impl Switch {
         check::actions(&self.abilities(), ActionPlace::Applied(&packet), &request.actions)?;
         self.counters.packet_outs += 1;
         let before = out.len();
-        let mut passing = Passing::injected(request.data, request.in_port);
+        let mut passing = PacketInSwitch::injected(request.data, request.in_port);
         self.apply(now, &mut passing, &request.actions, out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);

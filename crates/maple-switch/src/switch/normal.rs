@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use maple_wire::packet::ethernet::RESERVED;
 use maple_wire::{Field, PortNo};
 
-use super::pipeline::Passing;
+use super::pipeline::PacketInSwitch;
 use super::{Lost, Outgoing, Switch};
 use crate::time::{SECOND, Time};
 
@@ -43,7 +43,7 @@ impl Learned {
 
 impl Switch {
     /// Sends a packet as a learning switch does.
-    pub(super) fn normal(&mut self, now: Time, passing: &Passing, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+    pub(super) fn normal(&mut self, now: Time, passing: &PacketInSwitch, queue: Option<u32>, out: &mut Vec<Outgoing>) {
         let (packet, in_port) = (passing.flight.packet(), passing.flight.in_port);
         let value = |field| packet.switch_value(field).unwrap_or(0);
         let (vlan, source, destination) = (value(Field::VlanVid) & VLAN_ID, value(Field::EthSrc), value(Field::EthDst));

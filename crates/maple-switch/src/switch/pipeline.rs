@@ -23,7 +23,7 @@ const NO_PACKET_IN: u32 = 1 << 6;
 
 /// A packet inside the switch, and what its packet-ins say.
 #[derive(Clone, Debug)]
-pub(super) struct Passing {
+pub(super) struct PacketInSwitch {
     pub flight: Flight,
     /// The rule that acts at present.
     origin: Origin,
@@ -35,7 +35,7 @@ pub(super) struct Passing {
 }
 
 /// The passage of a packet through one table.
-enum Passed {
+enum TableOutcome {
     /// It goes on to this table, or to the end.
     To(Option<u8>),
     /// No rule took it, or its time to live ran out.
@@ -52,30 +52,30 @@ struct Origin {
     reason: PacketInReason,
 }
 
-impl Passing {
-    pub(super) fn new(frame: Vec<u8>, in_port: PortNo) -> Passing {
+impl PacketInSwitch {
+    pub(super) fn new(frame: Vec<u8>, in_port: PortNo) -> PacketInSwitch {
         let origin = Origin { table: 0, cookie: u64::MAX, reason: PacketInReason::Action };
-        Passing { flight: Flight::new(frame, in_port), origin, first: None, is_injected: false, depth: 0 }
+        PacketInSwitch { flight: Flight::new(frame, in_port), origin, first: None, is_injected: false, depth: 0 }
     }
 
     /// Creates the packet of a packet-out. Packet-ins that it causes name the packet-out as their origin: never a miss
     /// in 1.3, and without the cookie of a rule if an action set sends it.
-    pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> Passing {
-        let passing = Passing::new(frame, in_port);
-        Passing { first: Some(passing.origin), is_injected: true, ..passing }
+    pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> PacketInSwitch {
+        let passing = PacketInSwitch::new(frame, in_port);
+        PacketInSwitch { first: Some(passing.origin), is_injected: true, ..passing }
     }
 
     /// Returns a copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
-    pub(super) fn inside_group(&self) -> Option<Passing> {
+    pub(super) fn inside_group(&self) -> Option<PacketInSwitch> {
         let origin = Origin { reason: PacketInReason::Action, ..self.origin };
-        (self.depth < MAX_DEPTH).then(|| Passing { origin, depth: self.depth + 1, ..self.clone() })
+        (self.depth < MAX_DEPTH).then(|| PacketInSwitch { origin, depth: self.depth + 1, ..self.clone() })
     }
 
     /// Returns a copy without actions to apply at the end, which passes the tables again.
-    fn again(&self, queue: Option<u32>) -> Passing {
+    fn again(&self, queue: Option<u32>) -> PacketInSwitch {
         let set = ActionSet::default();
         let flight = Flight { queue, set, ..self.flight.clone() };
-        Passing { flight, depth: self.depth + 1, ..self.clone() }
+        PacketInSwitch { flight, depth: self.depth + 1, ..self.clone() }
     }
 }
 
@@ -97,7 +97,7 @@ impl Switch {
         port.counters.rx_packets += 1;
         port.counters.rx_bytes += frame.len() as u64;
         let before = out.len();
-        self.tables_from(now, 0, Passing::new(frame, in_port), &mut out);
+        self.tables_from(now, 0, PacketInSwitch::new(frame, in_port), &mut out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);
         }
@@ -105,14 +105,14 @@ impl Switch {
     }
 
     /// Sends a packet through the tables, from `table` on.
-    pub(super) fn tables_from(&mut self, now: Time, table: u8, mut passing: Passing, out: &mut Vec<Outgoing>) {
+    pub(super) fn tables_from(&mut self, now: Time, table: u8, mut passing: PacketInSwitch, out: &mut Vec<Outgoing>) {
         let mut next = Some(table);
         while let Some(table) = next {
             next = match self.table(now, table, &mut passing, out) {
-                Passed::To(next) => next,
+                TableOutcome::To(next) => next,
                 // Open vSwitch applies the action set all the same.
-                Passed::Ended if self.options.open_vswitch => None,
-                Passed::Ended | Passed::Dropped => return,
+                TableOutcome::Ended if self.options.open_vswitch => None,
+                TableOutcome::Ended | TableOutcome::Dropped => return,
             };
         }
         if let Some(first) = passing.first {
@@ -123,26 +123,28 @@ impl Switch {
     }
 
     /// Sends a packet through one table.
-    fn table(&mut self, now: Time, table: u8, passing: &mut Passing, out: &mut Vec<Outgoing>) -> Passed {
+    fn table(&mut self, now: Time, table: u8, passing: &mut PacketInSwitch, out: &mut Vec<Outgoing>) -> TableOutcome {
         let Some(instructions) = self.look_up(now, table, passing) else {
             self.miss(passing, table, out);
-            return Passed::Ended;
+            return TableOutcome::Ended;
         };
         let mut next = None;
         for instruction in &*instructions {
             match passing.flight.execute(instruction) {
-                Next::Apply(actions) if !self.apply(now, passing, actions, out) => return Passed::Ended,
-                Next::Meter(meter) if !self.meter(now, meter, passing.flight.frame.len()) => return Passed::Dropped,
+                Next::Apply(actions) if !self.apply(now, passing, actions, out) => return TableOutcome::Ended,
+                Next::Meter(meter) if !self.meter(now, meter, passing.flight.frame.len()) => {
+                    return TableOutcome::Dropped;
+                }
                 Next::Table(table) => next = Some(table),
                 // The checks keep unknown instructions out of tables.
                 Next::Apply(_) | Next::Meter(_) | Next::Done | Next::Unknown => {}
             }
         }
-        Passed::To(next)
+        TableOutcome::To(next)
     }
 
     /// Returns the instructions of the rule that takes the packet.
-    fn look_up(&mut self, now: Time, table: u8, passing: &mut Passing) -> Option<Arc<[Instruction]>> {
+    fn look_up(&mut self, now: Time, table: u8, passing: &mut PacketInSwitch) -> Option<Arc<[Instruction]>> {
         let of13 = self.version == Version::Of13;
         self.make_room(table);
         let (flight, fields) = (&passing.flight, &mut self.fields);
@@ -168,7 +170,7 @@ impl Switch {
     }
 
     /// Handles a table miss: 1.0 sends the packet to the controller, 1.3 drops it.
-    fn miss(&mut self, passing: &mut Passing, table: u8, out: &mut Vec<Outgoing>) {
+    fn miss(&mut self, passing: &mut PacketInSwitch, table: u8, out: &mut Vec<Outgoing>) {
         match self.version {
             Version::Of10 => {
                 passing.origin = Origin { table, cookie: u64::MAX, reason: PacketInReason::NoMatch };
@@ -182,7 +184,7 @@ impl Switch {
     pub(super) fn apply(
         &mut self,
         now: Time,
-        passing: &mut Passing,
+        passing: &mut PacketInSwitch,
         actions: &[Action],
         out: &mut Vec<Outgoing>,
     ) -> bool {
@@ -202,16 +204,23 @@ impl Switch {
     }
 
     /// Drops a packet whose time to live is over, and sends it to a controller that wants such packets.
-    fn expired(&mut self, passing: &Passing, out: &mut Vec<Outgoing>) {
+    fn expired(&mut self, passing: &PacketInSwitch, out: &mut Vec<Outgoing>) {
         self.record.lost.push(Lost::TimeToLive);
         let reason = PacketInReason::InvalidTtl;
         if self.version == Version::Of13 && self.is_connected() && self.wants_packet_in(reason) {
             let origin = Origin { reason, ..passing.origin };
-            self.packet_in(&Passing { origin, ..passing.clone() }, out);
+            self.packet_in(&PacketInSwitch { origin, ..passing.clone() }, out);
         }
     }
 
-    fn output(&mut self, now: Time, passing: &Passing, port: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+    fn output(
+        &mut self,
+        now: Time,
+        passing: &PacketInSwitch,
+        port: PortNo,
+        queue: Option<u32>,
+        out: &mut Vec<Outgoing>,
+    ) {
         let in_port = passing.flight.in_port;
         match port {
             PortNo::IN_PORT => self.transmit(passing, in_port, queue, out),
@@ -226,7 +235,13 @@ impl Switch {
     }
 
     /// Sends the packet out of all ports, or of those that take part in a flood.
-    pub(super) fn flood(&mut self, passing: &Passing, port: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+    pub(super) fn flood(
+        &mut self,
+        passing: &PacketInSwitch,
+        port: PortNo,
+        queue: Option<u32>,
+        out: &mut Vec<Outgoing>,
+    ) {
         let open = |config: u32| config & NO_FWD == 0 && (port == PortNo::ALL || config & NO_FLOOD == 0);
         let targets: Vec<PortNo> = self
             .ports
@@ -241,7 +256,13 @@ impl Switch {
         targets.into_iter().for_each(|port| self.transmit(passing, port, queue, out));
     }
 
-    pub(super) fn transmit(&mut self, passing: &Passing, number: PortNo, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+    pub(super) fn transmit(
+        &mut self,
+        passing: &PacketInSwitch,
+        number: PortNo,
+        queue: Option<u32>,
+        out: &mut Vec<Outgoing>,
+    ) {
         let frame = &passing.flight.frame;
         let Some(port) = self.ports.get_mut(&number) else {
             self.record.lost.push(Lost::NoSuchPort(number));
@@ -258,7 +279,7 @@ impl Switch {
     }
 
     /// Sends the whole packet to the controller, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
-    fn packet_in(&mut self, Passing { flight, origin, .. }: &Passing, out: &mut Vec<Outgoing>) {
+    fn packet_in(&mut self, PacketInSwitch { flight, origin, .. }: &PacketInSwitch, out: &mut Vec<Outgoing>) {
         let muted = self.ports.get(&flight.in_port).is_some_and(|p| p.description.config & NO_PACKET_IN != 0);
         let reason = origin.reason;
         if muted || !self.is_connected() || !self.wants_packet_in(reason) {

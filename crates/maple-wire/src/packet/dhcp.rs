@@ -31,7 +31,7 @@ const END: u8 = 255;
 /// The purpose of a message: option 53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum DhcpMessageKind {
     Discover = 1,
     Offer,
     Request,
@@ -48,7 +48,7 @@ pub struct Dhcp {
     /// Whether the message goes from a server to a client (operation 2), and not in the other direction (1).
     pub is_reply: bool,
     /// The message's purpose.
-    pub kind: Kind,
+    pub kind: DhcpMessageKind,
     /// The client's number for its request.
     pub xid: u32,
     /// Whether the client wants answers by broadcast.
@@ -118,7 +118,7 @@ impl Dhcp {
     /// Creates a server's answer to this message: an offer, an acknowledgement, or a refusal, whose `address` is
     /// 0.0.0.0. `lease` is in seconds.
     #[must_use]
-    pub fn answer(&self, kind: Kind, address: Ipv4Addr, server: Ipv4Addr, lease: Option<u32>) -> Dhcp {
+    pub fn answer(&self, kind: DhcpMessageKind, address: Ipv4Addr, server: Ipv4Addr, lease: Option<u32>) -> Dhcp {
         let (requested, renewal) = (None, lease.map(|lease| lease / 2));
         let (is_reply, server) = (true, Some(server));
         Dhcp { is_reply, kind, yiaddr: address, server, lease, requested, renewal, ..self.clone() }
@@ -156,7 +156,7 @@ impl Dhcp {
 
 #[derive(Default)]
 struct Options {
-    kind: Option<Kind>,
+    kind: Option<DhcpMessageKind>,
     requested: Option<Ipv4Addr>,
     lease: Option<u32>,
     server: Option<Ipv4Addr>,
@@ -210,9 +210,17 @@ impl Options {
     }
 }
 
-fn kind(number: u8) -> Option<Kind> {
-    let all =
-        [Kind::Discover, Kind::Offer, Kind::Request, Kind::Decline, Kind::Ack, Kind::Nak, Kind::Release, Kind::Inform];
+fn kind(number: u8) -> Option<DhcpMessageKind> {
+    let all = [
+        DhcpMessageKind::Discover,
+        DhcpMessageKind::Offer,
+        DhcpMessageKind::Request,
+        DhcpMessageKind::Decline,
+        DhcpMessageKind::Ack,
+        DhcpMessageKind::Nak,
+        DhcpMessageKind::Release,
+        DhcpMessageKind::Inform,
+    ];
     all.into_iter().find(|kind| *kind as u8 == number)
 }
 
@@ -226,7 +234,7 @@ mod tests {
     fn request() -> Dhcp {
         Dhcp {
             is_reply: false,
-            kind: Kind::Request,
+            kind: DhcpMessageKind::Request,
             xid: 0x1234_5678,
             broadcast: true,
             ciaddr: Ipv4Addr::UNSPECIFIED,
@@ -250,8 +258,8 @@ mod tests {
     fn what_is_built_is_read_back_in_both_directions() {
         let request = request();
         let server = Ipv4Addr::new(10, 0, 0, 1);
-        let nak = request.answer(Kind::Nak, Ipv4Addr::UNSPECIFIED, server, None);
-        let ack = request.answer(Kind::Ack, [10, 0, 0, 5].into(), server, Some(3600));
+        let nak = request.answer(DhcpMessageKind::Nak, Ipv4Addr::UNSPECIFIED, server, None);
+        let ack = request.answer(DhcpMessageKind::Ack, [10, 0, 0, 5].into(), server, Some(3600));
         assert_eq!((ack.renewal, ack.xid), (Some(1800), request.xid));
         for message in [request, nak, ack] {
             let frame = frame(&message);
@@ -267,7 +275,7 @@ mod tests {
         bytes.extend([KIND, 1, 5, OVERLOAD, 1, 1, END]);
         bytes[FILE.start..FILE.start + 7].copy_from_slice(&[LEASE, 4, 0, 0, 0, 9, END]);
         let read = Dhcp::parse(&bytes).unwrap();
-        assert_eq!((read.kind, read.lease), (Kind::Ack, Some(9)));
+        assert_eq!((read.kind, read.lease), (DhcpMessageKind::Ack, Some(9)));
         bytes.truncate(OPTIONS);
         bytes.extend([KIND, 1, 5, LEASE, 4, 0]);
         assert_eq!(Dhcp::parse(&bytes), None);

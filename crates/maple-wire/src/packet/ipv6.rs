@@ -31,7 +31,7 @@ pub(super) const SRC: usize = 8;
 pub(super) const DST: usize = 24;
 
 /// The kind of header at one place of the chain.
-enum Step {
+enum HeaderKind {
     /// An extension header of this many bytes, with the number of the next header. It may be that of a first fragment.
     Extension { next: u8, len: usize, first_fragment: bool },
     /// The fragment header of a later fragment.
@@ -66,38 +66,40 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer
     };
     loop {
         match step(frame, kind, at, end) {
-            Step::Extension { next, len, first_fragment } => {
+            HeaderKind::Extension { next, len, first_fragment } => {
                 is_fragment |= first_fragment;
                 kind = next;
                 at += len;
             }
-            Step::LaterFragment => return NetworkLayer::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
-            Step::Last => return reached(at, is_fragment).carrying(kind),
-            Step::Broken | Step::Cut => return reached(start + HEADER_LEN, is_fragment).with_broken_chain(),
+            HeaderKind::LaterFragment => return NetworkLayer::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
+            HeaderKind::Last => return reached(at, is_fragment).carrying(kind),
+            HeaderKind::Broken | HeaderKind::Cut => {
+                return reached(start + HEADER_LEN, is_fragment).with_broken_chain();
+            }
         }
     }
 }
 
 /// Examines a header of number `kind` at `at` in a packet that ends at `end`.
-fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> Step {
+fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> HeaderKind {
     if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | AUTH | DESTINATION) {
-        return Step::Last;
+        return HeaderKind::Last;
     }
     if end - at < 8 {
-        return Step::Broken;
+        return HeaderKind::Broken;
     }
     let (Some(next), Some(len), Some(fragment)) = (u8_at(frame, at), u8_at(frame, at + 1), u16_at(frame, at + 2))
     else {
-        return Step::Cut;
+        return HeaderKind::Cut;
     };
     let len = match kind {
-        FRAGMENT if fragment & 0xfff8 != 0 => return Step::LaterFragment,
+        FRAGMENT if fragment & 0xfff8 != 0 => return HeaderKind::LaterFragment,
         FRAGMENT => 8,
         AUTH => (usize::from(len) + 2) * 4,
         _ => (usize::from(len) + 1) * 8,
     };
     let first_fragment = kind == FRAGMENT && fragment != 0;
-    if end - at < len { Step::Broken } else { Step::Extension { next, len, first_fragment } }
+    if end - at < len { HeaderKind::Broken } else { HeaderKind::Extension { next, len, first_fragment } }
 }
 
 pub(super) fn src(packet: &Packet) -> Option<u128> {
@@ -128,7 +130,7 @@ pub(super) fn is_source_routed(packet: &Packet) -> bool {
         let network = packet.network();
         let mut at = start(packet)? + HEADER_LEN;
         let mut kind = u8_at(packet.frame, network.start() + NEXT_HEADER)?;
-        while let Step::Extension { next, len, .. } = step(packet.frame, kind, at, network.end()) {
+        while let HeaderKind::Extension { next, len, .. } = step(packet.frame, kind, at, network.end()) {
             if kind == ROUTING && u8_at(packet.frame, at + SEGMENTS_LEFT)? > 0 {
                 return Some(());
             }
@@ -161,30 +163,30 @@ pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     let network = packet.network();
     let mut at = start(packet)? + HEADER_LEN;
     let mut kind = u8_at(packet.frame, network.start() + NEXT_HEADER)?;
-    let mut seen = Seen::default();
+    let mut seen = SeenExtensions::default();
     loop {
         seen.note(kind);
         match step(packet.frame, kind, at, network.end()) {
-            Step::Extension { next, len, .. } => {
+            HeaderKind::Extension { next, len, .. } => {
                 kind = next;
                 at += len;
             }
-            Step::Last | Step::LaterFragment => return Some(u128::from(seen.bits)),
-            Step::Broken | Step::Cut => return None,
+            HeaderKind::Last | HeaderKind::LaterFragment => return Some(u128::from(seen.bits)),
+            HeaderKind::Broken | HeaderKind::Cut => return None,
         }
     }
 }
 
 /// The extension headers up to some place.
 #[derive(Default)]
-struct Seen {
+struct SeenExtensions {
     bits: u16,
     destinations: u32,
     /// The last header's position in the order of RFC 2460 §4.1; 0 before any header.
     rank: u32,
 }
 
-impl Seen {
+impl SeenExtensions {
     fn note(&mut self, kind: u8) {
         let (bit, rank) = match kind {
             HOP_BY_HOP => (BIT_HOP, 1),

@@ -16,7 +16,7 @@ const MAX_REPEATED: usize = 16 * 1024 * 1024;
 
 /// A line of a dump.
 #[derive(Debug, PartialEq, Eq)]
-struct Line<'a> {
+struct DumpLine<'a> {
     /// The white space before the line.
     indentation: &'a [u8],
     /// The offset's digits.
@@ -41,7 +41,7 @@ struct Dump {
 /// Reports whether the text begins with the first line of a dump.
 pub(super) fn is_first_line(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    lines.next().and_then(Line::read).is_some_and(|line| line.is_at(0) && !line.bytes.is_empty())
+    lines.next().and_then(DumpLine::read).is_some_and(|line| line.is_at(0) && !line.bytes.is_empty())
 }
 
 /// Returns all dumps in a text, in the order of their first lines.
@@ -53,7 +53,7 @@ pub(super) fn all(text: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     let mut open: BTreeMap<&[u8], usize> = BTreeMap::new();
     let mut heading: &[u8] = &[];
     for (number, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        let Some(line) = Line::read(text) else {
+        let Some(line) = DumpLine::read(text) else {
             if text.trim_ascii() == b"*" {
                 open.values().for_each(|dump| dumps[*dump].repeats = true);
             } else if !text.trim_ascii().is_empty() {
@@ -94,7 +94,7 @@ impl Dump {
     }
 
     /// Takes the next line of this dump, or its end.
-    fn continue_with(&mut self, number: usize, line: Line<'_>) -> anyhow::Result<()> {
+    fn continue_with(&mut self, number: usize, line: DumpLine<'_>) -> anyhow::Result<()> {
         if !line.is_at(self.bytes.len()) {
             match (self.repeats && self.last > 0, line.bytes.is_empty()) {
                 (true, _) => self.repeat(number, &line)?,
@@ -111,7 +111,7 @@ impl Dump {
     }
 
     /// Repeats the last line up to where this one begins.
-    fn repeat(&mut self, number: usize, line: &Line<'_>) -> anyhow::Result<()> {
+    fn repeat(&mut self, number: usize, line: &DumpLine<'_>) -> anyhow::Result<()> {
         let repeated = self.bytes[self.bytes.len() - self.last..].to_vec();
         while !line.is_at(self.bytes.len()) {
             if self.bytes.len() > MAX_REPEATED {
@@ -123,9 +123,9 @@ impl Dump {
     }
 }
 
-impl<'a> Line<'a> {
+impl<'a> DumpLine<'a> {
     /// Reads a line that has an offset of at least four digits, and bytes.
-    fn read(text: &'a [u8]) -> Option<Line<'a>> {
+    fn read(text: &'a [u8]) -> Option<DumpLine<'a>> {
         let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t'))?;
         let (indentation, text) = text.split_at(start);
         let text = text.trim_ascii_end();
@@ -138,7 +138,7 @@ impl<'a> Line<'a> {
         }
         let (bytes, widest) = groups(rest, has_colon);
         let offset = std::str::from_utf8(offset).ok()?;
-        Some(Line { indentation, offset, bytes, has_words: widest > 2 && !has_colon })
+        Some(DumpLine { indentation, offset, bytes, has_words: widest > 2 && !has_colon })
     }
 
     /// Reports whether the line has this offset. Offsets of `od` have seven digits, which may be octal or decimal.

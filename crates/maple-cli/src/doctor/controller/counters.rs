@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::problems::{refusals, since_and_last, without_label};
-use super::{Finding, Id, Level};
+use super::{Finding, FindingId, Level};
 
 /// The trouble that counters indicate.
-struct Sign {
+struct TroubleSign {
     level: Level,
-    id: Id,
+    id: FindingId,
     /// The counters, all in `maple show stats`; their sum counts.
     counters: &'static [&'static str],
     /// Counters that other findings report, and that are included in the sum.
@@ -22,145 +22,145 @@ struct Sign {
 /// The number of forged or repeated probes that is normal: after a take-over, probes of the previous controller arrive.
 const PROBES: u64 = 100;
 
-const SIGNS: &[Sign] = &[
-    Sign {
+const SIGNS: &[TroubleSign] = &[
+    TroubleSign {
         level: Level::Error,
-        id: Id::DuplicateDpid,
+        id: FindingId::DuplicateDpid,
         counters: &["of_duplicate_dpids"],
         without: &[],
         what: "connections were refused because a connected switch has the same datapath id",
         so: "the controller serves one of the two, and refuses the other",
         mend: "ovs-vsctl set bridge BRIDGE other-config:datapath-id=ID",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::HandshakesFail,
+        id: FindingId::HandshakesFail,
         counters: &["of_handshake_failures"],
         without: &["of_tls_failures", "of_wrong_certificates", "of_duplicate_dpids", "of_malformed"],
         what: "connections ended before a switch was known",
         so: "whatever connects there is not served; perhaps it speaks other versions than 1.0 and 1.3",
         mend: "maple show errors  # who connects, and why it ends; maple show log says when",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::HandshakesFail,
+        id: FindingId::HandshakesFail,
         counters: &["of_malformed"],
         without: &[],
         what: "connections ended because of messages that are no OpenFlow",
         so: "whatever connects there is not served, or a switch has to connect again",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Note,
-        id: Id::HandshakesFail,
+        id: FindingId::HandshakesFail,
         counters: &["of_unknown_messages"],
         without: &[],
         what: "messages were of a type that no switch sends; their connections went on",
         so: "they are ignored; perhaps a switch has extensions that Maple does not know",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::TlsRefused,
+        id: FindingId::TlsRefused,
         counters: &["of_tls_failures", "of_wrong_certificates"],
         without: &[],
         what: "connections failed in TLS, or had the certificate of another switch",
         so: "these switches stay without a controller",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::ConnectionsLost,
+        id: FindingId::ConnectionsLost,
         counters: &["of_timeouts", "of_not_reading"],
         without: &[],
         what: "connections were closed because the switch did not answer or did not read",
         so: "its flows stop changing until it is back: it, its machine or the way to it is too slow",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::TableFull,
+        id: FindingId::TableFull,
         counters: &["capacity_refusals"],
         without: &[],
         what: "times a switch had no room for a decision, a label or a host",
         so: "flows that do not fit are forwarded by the controller, slowly",
         mend: "maple check POLICY",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::RulesChanged,
+        id: FindingId::RulesChanged,
         counters: &["rules_repaired", "foreign_rules"],
         without: &[],
         what: "rules were missing, altered, or not Maple's: somebody else writes rules",
         so: "until the next audit packets go where the other one wants; foreign rules do that for ever",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::LabelsUsedUp,
+        id: FindingId::LabelsUsedUp,
         counters: &["labels_used_up"],
         without: &[],
         what: "times a route was refused a label, because a switch had none left",
         so: "its packets go through the controller, slowly, until a label is free",
         mend: "maple run POLICY --labels 1-4094  # if hosts and equipment between switches use no VLAN tags",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::TooManyHosts,
+        id: FindingId::TooManyHosts,
         counters: &["host_limit_drops"],
         without: &[],
         what: "packets were dropped because their port or switch has its maximum of hosts",
         so: "further hosts there do not reach anybody",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::LinkOneWay,
+        id: FindingId::LinkOneWay,
         counters: &["lldp_one_way"],
         without: &[],
         what: "ports saw probes in one direction only",
         so: "such a link is not used: a fibre is broken, or equipment between drops frames",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::ProbesForged,
+        id: FindingId::ProbesForged,
         counters: &["lldp_forged", "lldp_replayed"],
         without: &[],
         what: "probes were forged or repeated",
         so: "they are ignored, and make no link; but a host, or another controller, tries to",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::LinksNotAsDeclared,
+        id: FindingId::LinksNotAsDeclared,
         counters: &["lldp_at_edge", "lldp_no_link"],
         without: &[],
         what: "declared edge ports saw probes, or declared link ports saw none",
         so: "a cable is not where the configuration says, and no packet takes it",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::PolicyFails,
+        id: FindingId::PolicyFails,
         counters: &["policy_errors"],
         without: &[],
         what: "packets were dropped because the policy failed on them",
         so: "such packets are dropped each time",
         mend: "maple show errors",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::PolicySlow,
+        id: FindingId::PolicySlow,
         counters: &["of_shed"],
         without: &[],
         what: "packets were dropped because the policy is too slow for their rate",
         so: "new flows lose their first packets while many begin",
         mend: "maple check POLICY",
     },
-    Sign {
+    TroubleSign {
         level: Level::Warning,
-        id: Id::PolicyUntracked,
+        id: FindingId::PolicyUntracked,
         counters: &["rechecks_failed", "inconsistent_runs"],
         without: &[],
         what: "times the policy decided otherwise although nothing that it had read had changed",
@@ -172,14 +172,14 @@ const SIGNS: &[Sign] = &[
 /// Returns what the counters of `maple show stats` indicate. For refused connections and labels the errors give the
 /// time of the first, and the last one is quoted.
 pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
-    let finding_for = |sign: &Sign| {
+    let finding_for = |sign: &TroubleSign| {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| count(stats, name)).sum() };
         let count = sum(sign.counters).saturating_sub(sum(sign.without));
         // Probes that the previous controller sent before a take-over are nobody's fault.
-        let few = if sign.id == Id::ProbesForged { PROBES } else { 0 };
+        let few = if sign.id == FindingId::ProbesForged { PROBES } else { 0 };
         let finding = || {
             let told = match sign.id {
-                Id::LabelsUsedUp => without_label(errors),
+                FindingId::LabelsUsedUp => without_label(errors),
                 _ => sign.counters.first().map(|counter| refusals(errors, counter)).unwrap_or_default(),
             };
             let last = since_and_last(&told);

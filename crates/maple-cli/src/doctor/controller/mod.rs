@@ -14,7 +14,7 @@ use maple_controller::names::Names;
 use serde_json::Value;
 
 use super::command::within;
-use super::finding::{Finding, Id, Level, Report, quoted};
+use super::finding::{Finding, FindingId, Level, Report, quoted};
 use super::ovs::Listening;
 use tables::Tables;
 
@@ -191,7 +191,7 @@ impl Controller {
                 format!("maple run POLICY --takeover{state} --control {}", quoted(control))
             };
             found.push(
-                Finding::new(Level::Warning, Id::VersionDiffers, "the controller")
+                Finding::new(Level::Warning, FindingId::VersionDiffers, "the controller")
                     .what(format!("it is of {its}, and this command of {own}"))
                     .so(so)
                     .mend(mend),
@@ -199,7 +199,7 @@ impl Controller {
         }
         if self.about.is_object() && self.state_file().is_none() {
             found.push(
-                Finding::new(Level::Note, Id::NoStateFile, "the controller")
+                Finding::new(Level::Note, FindingId::NoStateFile, "the controller")
                     .what("it has no state file")
                     .so("after a restart it knows nothing of what it had decided, and all rules are made anew")
                     .mend("maple run POLICY --state /var/lib/maple/state.redb"),
@@ -235,12 +235,12 @@ fn not_kept(file: &Value) -> Option<Finding> {
         _ => (Level::Warning, "other programs do not find it; it is tried again", full),
     };
     let place = format!("{} {}", text(&file["file"]).replace("state", "state file"), path.display());
-    Some(Finding::new(level, Id::FileNotKept, place).what(why).so(so).mend(mend))
+    Some(Finding::new(level, FindingId::FileNotKept, place).what(why).so(so).mend(mend))
 }
 
 /// Returns the finding for a controller that exists, but does not answer.
 pub fn silent(control: &Path, why: &str) -> Finding {
-    Finding::new(Level::Error, Id::ControllerSilent, format!("the controller at {}", control.display()))
+    Finding::new(Level::Error, FindingId::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
         .so("nobody learns what it does, and perhaps it does nothing: its shards or its control socket hang")
         .mend("systemctl restart maple  # if it is the service")

@@ -7,7 +7,7 @@ use maple_controller::timestamp;
 use serde_json::Value;
 
 use super::counters::count;
-use super::{Finding, Id, Level, items, text};
+use super::{Finding, FindingId, Level, items, text};
 use maple_wire::counted;
 
 /// Parts of the text about a host that seems to be at several ports.
@@ -40,7 +40,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
             ),
         };
         found.push(
-            Finding::new(Level::Warning, Id::HostAtSeveralPorts, "the controller")
+            Finding::new(Level::Warning, FindingId::HostAtSeveralPorts, "the controller")
                 .what(what)
                 .so("these packets are dropped: somebody forges, or a middlebox passes packets on")
                 .mend("maple show errors"),
@@ -48,7 +48,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     }
     if let Some(text) = with(&[METERS]).last() {
         found.push(
-            Finding::new(Level::Warning, Id::NoMeters, "the controller")
+            Finding::new(Level::Warning, FindingId::NoMeters, "the controller")
                 .what(text)
                 .so("packets that the policy limits pass there without a limit")
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
@@ -61,7 +61,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         .filter_map(|text| text.split_once(REFUSED))
         .collect();
     found.extend(refused.into_iter().map(|(switch, what)| {
-        Finding::new(Level::Warning, Id::RulesRefused, switch)
+        Finding::new(Level::Warning, FindingId::RulesRefused, switch)
             .what(format!("it refuses rules; the last one: {what}"))
             .so("packets that these rules were for go through the controller")
             .mend("maple show errors")

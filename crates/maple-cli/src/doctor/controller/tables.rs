@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use maple_controller::control::socket::{AskError, Request, Show, ask};
 use serde_json::Value;
 
-use super::{Finding, Id, Level, items, text};
+use super::{Finding, FindingId, Level, items, text};
 use crate::doctor::command::within;
 
 /// The maximum time for all switches together.
@@ -66,7 +66,7 @@ impl Tables {
             let (rules, most) = (table["rules"].as_u64()?, table["most"].as_u64().filter(|most| *most > 0)?);
             let finding = || {
                 let place = format!("switch {}", text(&switch["switch"]));
-                Finding::new(Level::Warning, Id::TableNearlyFull, place)
+                Finding::new(Level::Warning, FindingId::TableNearlyFull, place)
                     .what(format!("table {} has {rules} of at most {most} rules", table["table"]))
                     .so("when it is full, the controller forwards the flows that do not fit, slowly")
                     .mend("maple check POLICY")

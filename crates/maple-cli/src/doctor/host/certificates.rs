@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_controller::tls::{TlsError, expiry};
 
-use super::{Finding, Id, Level, Report};
+use super::{Finding, FindingId, Level, Report};
 
 /// The time before its end at which a certificate is warned of, as a controller does.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
@@ -37,7 +37,7 @@ pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) 
             Err(error) => {
                 report.looked_at(&place);
                 report.found(
-                    Finding::new(Level::Error, Id::TlsFiles, place)
+                    Finding::new(Level::Error, FindingId::TlsFiles, place)
                         .what(error.to_string())
                         .so("no session with TLS begins with it")
                         .mend("put a certificate in its place: ovs-pki makes them (docs/tls.md)"),
@@ -48,7 +48,7 @@ pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) 
 }
 
 fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option<Finding> {
-    let told = |level| Finding::new(level, Id::CertificateExpires, place).mend(mend);
+    let told = |level| Finding::new(level, FindingId::CertificateExpires, place).mend(mend);
     match ends.duration_since(now) {
         Err(_) => Some(told(Level::Error).what("it has expired").so("no session with TLS begins any more")),
         Ok(left) if left < WARN_BEFORE => {

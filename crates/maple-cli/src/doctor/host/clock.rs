@@ -1,7 +1,7 @@
 //! The clock: whether it was set while the controller ran, and whether it is synchronised.
 
 use super::super::command::output;
-use super::{Controller, Finding, Id, Level, Report};
+use super::{Controller, Finding, FindingId, Level, Report};
 
 /// The size in seconds below which a step does not matter.
 const SMALL: f64 = 1.0;
@@ -32,7 +32,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
     let way = if seconds < 0.0 { "back" } else { "forward" };
     Some(
         // Usually the clock was set once when the machine started, which corrected it.
-        Finding::new(Level::Note, Id::ClockStepped, "this host")
+        Finding::new(Level::Note, FindingId::ClockStepped, "this host")
             .what(format!(
                 "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",
                 seconds.abs()
@@ -43,7 +43,7 @@ fn stepped(seconds: f64) -> Option<Finding> {
 }
 
 fn not_synchronised() -> Finding {
-    Finding::new(Level::Note, Id::ClockNotSynchronised, "this host")
+    Finding::new(Level::Note, FindingId::ClockNotSynchronised, "this host")
         .what("nothing synchronises the clock")
         .so("certificates are judged by a wrong time, and logs of several machines do not fit together")
         .mend("timedatectl set-ntp true")

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{Finding, Id, Level, Process, Report};
+use super::{Finding, FindingId, Level, Process, Report};
 
 /// The folder of control groups (version 2).
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -43,7 +43,7 @@ fn shared(process: &Process, workers: usize) -> Option<Finding> {
         None => return None,
     };
     Some(
-        Finding::new(Level::Warning, Id::CoresShared, "the controller")
+        Finding::new(Level::Warning, FindingId::CoresShared, "the controller")
             .what(what)
             .so("workers wait for each other's turns, and packets of their switches with them")
             .mend(format!("maple run POLICY --workers {}", cores.len().max(1))),
@@ -57,7 +57,7 @@ fn polled(process: &Process, mask: &str) -> Option<Finding> {
     let lost = process.shards.iter().filter(|cores| is_lost(cores)).count();
     let free: Vec<String> = process.cores.iter().filter(|core| !busy.contains(core)).map(ToString::to_string).collect();
     (lost > 0).then(|| {
-        Finding::new(Level::Warning, Id::CoresShared, "the controller")
+        Finding::new(Level::Warning, FindingId::CoresShared, "the controller")
             .what(format!(
                 "{lost} of its workers stay on cores that Open vSwitch polls all the time (pmd-cpu-mask {mask})"
             ))
@@ -88,7 +88,7 @@ fn parse_quota(text: &str) -> Option<f64> {
 
 fn limited(cores: f64, workers: usize) -> Option<Finding> {
     (cores < workers as f64).then(|| {
-        Finding::new(Level::Warning, Id::CpuQuota, "the controller")
+        Finding::new(Level::Warning, FindingId::CpuQuota, "the controller")
             .what(format!("it may use {cores:.1} cores' time, and has {workers} workers"))
             .so("when they are busy, the kernel stops all of them for some hundredths of a second, again and again")
             .mend(format!("systemctl set-property maple CPUQuota={}%", workers * 100))

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::super::command::within;
 use super::super::finding::quoted;
-use super::{Finding, Id, Level, Process, Report};
+use super::{Finding, FindingId, Level, Process, Report};
 
 /// The maximum time for a connection to a socket where many wait already.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) 
 }
 
 fn stale(path: &Path) -> Finding {
-    Finding::new(Level::Warning, Id::StaleSocket, format!("control socket {}", path.display()))
+    Finding::new(Level::Warning, FindingId::StaleSocket, format!("control socket {}", path.display()))
         .what("nobody listens on it: its controller was killed")
         .so("`maple show` asks there and not at the socket of the system's controller, and says that there is none")
         .mend(format!("rm {}", quoted(path)))
@@ -82,7 +82,7 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
     };
     report.looked_at(what);
     report.found(
-        Finding::new(Level::Error, Id::StateFile, format!("state file {}", path.display()))
+        Finding::new(Level::Error, FindingId::StateFile, format!("state file {}", path.display()))
             .what(why)
             .so("the controller does not start, or what it decides is not kept over a restart")
             .mend(mend),

@@ -17,7 +17,7 @@ pub use service::{look as look_at_service, look_at_python};
 pub use sockets::look as look_at_ports;
 
 use super::controller::Controller;
-use super::finding::{Finding, Id, Level, Report};
+use super::finding::{Finding, FindingId, Level, Report};
 use super::ovs::Listening;
 
 /// The number of a controller's descriptors that are not connections of switches.
@@ -55,7 +55,7 @@ pub fn look_at_kernel(report: &mut Report) {
 }
 
 fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
-    let finding = |level| Finding::new(level, Id::FileLimit, place);
+    let finding = |level| Finding::new(level, FindingId::FileLimit, place);
     let room = limit.saturating_sub(OTHER_FILES);
     let mend = "systemctl edit maple  # and there: [Service] LimitNOFILE=65536";
     // The threshold is four fifths, because the rest is soon used up when switches reconnect.
@@ -77,7 +77,7 @@ fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
 
 fn listen_backlog(waiting: u64) -> Option<Finding> {
     (waiting < BACKLOG).then(|| {
-        Finding::new(Level::Note, Id::ListenBacklog, "this host")
+        Finding::new(Level::Note, FindingId::ListenBacklog, "this host")
             .what(format!("net.core.somaxconn is {waiting}; a controller lets {BACKLOG} connections wait"))
             .so("if more switches than that reconnect at once, some are refused and wait for their next attempt")
             .mend(format!("sysctl -w net.core.somaxconn={BACKLOG}"))

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::command::output;
-use super::{Finding, Id, Level, Report};
+use super::{Finding, FindingId, Level, Report};
 use maple_wire::counted;
 
 /// The service of `contrib/systemd`.
@@ -33,7 +33,7 @@ fn state(text: &str) -> Option<Finding> {
         return None;
     }
     let restarts: u64 = value("NRestarts").parse().unwrap_or_default();
-    let finding = |level| Finding::new(level, Id::ServiceFailed, SERVICE);
+    let finding = |level| Finding::new(level, FindingId::ServiceFailed, SERVICE);
     if value("ActiveState") == "failed" {
         return Some(
             finding(Level::Error)
@@ -69,7 +69,7 @@ fn python(text: &str) -> Option<Finding> {
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     let found = (numbers.next()??, numbers.next()??);
     (found < PYTHON).then(|| {
-        Finding::new(Level::Note, Id::PythonVersion, "python3")
+        Finding::new(Level::Note, FindingId::PythonVersion, "python3")
             .what(format!("its version is {version}; policies in Python need {}.{}", PYTHON.0, PYTHON.1))
             .so("the package can't be installed there; policies in Rust need no Python")
             .mend("apt-get install python3.11")

@@ -8,7 +8,7 @@ use procfs::net::TcpState;
 use procfs::process::{FDTarget, Process};
 
 use super::super::finding::quoted;
-use super::{Finding, Id, Level, Listening, Report};
+use super::{Finding, FindingId, Level, Listening, Report};
 
 /// Finds other programs on the addresses on which a controller would listen. `own`: the controller's own process.
 pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
@@ -33,7 +33,8 @@ pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
 fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
     let Listening { address, tls } = *wanted;
     let found = |level, who: &str| {
-        Finding::new(level, Id::PortInUse, format!("address {address}")).what(format!("{who} listens on {taken}"))
+        Finding::new(level, FindingId::PortInUse, format!("address {address}"))
+            .what(format!("{who} listens on {taken}"))
     };
     let lost = "a controller can't start there, and switches reach the other program";
     match owner {

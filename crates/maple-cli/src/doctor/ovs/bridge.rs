@@ -1,6 +1,6 @@
 //! A bridge of Open vSwitch, and what is wrong with its own settings.
 
-use super::super::finding::{Id, Level, quoted};
+use super::super::finding::{FindingId, Level, quoted};
 use super::database::Row;
 use super::{Finding, at};
 
@@ -118,7 +118,7 @@ fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
     found.extend(protocols(bridge));
     found.extend(datapath_id(bridge));
     found.extend(bridge.spanning_tree.map(|name| {
-        Finding::new(Level::Warning, Id::OvsSpanningTree, at(bridge))
+        Finding::new(Level::Warning, FindingId::OvsSpanningTree, at(bridge))
             .what(format!("{name} is true"))
             .so("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
             .mend(format!("ovs-vsctl set bridge {} {name}=false", quoted(&bridge.name)))
@@ -130,7 +130,8 @@ fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
 
 fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Option<Finding> {
     let error = interface.error.as_ref()?;
-    let finding = Finding::new(Level::Error, Id::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
+    let finding =
+        Finding::new(Level::Error, FindingId::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
     let is_own = interface.name == bridge.name;
     let mend = if is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
         format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name))
@@ -149,7 +150,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
     }
     let mode = bridge.fail_mode.as_deref().unwrap_or("standalone, the default");
     Some(
-        Finding::new(Level::Warning, Id::OvsFailMode, at(bridge))
+        Finding::new(Level::Warning, FindingId::OvsFailMode, at(bridge))
             .what(format!("its fail mode is {mode}"))
             .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
                  holds, rings of switches become loops, and Maple takes its rules to stand")
@@ -177,12 +178,12 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
         )
     };
     let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", quoted(&bridge.name));
-    Some(Finding::new(level, Id::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
+    Some(Finding::new(level, FindingId::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
 }
 
 fn datapath_id(bridge: &Bridge) -> Option<Finding> {
     let dpid = bridge.dpid?;
-    let finding = |level| Finding::new(level, Id::OvsDpid, at(bridge));
+    let finding = |level| Finding::new(level, FindingId::OvsDpid, at(bridge));
     let set = |dpid: u64| format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", quoted(&bridge.name));
     match &bridge.wanted_dpid {
         None => Some(
@@ -217,7 +218,7 @@ fn session(bridge: &Bridge, target: &Target) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(wait) = target.max_backoff.filter(|wait| *wait > DEFAULT_BACKOFF) {
         found.push(
-            Finding::new(Level::Warning, Id::OvsMaxBackoff, at(bridge))
+            Finding::new(Level::Warning, FindingId::OvsMaxBackoff, at(bridge))
                 .what(format!("it waits up to {} s before it connects again to {}", wait / 1000, target.target))
                 .so("after a restart of the controller, new flows have no answer for that long")
                 .mend(format!("ovs-vsctl set controller {record} max_backoff=1000")),
@@ -225,7 +226,7 @@ fn session(bridge: &Bridge, target: &Target) -> Vec<Finding> {
     }
     if target.inactivity_probe == Some(0) {
         found.push(
-            Finding::new(Level::Warning, Id::OvsInactivityProbe, at(bridge))
+            Finding::new(Level::Warning, FindingId::OvsInactivityProbe, at(bridge))
                 .what(format!("it never probes whether {} is still there", target.target))
                 .so("if the controller's machine or the network between fails, it does not notice for a quarter of an hour or more")
                 .mend(format!("ovs-vsctl set controller {record} inactivity_probe=5000")),
@@ -249,7 +250,7 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     };
     let mend =
         format!("ovs-vsctl clear bridge {} flow_tables  # unless somebody wants the limit", quoted(&bridge.name));
-    Some(Finding::new(level, Id::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
+    Some(Finding::new(level, FindingId::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
 }
 
 /// Finds bridges with the datapath id of an earlier one.
@@ -262,7 +263,7 @@ fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
         // already.
         let other: String = bridge.id.chars().filter(|c| *c != '-').take(16).collect();
         found.push(
-            Finding::new(Level::Error, Id::DuplicateDpid, at(bridge))
+            Finding::new(Level::Error, FindingId::DuplicateDpid, at(bridge))
                 .what(format!("it has the datapath id {dpid:016x} of bridge {}", first.name))
                 .so("the controller serves one of the two, and refuses the other")
                 .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other}", quoted(&bridge.name))),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::super::finding::{Id, Level, quoted};
+use super::super::finding::{FindingId, Level, quoted};
 use super::{Bridge, Expected, Finding, Listening, Target, at};
 
 /// OpenFlow's port, used for a target without a port.
@@ -10,7 +10,7 @@ const PORT: u16 = 6653;
 
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fits {
+enum TargetFit {
     /// It is an address of the controller. `tls`: whether the controller speaks TLS there.
     Yes { tls: bool },
     /// It is another port of this host.
@@ -42,9 +42,9 @@ pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Fin
 pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
     let is_known = expected.runs || expected.is_known;
     let may_be = |target: &Target| match fit(target, expected) {
-        Fits::Yes { .. } => true,
-        Fits::OtherPort => !is_known && !target.is_connected,
-        Fits::Elsewhere => !is_known,
+        TargetFit::Yes { .. } => true,
+        TargetFit::OtherPort => !is_known && !target.is_connected,
+        TargetFit::Elsewhere => !is_known,
     };
     is_served(bridge, expected) || bridge.targets.iter().any(may_be)
 }
@@ -65,9 +65,9 @@ fn is_connected_here(bridge: &Bridge, expected: &Expected) -> bool {
 fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
     let (id, what) = match targets.is_empty() {
-        true => (Id::OvsNoController, "it has no controller".to_owned()),
+        true => (FindingId::OvsNoController, "it has no controller".to_owned()),
         false if expected.runs || expected.is_known => {
-            (Id::OvsTarget, format!("its controller is {}, not the one on this host", targets.join(", ")))
+            (FindingId::OvsTarget, format!("its controller is {}, not the one on this host", targets.join(", ")))
         }
         false => return None,
     };
@@ -83,11 +83,11 @@ fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
 /// that speak TLS by mistake.
 pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<Finding> {
     let needs = |target: &Target| {
-        target.target.starts_with("ssl:") && !matches!(fit(target, expected), Fits::Yes { tls: false })
+        target.target.starts_with("ssl:") && !matches!(fit(target, expected), TargetFit::Yes { tls: false })
     };
     let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
     Some(
-        Finding::new(Level::Error, Id::OvsTls, "Open vSwitch")
+        Finding::new(Level::Error, FindingId::OvsTls, "Open vSwitch")
             .what(format!("bridge {} speaks TLS to its controller, and Open vSwitch has no certificate", bridge.name))
             .so("no connection with TLS begins")
             .mend("ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY"),
@@ -98,7 +98,7 @@ fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -
     // If other bridges are Maple's, or nothing is known, this one may have no controller on purpose.
     let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
     let level = if is_expected { Level::Warning } else { Level::Note };
-    Finding::new(level, Id::OvsNoController, at(bridge))
+    Finding::new(level, FindingId::OvsNoController, at(bridge))
         .what("it has no controller")
         .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
         .mend(set_controller(bridge, expected))
@@ -118,23 +118,23 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
     let is_any_connected = bridge.targets.iter().any(|target| self::is_connected(bridge, target, expected));
     let mend = || set_controller(bridge, expected);
     match fit(target, expected) {
-        Fits::Yes { tls } if tls != address.starts_with("ssl:") => {
+        TargetFit::Yes { tls } if tls != address.starts_with("ssl:") => {
             let (it, controller) = if tls { ("no TLS", "TLS") } else { ("TLS", "no TLS") };
             Some(
-                Finding::new(Level::Error, Id::OvsTls, at(bridge))
+                Finding::new(Level::Error, FindingId::OvsTls, at(bridge))
                     .what(format!("it speaks {it} to {address}, where the controller speaks {controller}"))
                     .so("they never understand each other, and it stays without rules")
                     .mend(mend()),
             )
         }
-        Fits::OtherPort if expected.is_known && !is_connected => Some(
-            Finding::new(Level::Error, Id::OvsTarget, at(bridge))
+        TargetFit::OtherPort if expected.is_known && !is_connected => Some(
+            Finding::new(Level::Error, FindingId::OvsTarget, at(bridge))
                 .what(format!("it connects to {address}, and the controller listens on {}", told(&expected.listening)))
                 .so("the controller never sees this switch")
                 .mend(mend()),
         ),
-        Fits::OtherPort | Fits::Elsewhere if is_connected && expected.runs => Some(
-            Finding::new(Level::Note, Id::OvsTarget, at(bridge))
+        TargetFit::OtherPort | TargetFit::Elsewhere if is_connected && expected.runs => Some(
+            Finding::new(Level::Note, FindingId::OvsTarget, at(bridge))
                 .what(format!("its controller is {address}, not the one on this host"))
                 .so("the policy of the controller on this host does not hold there")
                 .mend(mend()),
@@ -143,17 +143,17 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
         fit => {
             let why = last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             let mend = match fit {
-                Fits::Yes { .. } if expected.runs => "maple show errors".to_owned(),
-                Fits::Yes { .. } => run(&expected.listening),
-                Fits::OtherPort => {
+                TargetFit::Yes { .. } if expected.runs => "maple show errors".to_owned(),
+                TargetFit::Yes { .. } => run(&expected.listening),
+                TargetFit::OtherPort => {
                     let own = parse(address).map(|own| Listening { address: own, tls: address.starts_with("ssl:") });
                     run(own.as_slice())
                 }
-                Fits::Elsewhere if expected.runs => mend(),
-                Fits::Elsewhere => format!("maple doctor  # on the host of {address}"),
+                TargetFit::Elsewhere if expected.runs => mend(),
+                TargetFit::Elsewhere => format!("maple doctor  # on the host of {address}"),
             };
             Some(
-                Finding::new(Level::Error, Id::OvsNotConnected, at(bridge))
+                Finding::new(Level::Error, FindingId::OvsNotConnected, at(bridge))
                     .what(format!("it is not connected to {address}{why}"))
                     .so("it gets no new rules; what it forwards now is up to its fail mode")
                     .mend(mend),
@@ -165,28 +165,28 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
 /// Reports whether a connection is up. Open vSwitch updates its own status only every few seconds; the controller knows
 /// at once.
 fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
-    target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_connected_here(bridge, expected)
+    target.is_connected || matches!(fit(target, expected), TargetFit::Yes { .. }) && is_connected_here(bridge, expected)
 }
 
 fn several(bridge: &Bridge, expected: &Expected) -> Finding {
     let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
-    Finding::new(Level::Warning, Id::OvsSeveralControllers, at(bridge))
+    Finding::new(Level::Warning, FindingId::OvsSeveralControllers, at(bridge))
         .what(format!("it has several controllers: {}", targets.join(", ")))
         .so("each changes the rules of the others: Maple does not share a switch")
         .mend(set_controller(bridge, expected))
 }
 
-fn fit(target: &Target, expected: &Expected) -> Fits {
-    let Some(address) = parse(&target.target) else { return Fits::Elsewhere };
+fn fit(target: &Target, expected: &Expected) -> TargetFit {
+    let Some(address) = parse(&target.target) else { return TargetFit::Elsewhere };
     let is_it = |listening: &&Listening| {
         let own = listening.address;
         own.port() == address.port()
             && (own.ip() == address.ip() || own.ip().is_unspecified() && is_local(address.ip()))
     };
     match expected.listening.iter().find(is_it) {
-        Some(listening) => Fits::Yes { tls: listening.tls },
-        None if is_local(address.ip()) => Fits::OtherPort,
-        None => Fits::Elsewhere,
+        Some(listening) => TargetFit::Yes { tls: listening.tls },
+        None if is_local(address.ip()) => TargetFit::OtherPort,
+        None => TargetFit::Elsewhere,
     }
 }
 

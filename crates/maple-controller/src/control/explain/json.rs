@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 
 use super::super::answer::location;
 use super::super::state::written;
-use super::Counts;
+use super::RuleCounters;
 use super::source_lines::SourceLines;
 
 /// The context of an explanation's encoding: the state, the counters, and the age of the policy.
-pub struct Context<'a> {
+pub struct AnswerContext<'a> {
     /// The state, which has the hosts and the last writers.
     pub store: &'a Store,
     /// The counters of the rules on the path.
-    pub counts: &'a Counts,
+    pub counts: &'a RuleCounters,
     /// The time at which the policy was loaded. Source files that were written later are not quoted. With `None`, the
     /// files on disk are current.
     pub loaded: Option<SystemTime>,
 }
 
 /// Encodes an explanation as JSON.
-pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
-    let Context { store, counts, loaded } = *context;
+pub fn to_json(explanation: &Explanation, context: &AnswerContext<'_>) -> Value {
+    let AnswerContext { store, counts, loaded } = *context;
     let mut lines = SourceLines::new(loaded);
     let state = &*store.snapshot();
     let packet = &explanation.packet;
@@ -149,7 +149,7 @@ fn instead(all: &[Alternative], lines: &mut SourceLines) -> Value {
     all.iter().map(one).collect()
 }
 
-fn hops(explanation: &Explanation, counts: &Counts) -> Value {
+fn hops(explanation: &Explanation, counts: &RuleCounters) -> Value {
     let hop = |(number, hop): (usize, &JourneyHop)| {
         let rules = hop.passage.rules.iter().enumerate();
         let rules: Value = rules.map(|(at, one)| rule(hop.passage.version, one, counts.get(&(number, at)))).collect();

@@ -27,7 +27,7 @@ use super::answer::flow;
 use super::queries::LateShard;
 use crate::names::Names;
 
-pub use json::{Context, to_json};
+pub use json::{AnswerContext, to_json};
 pub use packet::{QuestionError, field_value};
 pub(super) use source_lines::SourceLines;
 pub use text::{to_text, written};
@@ -216,18 +216,18 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
 /// Explains a packet, with the counters of the rules on its path if wanted.
 fn explained(handle: &Handle, packet: EnteringPacket, counters: bool) -> Result<Value, LateShard> {
     let explanation = handle.explain(packet)?;
-    let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
+    let counts = if counters { counts(handle, &explanation) } else { RuleCounters::new() };
     let loaded = Some(handle.policy_loaded());
-    Ok(to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded }))
+    Ok(to_json(&explanation, &AnswerContext { store: handle.store(), counts: &counts, loaded }))
 }
 
 /// The maximum number of rules of an explanation whose counters are requested: each is a question to a switch.
 const MAX_COUNTED_RULES: usize = 64;
 
 /// The counters of rules, by the numbers of the hop and of the rule in it.
-pub type Counts = BTreeMap<(usize, usize), RuleCount>;
+pub type RuleCounters = BTreeMap<(usize, usize), RuleCount>;
 
-fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
+fn counts(handle: &Handle, explanation: &Explanation) -> RuleCounters {
     let hops = explanation.journey.hops.iter().enumerate();
     let rules = hops.flat_map(|(number, hop)| {
         let rules = hop.passage.rules.iter().enumerate();
@@ -246,20 +246,20 @@ impl Handle {
     pub fn explain(&self, packet: EnteringPacket) -> Result<Explanation, LateShard> {
         let conditions = self.inspect(packet.at.switch, Engine::conditions)?.unwrap_or_default();
         let store = Arc::clone(self.store());
-        let mut shards = Shards { handle: self, late: None };
+        let mut shards = ShardsAsNetwork { handle: self, late: None };
         let explanation = maple_core::explain::explain(&mut shards, &store, &conditions, packet);
         shards.late.map_or(Ok(explanation), Err)
     }
 }
 
 /// The shards of a running controller, as a network that packets enter.
-struct Shards<'a> {
+struct ShardsAsNetwork<'a> {
     handle: &'a Handle,
     /// The first shard that was late, if one was. All that was found is then useless.
     late: Option<LateShard>,
 }
 
-impl Shards<'_> {
+impl ShardsAsNetwork<'_> {
     /// Inspects the engine of a switch. Returns `None` if no shard serves it, or one was late.
     fn inspect<T: Send + 'static>(
         &mut self,
@@ -276,7 +276,7 @@ impl Shards<'_> {
     }
 }
 
-impl ExplainedNetwork for Shards<'_> {
+impl ExplainedNetwork for ShardsAsNetwork<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
         self.inspect(at.switch, |engine| Arc::clone(engine.policy()))
     }

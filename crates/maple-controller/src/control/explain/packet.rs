@@ -47,7 +47,7 @@ impl QuestionError {
 
 /// One end of a packet's path.
 #[derive(Clone, Debug, Default)]
-struct End {
+struct PacketEnd {
     mac: Option<Mac>,
     info: Option<HostInfo>,
     /// The address by which the end was given.
@@ -132,10 +132,10 @@ fn find_end(
     state: &Snapshot,
     names: &Names,
     host: &dyn Fn(Mac) -> Option<HostInfo>,
-) -> Result<End, QuestionError> {
+) -> Result<PacketEnd, QuestionError> {
     let of_mac = |mac: Mac, ip: Option<IpAddr>| {
         let info = host(mac);
-        End { mac: Some(mac), at: info.as_ref().map(|info| info.location), info, ip }
+        PacketEnd { mac: Some(mac), at: info.as_ref().map(|info| info.location), info, ip }
     };
     if let Ok(mac) = names.host(text) {
         return Ok(of_mac(mac, None));
@@ -143,7 +143,7 @@ fn find_end(
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(match state.host_by_ip(ip) {
             Some(mac) => of_mac(mac, Some(ip)),
-            None => End { ip: Some(ip), ..End::default() },
+            None => PacketEnd { ip: Some(ip), ..PacketEnd::default() },
         });
     }
     if let Ok(at) = names.location(text) {
@@ -152,7 +152,7 @@ fn find_end(
         }
         let mut there = state.hosts().filter(|(_, info)| info.location == at).map(|(mac, _)| *mac);
         let only = there.next().filter(|_| there.next().is_none());
-        return Ok(End { at: Some(at), ..only.map(|mac| of_mac(mac, None)).unwrap_or_default() });
+        return Ok(PacketEnd { at: Some(at), ..only.map(|mac| of_mac(mac, None)).unwrap_or_default() });
     }
     Err(QuestionError::at(
         field,
@@ -163,8 +163,8 @@ fn find_end(
 /// Collects the fields of the packet: the given ones, those that they require, and the addresses of the hosts.
 fn headers(
     question: &Explain,
-    from: &End,
-    to: &End,
+    from: &PacketEnd,
+    to: &PacketEnd,
     state: &Snapshot,
     assumed: &mut Vec<String>,
 ) -> Result<BTreeMap<Field, u128>, QuestionError> {
@@ -189,7 +189,7 @@ fn headers(
 }
 
 /// Reports whether the packet is IPv6. Where the fields leave that open, the ends decide.
-fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
+fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &PacketEnd, to: &PacketEnd) -> bool {
     if let Some(kind) = headers.get(&Field::EthType) {
         return *kind == IPV6;
     }
@@ -201,7 +201,7 @@ fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
     if let Some(field) = headers.keys().find(|field| needs(field, IPV4) || needs(field, IPV6)) {
         return needs(field, IPV6);
     }
-    let is_v6 = |end: &End| match (end.ip, &end.info) {
+    let is_v6 = |end: &PacketEnd| match (end.ip, &end.info) {
         (Some(ip), _) => Some(ip.is_ipv6()),
         (None, Some(info)) if info.ipv4.is_empty() && !info.ipv6.is_empty() => Some(true),
         _ => None,
@@ -231,8 +231,8 @@ fn require(field: Field, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>) -> 
 /// Fills in the hardware addresses.
 fn addresses(
     question: &Explain,
-    from: &End,
-    to: &End,
+    from: &PacketEnd,
+    to: &PacketEnd,
     state: &Snapshot,
     headers: &mut BTreeMap<Field, u128>,
 ) -> Result<(), QuestionError> {
@@ -265,7 +265,13 @@ fn addresses(
 }
 
 /// Fills in the network protocol and its addresses.
-fn network(from: &End, to: &End, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>, assumed: &mut Vec<String>) {
+fn network(
+    from: &PacketEnd,
+    to: &PacketEnd,
+    is_ipv6: bool,
+    headers: &mut BTreeMap<Field, u128>,
+    assumed: &mut Vec<String>,
+) {
     let kind = *headers.entry(Field::EthType).or_insert(if is_ipv6 { IPV6 } else { IPV4 });
     let pairs = match kind {
         IPV4 => [Field::Ipv4Src, Field::Ipv4Dst],
@@ -295,7 +301,7 @@ fn network(from: &End, to: &End, is_ipv6: bool, headers: &mut BTreeMap<Field, u1
 }
 
 /// Returns an address of an end: IPv6 or IPv4.
-fn address(end: &End, is_ipv6: bool) -> Option<u128> {
+fn address(end: &PacketEnd, is_ipv6: bool) -> Option<u128> {
     match end.ip {
         Some(IpAddr::V4(ip)) if !is_ipv6 => return Some(u128::from(u32::from(ip))),
         Some(IpAddr::V6(ip)) if is_ipv6 => return Some(u128::from(ip)),

@@ -17,7 +17,7 @@ use super::error::PersistenceError;
 use super::format_1;
 use super::place::{StateFile, Unfinished};
 use crate::memory::format::{bytes, read};
-use crate::memory::late::Failed;
+use crate::memory::late::DatabaseError;
 use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY, put_formats};
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("maple state");
@@ -35,7 +35,7 @@ pub(super) struct Contents {
 }
 
 /// The reason why a file can't be used that is a whole database.
-enum Refusal {
+enum FileRefusal {
     /// It is another program's.
     NotOurs,
     /// It has another format.
@@ -99,11 +99,11 @@ fn checked(
         let mut database = open()?;
         database.check_integrity()?;
         let contents = contents(&database)?;
-        Ok::<_, Failed>((database, contents))
+        Ok::<_, DatabaseError>((database, contents))
     }));
     let damaged = |what: String| PersistenceError::Damaged { path: path.to_owned(), what };
     let (database, contents) =
-        opened.map_err(|_| damaged("parts are missing".into()))?.map_err(|Failed(error)| match *error {
+        opened.map_err(|_| damaged("parts are missing".into()))?.map_err(|DatabaseError(error)| match *error {
             redb::Error::DatabaseAlreadyOpen => PersistenceError::InUse(path.to_owned()),
             redb::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
                 PersistenceError::NotOurs(path.to_owned())
@@ -112,9 +112,9 @@ fn checked(
             error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
         })?;
     let contents = contents.map_err(|refusal| match refusal {
-        Refusal::NotOurs => PersistenceError::NotOurs(path.to_owned()),
-        Refusal::Format(format) => PersistenceError::Format { path: path.to_owned(), format },
-        Refusal::Row(row) => PersistenceError::Row { path: path.to_owned(), row },
+        FileRefusal::NotOurs => PersistenceError::NotOurs(path.to_owned()),
+        FileRefusal::Format(format) => PersistenceError::Format { path: path.to_owned(), format },
+        FileRefusal::Row(row) => PersistenceError::Row { path: path.to_owned(), row },
     })?;
     Ok((database, contents))
 }
@@ -147,7 +147,7 @@ pub(super) fn convert_to_types(
             return Err(PersistenceError::DuplicateKey { path: path.to_owned(), place });
         }
     }
-    let rewrite = || -> Result<(), Failed> {
+    let rewrite = || -> Result<(), DatabaseError> {
         if contents.is_old {
             return format_1::rewrite(database, contents);
         }
@@ -163,14 +163,14 @@ pub(super) fn convert_to_types(
         transaction.commit()?;
         Ok(())
     };
-    rewrite().map_err(|Failed(error)| PersistenceError::File { path: path.to_owned(), error })
+    rewrite().map_err(|DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error })
 }
 
 /// Creates an empty file. An unfinished file is never visible at the path.
 fn create(place: &StateFile) -> Result<(), PersistenceError> {
     let path = place.path();
     let failed = |error: std::io::Error| PersistenceError::Create { path: path.to_owned(), error };
-    let (database, unfinished) = empty(place).map_err(|Failed(error)| match *error {
+    let (database, unfinished) = empty(place).map_err(|DatabaseError(error)| match *error {
         redb::Error::Io(error) => failed(error),
         error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
     })?;
@@ -179,7 +179,7 @@ fn create(place: &StateFile) -> Result<(), PersistenceError> {
 }
 
 /// Creates a database without rows, in a file that is not at its place yet.
-pub(super) fn empty(place: &StateFile) -> Result<(Database, Unfinished), Failed> {
+pub(super) fn empty(place: &StateFile) -> Result<(Database, Unfinished), DatabaseError> {
     let (database, unfinished) = place.create_aside()?;
     let transaction = database.begin_write()?;
     transaction.open_table(ROWS)?;
@@ -190,7 +190,7 @@ pub(super) fn empty(place: &StateFile) -> Result<(Database, Unfinished), Failed>
 }
 
 /// Returns the format of the file; `None` if it does not say.
-fn format(database: &Database) -> Result<Option<String>, Failed> {
+fn format(database: &Database) -> Result<Option<String>, DatabaseError> {
     match database.begin_read()?.open_table(RUN) {
         Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
@@ -199,19 +199,21 @@ fn format(database: &Database) -> Result<Option<String>, Failed> {
 }
 
 /// Reads the file.
-fn contents(database: &Database) -> Result<Result<Contents, Refusal>, Failed> {
+fn contents(database: &Database) -> Result<Result<Contents, FileRefusal>, DatabaseError> {
     let is_old = match format(database)? {
-        Some(other) if other != STATE_FORMAT && other != format_1::FORMAT => return Ok(Err(Refusal::Format(other))),
+        Some(other) if other != STATE_FORMAT && other != format_1::FORMAT => {
+            return Ok(Err(FileRefusal::Format(other)));
+        }
         format => format.is_none_or(|format| format == format_1::FORMAT),
     };
     let transaction = database.begin_read()?;
     if !transaction.list_tables()?.any(|table| table.name() == ROWS.name()) {
-        return Ok(Err(Refusal::NotOurs));
+        return Ok(Err(FileRefusal::NotOurs));
     }
     let read = if is_old { format_1::writes } else { writes };
     let writes = match read(&transaction)? {
         Ok(writes) => writes,
-        Err(row) => return Ok(Err(Refusal::Row(row))),
+        Err(row) => return Ok(Err(FileRefusal::Row(row))),
     };
     let names = transaction.open_table(NAMES)?;
     let names = names.iter()?.map(|name| Ok(name?.0.value().into())).collect::<Result<_, StorageError>>()?;
@@ -219,7 +221,7 @@ fn contents(database: &Database) -> Result<Result<Contents, Refusal>, Failed> {
 }
 
 /// Reads the tables and variables. The error is a row that is none.
-fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, Failed> {
+fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, DatabaseError> {
     let mut writes = Vec::new();
     for row in transaction.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
@@ -260,7 +262,7 @@ fn write(row: &[u8], value: &[u8]) -> Option<Write> {
 pub(super) fn put_rows<'a>(
     transaction: &WriteTransaction,
     writes: impl IntoIterator<Item = &'a Write>,
-) -> Result<(), Failed> {
+) -> Result<(), DatabaseError> {
     let mut rows = transaction.open_table(ROWS)?;
     for (cell, value) in writes.into_iter().filter_map(cell) {
         if let (Some((_, row)), Some(value)) = (row(&cell), value) {
@@ -270,14 +272,14 @@ pub(super) fn put_rows<'a>(
     Ok(())
 }
 
-fn insert(rows: &mut Table<'_, &[u8], &[u8]>, row: &[u8], value: &Value) -> Result<(), Failed> {
+fn insert(rows: &mut Table<'_, &[u8], &[u8]>, row: &[u8], value: &Value) -> Result<(), DatabaseError> {
     let value = bytes(value).map_err(std::io::Error::other).map_err(redb::Error::Io)?;
     rows.insert(row, value.as_slice())?;
     Ok(())
 }
 
 /// Brings the file from its contents `there` to what the store keeps. Mostly they are equal.
-pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), Failed> {
+pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), DatabaseError> {
     if there.is_old {
         format_1::rewrite(database, &there)?;
     }
@@ -307,7 +309,7 @@ pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Resul
 }
 
 /// Writes cells in one transaction.
-pub(super) fn put(database: &Database, cells: &BTreeMap<Cell, Option<Value>>) -> Result<(), Failed> {
+pub(super) fn put(database: &Database, cells: &BTreeMap<Cell, Option<Value>>) -> Result<(), DatabaseError> {
     let transaction = database.begin_write()?;
     {
         let mut rows = transaction.open_table(ROWS)?;

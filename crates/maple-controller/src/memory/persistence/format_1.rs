@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::{Contents, put_rows};
-use crate::memory::late::Failed;
+use crate::memory::late::DatabaseError;
 use crate::memory::remember::{self, RUN};
 use crate::memory::state_json::from_json;
 
@@ -50,7 +50,7 @@ struct SurroundingsRow {
 }
 
 /// Reads the tables and variables. The error is a row that is none.
-pub(super) fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, Failed> {
+pub(super) fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>, String>, DatabaseError> {
     let mut writes = Vec::new();
     for row in transaction.open_table(ROWS)?.iter()? {
         let (key, value) = row?;
@@ -63,7 +63,7 @@ pub(super) fn writes(transaction: &ReadTransaction) -> Result<Result<Vec<Write>,
 }
 
 /// Writes a file of this format again, with these contents, in today's format.
-pub(super) fn rewrite(database: &Database, contents: &Contents) -> Result<(), Failed> {
+pub(super) fn rewrite(database: &Database, contents: &Contents) -> Result<(), DatabaseError> {
     let transaction = database.begin_write()?;
     let known = remembered(&transaction)?;
     transaction.delete_table(ROWS)?;
@@ -78,7 +78,7 @@ pub(super) fn rewrite(database: &Database, contents: &Contents) -> Result<(), Fa
 }
 
 /// Reads the leaves and surroundings; `None` if they are of another format. Damaged rows are left out.
-fn remembered(transaction: &WriteTransaction) -> Result<Option<Known>, Failed> {
+fn remembered(transaction: &WriteTransaction) -> Result<Option<Known>, DatabaseError> {
     let mut run = transaction.open_table(RUN)?;
     if run.get(FORMAT_OF_LEAVES)?.is_some_and(|format| format.value() != FORMAT) {
         return Ok(None);

@@ -19,7 +19,7 @@ use super::file::{self, Contents, hold, put};
 use super::pending::{PendingWrites, Work};
 use super::place::{Estranged, StateFile};
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::memory::late::{LateDatabase, Opened, guarded};
+use crate::memory::late::{LateDatabase, OpenDatabase, guarded};
 use crate::memory::remember::begin_known;
 
 /// The pauses of the thread.
@@ -52,7 +52,7 @@ pub(super) struct Keeper {
 }
 
 /// The reason why nothing more is written to a file.
-enum End {
+enum WritingEnd {
     Asked,
     Failed(String),
 }
@@ -74,8 +74,8 @@ impl Keeper {
                 Ok(None) => break,
                 Err(why) => why,
                 Ok(Some(opened)) => match self.write_until_end(&opened) {
-                    End::Asked => break,
-                    End::Failed(why) => {
+                    WritingEnd::Asked => break,
+                    WritingEnd::Failed(why) => {
                         self.database.fail(&opened, why.clone());
                         why
                     }
@@ -96,23 +96,23 @@ impl Keeper {
     }
 
     /// Writes pending writes until the end, each time all of them in one transaction.
-    fn write_until_end(&self, opened: &Opened) -> End {
+    fn write_until_end(&self, opened: &OpenDatabase) -> WritingEnd {
         loop {
             let newest = match self.pending.take(self.pace.look) {
                 // Another writer to the file may have failed.
-                Work::End => return self.database.failure().map_or(End::Asked, End::Failed),
+                Work::End => return self.database.failure().map_or(WritingEnd::Asked, WritingEnd::Failed),
                 Work::Nothing => None,
                 Work::Write(cells, newest) => match opened.work(|database| put(database, &cells)) {
                     Ok(()) => Some(newest),
-                    Err(why) => return End::Failed(why),
+                    Err(why) => return WritingEnd::Failed(why),
                 },
             };
             // Writes to a file that was deleted are not kept.
             if let Err(why) = self.place.check() {
-                return End::Failed(why.to_string());
+                return WritingEnd::Failed(why.to_string());
             }
             match (newest, self.database.failure()) {
-                (_, Some(why)) => return End::Failed(why),
+                (_, Some(why)) => return WritingEnd::Failed(why),
                 (Some(newest), None) => self.pending.wrote(newest),
                 (None, None) => {}
             }

@@ -49,8 +49,8 @@ use maple_wire::Dpid;
 use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::memory::late::{Failed, LateDatabase};
-use crate::memory::remember::{self, Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
+use crate::memory::late::{DatabaseError, LateDatabase};
+use crate::memory::remember::{self, Archive, LeafJournal, RememberedRows, Remembering, begin, begin_known};
 use crate::memory::restart::{Departed, Restart};
 use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
@@ -97,7 +97,7 @@ impl Persistence {
         path: &Path,
         store: &Arc<Store>,
         files: &KeptFiles,
-    ) -> Result<(Persistence, Remembered), PersistenceError> {
+    ) -> Result<(Persistence, RememberedRows), PersistenceError> {
         Persistence::open_at(StateFile::new(path), store, files, Pace::default())
     }
 
@@ -106,7 +106,7 @@ impl Persistence {
         store: &Arc<Store>,
         files: &KeptFiles,
         pace: Pace,
-    ) -> Result<(Persistence, Remembered), PersistenceError> {
+    ) -> Result<(Persistence, RememberedRows), PersistenceError> {
         let database = Arc::<LateDatabase>::default();
         files.keep(KeptFile::State, place.path());
         let loaded = while_saying_that_it_is_slow(place.path(), || load(&place, store, file::open(&place)))?;
@@ -236,11 +236,11 @@ fn load(
     place: &StateFile,
     store: &Store,
     opened: Result<(Database, Contents), PersistenceError>,
-) -> Result<(Database, Contents, Remembered), PersistenceError> {
+) -> Result<(Database, Contents, RememberedRows), PersistenceError> {
     let (database, mut contents) = opened?;
     let path = place.path();
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
-    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };
     let remembered = begin(&database).map_err(failed)?;
     Ok((database, contents, remembered))
 }
@@ -283,7 +283,7 @@ fn open_released(place: &StateFile, store: &Store, epoch: Option<u16>) -> Result
             opened => break opened?,
         }
     };
-    let failed = |Failed(error)| PersistenceError::File { path: place.path().to_owned(), error };
+    let failed = |DatabaseError(error)| PersistenceError::File { path: place.path().to_owned(), error };
     hold(&database, there, store).map_err(failed)?;
     epoch.map_or(Ok(()), |epoch| begin_known(&database, epoch)).map_err(failed)?;
     Ok(database)
@@ -297,7 +297,7 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     let (database, mut contents) = file::open_there(&StateFile::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
     store.load_kept(&contents.names, contents.writes);
-    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };
     Ok(begin(&database).map_err(failed)?.switches)
 }
 
@@ -314,7 +314,7 @@ pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError
         Err(error) if error.is_of_writing() => file::open_copy(&place)?,
         opened => opened?,
     };
-    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };
     remember::last_policy(&database).map_err(failed)
 }
 

@@ -36,7 +36,7 @@ pub(super) struct StateFile {
     path: PathBuf,
     make: MakeBackend,
     /// The file that was opened last.
-    opened: Arc<Mutex<Option<Arc<Watch>>>>,
+    opened: Arc<Mutex<Option<Arc<OpenFileWatch>>>>,
 }
 
 /// The reason why the file at the path is not the one that was opened.
@@ -54,14 +54,14 @@ pub(super) enum Estranged {
 
 /// The identity and contents of an open file.
 #[derive(Debug)]
-struct Watch {
+struct OpenFileWatch {
     device: u64,
     inode: u64,
-    contents: Mutex<Contents>,
+    contents: Mutex<OpenContents>,
 }
 
 #[derive(Debug, Default)]
-struct Contents {
+struct OpenContents {
     length: u64,
     /// The header, if it was written.
     header: Option<Vec<u8>>,
@@ -71,9 +71,9 @@ struct Contents {
 
 /// A backend that notes what [`StateFile::check`] compares.
 #[derive(Debug)]
-struct Watched {
+struct WatchedBackend {
     backend: Box<dyn StorageBackend>,
-    watch: Arc<Watch>,
+    watch: Arc<OpenFileWatch>,
 }
 
 impl StateFile {
@@ -113,9 +113,9 @@ impl StateFile {
 
     fn database(&self, file: File) -> Result<Database, redb::Error> {
         let found = file.metadata()?;
-        let contents = Contents { length: found.len(), ..Contents::default() };
-        let watch = Arc::new(Watch { device: found.dev(), inode: found.ino(), contents: Mutex::new(contents) });
-        let backend = Watched { backend: (self.make)(file)?, watch: Arc::clone(&watch) };
+        let contents = OpenContents { length: found.len(), ..OpenContents::default() };
+        let watch = Arc::new(OpenFileWatch { device: found.dev(), inode: found.ino(), contents: Mutex::new(contents) });
+        let backend = WatchedBackend { backend: (self.make)(file)?, watch: Arc::clone(&watch) };
         let database = Database::builder().create_with_backend(backend)?;
         *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
         Ok(database)
@@ -187,7 +187,7 @@ impl StateFile {
     ///
     /// # Errors
     /// `DatabaseAlreadyOpen` if another process uses the file, else the system's error.
-    pub fn copy(&self) -> Result<Memory, redb::Error> {
+    pub fn copy(&self) -> Result<MemoryFile, redb::Error> {
         let file = File::open(&self.path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
             return Err(redb::Error::DatabaseAlreadyOpen);
@@ -198,7 +198,7 @@ impl StateFile {
         let memory = InMemoryBackend::new();
         memory.set_len(length)?;
         memory.write(0, &bytes)?;
-        Ok(Memory(Arc::new(memory)))
+        Ok(MemoryFile(Arc::new(memory)))
     }
 
     /// Checks that the file at the path is the one that was opened last, as it was written.
@@ -254,13 +254,13 @@ impl Drop for Unfinished {
     }
 }
 
-impl Watch {
-    fn contents(&self) -> MutexGuard<'_, Contents> {
+impl OpenFileWatch {
+    fn contents(&self) -> MutexGuard<'_, OpenContents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl StorageBackend for Watched {
+impl StorageBackend for WatchedBackend {
     fn len(&self) -> io::Result<u64> {
         self.backend.len()
     }
@@ -307,9 +307,9 @@ impl StorageBackend for Watched {
 
 /// A copy of a file in memory. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Memory(Arc<InMemoryBackend>);
+pub(super) struct MemoryFile(Arc<InMemoryBackend>);
 
-impl StorageBackend for Memory {
+impl StorageBackend for MemoryFile {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }

@@ -28,7 +28,7 @@ use crate::memory::messages::{OTHER, flows, message, put_flows};
 pub struct Unrecordable(String);
 
 /// The mails and policies of a replay, which events name.
-pub(crate) trait Named {
+pub(crate) trait NamedMessages {
     /// Returns the mail that this shard sent after `number` others.
     fn mail(&mut self, from: ShardId, number: u64) -> Option<Mail>;
 
@@ -47,9 +47,9 @@ pub(crate) struct Events {
 
 /// An event as it is written.
 #[derive(Serialize, Deserialize)]
-enum Written<'a> {
+enum WrittenEvent<'a> {
     PacketIn(Dpid, Cow<'a, PacketIn>),
-    OfSwitch(Dpid, #[serde(borrow)] OfSwitch<'a>),
+    OfSwitch(Dpid, #[serde(borrow)] SwitchEvent<'a>),
     Presume(Arc<Surroundings>, Cow<'a, BTreeSet<Dpid>>),
     LinkUp(Location, Location),
     LinkDown(Location, Location),
@@ -75,7 +75,7 @@ enum Written<'a> {
 
 /// An event that a switch causes, other than a packet, as it is written.
 #[derive(Serialize, Deserialize)]
-enum OfSwitch<'a> {
+enum SwitchEvent<'a> {
     Up {
         version: Version,
         features: Cow<'a, Features>,
@@ -132,86 +132,90 @@ impl Events {
     }
 
     /// Reads an event.
-    pub fn take(&mut self, from: &mut Reader<'_>, named: &mut impl Named) -> Result<Event, Damaged> {
-        let event = from.take::<Written<'_>>()?.event(named)?;
+    pub fn take(&mut self, from: &mut Reader<'_>, named: &mut impl NamedMessages) -> Result<Event, Damaged> {
+        let event = from.take::<WrittenEvent<'_>>()?.event(named)?;
         self.follow(&event);
         Ok(event)
     }
 
-    fn written<'a>(&self, event: &'a Event, messages: &'a mut Vec<u8>) -> Result<Written<'a>, Unrecordable> {
+    fn written<'a>(&self, event: &'a Event, messages: &'a mut Vec<u8>) -> Result<WrittenEvent<'a>, Unrecordable> {
         use Cow::Borrowed;
         Ok(match event {
-            Event::PacketIn { dpid, packet_in } => Written::PacketIn(*dpid, Borrowed(packet_in)),
-            Event::Presume { earlier, switches } => Written::Presume(Arc::clone(earlier), Borrowed(switches)),
-            Event::LinkUp { a, b } => Written::LinkUp(*a, *b),
-            Event::LinkDown { a, b } => Written::LinkDown(*a, *b),
-            Event::Segment { ports } => Written::Segment(Borrowed(ports)),
-            Event::SegmentLeft { port } => Written::SegmentLeft(*port),
-            Event::PortIsEdge { port } => Written::PortIsEdge(*port),
-            Event::PortIsNew { port } => Written::PortIsNew(*port),
+            Event::PacketIn { dpid, packet_in } => WrittenEvent::PacketIn(*dpid, Borrowed(packet_in)),
+            Event::Presume { earlier, switches } => WrittenEvent::Presume(Arc::clone(earlier), Borrowed(switches)),
+            Event::LinkUp { a, b } => WrittenEvent::LinkUp(*a, *b),
+            Event::LinkDown { a, b } => WrittenEvent::LinkDown(*a, *b),
+            Event::Segment { ports } => WrittenEvent::Segment(Borrowed(ports)),
+            Event::SegmentLeft { port } => WrittenEvent::SegmentLeft(*port),
+            Event::PortIsEdge { port } => WrittenEvent::PortIsEdge(*port),
+            Event::PortIsNew { port } => WrittenEvent::PortIsNew(*port),
             Event::Mail(mail) => {
                 let (from, number) = mail.name();
-                Written::Mail(from, number)
+                WrittenEvent::Mail(from, number)
             }
-            Event::Send(own) => Written::Send(Borrowed(own)),
-            Event::Invalidate(selection) => Written::Invalidate(Borrowed(selection)),
-            Event::Write(writes) => Written::Write(Borrowed(writes)),
-            Event::Committed(commit) => Written::Committed(Borrowed(commit)),
-            Event::Try(candidate) => Written::Try(candidate.number),
-            Event::Adopt(candidate) => Written::Adopt(candidate.number),
-            Event::Abandon(number) => Written::Abandon(*number),
-            Event::AwaitBarriers(token) => Written::AwaitBarriers(*token),
-            Event::Tick => Written::Tick,
+            Event::Send(own) => WrittenEvent::Send(Borrowed(own)),
+            Event::Invalidate(selection) => WrittenEvent::Invalidate(Borrowed(selection)),
+            Event::Write(writes) => WrittenEvent::Write(Borrowed(writes)),
+            Event::Committed(commit) => WrittenEvent::Committed(Borrowed(commit)),
+            Event::Try(candidate) => WrittenEvent::Try(candidate.number),
+            Event::Adopt(candidate) => WrittenEvent::Adopt(candidate.number),
+            Event::Abandon(number) => WrittenEvent::Abandon(*number),
+            Event::AwaitBarriers(token) => WrittenEvent::AwaitBarriers(*token),
+            Event::Tick => WrittenEvent::Tick,
             Event::LiveBegin { token, filter: LiveFilter { at, from, fields } } => {
-                Written::LiveBegin(*token, *at, *from, Borrowed(fields))
+                WrittenEvent::LiveBegin(*token, *at, *from, Borrowed(fields))
             }
-            Event::LiveGoOn(token) => Written::LiveGoOn(*token),
-            Event::LiveEnd(token) => Written::LiveEnd(*token),
-            Event::Declare { number, facts } => Written::Declare(*number, Arc::clone(facts)),
+            Event::LiveGoOn(token) => WrittenEvent::LiveGoOn(*token),
+            Event::LiveEnd(token) => WrittenEvent::LiveEnd(*token),
+            Event::Declare { number, facts } => WrittenEvent::Declare(*number, Arc::clone(facts)),
             _ => {
                 let (dpid, event) = self.of_switch(event, messages)?;
-                Written::OfSwitch(dpid, event)
+                WrittenEvent::OfSwitch(dpid, event)
             }
         })
     }
 
-    fn of_switch<'a>(&self, event: &'a Event, messages: &'a mut Vec<u8>) -> Result<(Dpid, OfSwitch<'a>), Unrecordable> {
+    fn of_switch<'a>(
+        &self,
+        event: &'a Event,
+        messages: &'a mut Vec<u8>,
+    ) -> Result<(Dpid, SwitchEvent<'a>), Unrecordable> {
         use Cow::Borrowed;
         Ok(match event {
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
                 let (features, description, ports) = (Borrowed(features), Borrowed(description), Borrowed(&ports[..]));
-                (*dpid, OfSwitch::Up { version: *version, features, description, ports, has_bundles: *has_bundles })
+                (*dpid, SwitchEvent::Up { version: *version, features, description, ports, has_bundles: *has_bundles })
             }
-            Event::SwitchDown { dpid } => (*dpid, OfSwitch::Down),
-            Event::SwitchUnreachable { dpid } => (*dpid, OfSwitch::Unreachable),
-            Event::SwitchReachable { dpid } => (*dpid, OfSwitch::Reachable),
+            Event::SwitchDown { dpid } => (*dpid, SwitchEvent::Down),
+            Event::SwitchUnreachable { dpid } => (*dpid, SwitchEvent::Unreachable),
+            Event::SwitchReachable { dpid } => (*dpid, SwitchEvent::Reachable),
             Event::PortStatus { dpid, status } => {
                 let message = Message::PortStatus(status.clone());
-                (*dpid, OfSwitch::PortStatus(self.encoded(*dpid, &message, messages)?))
+                (*dpid, SwitchEvent::PortStatus(self.encoded(*dpid, &message, messages)?))
             }
             Event::Restore { dpid, flows, witnesses, earlier } => {
                 let (has_flows, flows) = (flows.is_some(), flows.as_deref().unwrap_or_default());
                 let (flows, witnesses) = (self.rules(*dpid, flows, messages)?, Borrowed(&witnesses[..]));
-                (*dpid, OfSwitch::Restore { has_flows, flows, witnesses, earlier: Arc::clone(earlier) })
+                (*dpid, SwitchEvent::Restore { has_flows, flows, witnesses, earlier: Arc::clone(earlier) })
             }
             Event::FlowRemoved { dpid, removed } => {
                 let message = Message::FlowRemoved(removed.clone());
-                (*dpid, OfSwitch::FlowRemoved(self.encoded(*dpid, &message, messages)?))
+                (*dpid, SwitchEvent::FlowRemoved(self.encoded(*dpid, &message, messages)?))
             }
-            Event::SwitchError { dpid, xid, error } => (*dpid, OfSwitch::Error(*xid, Borrowed(error))),
-            Event::BarrierReply { dpid, xid } => (*dpid, OfSwitch::BarrierReply(*xid)),
-            Event::FlowsRead { dpid, flows } => (*dpid, OfSwitch::FlowsRead(self.rules(*dpid, flows, messages)?)),
+            Event::SwitchError { dpid, xid, error } => (*dpid, SwitchEvent::Error(*xid, Borrowed(error))),
+            Event::BarrierReply { dpid, xid } => (*dpid, SwitchEvent::BarrierReply(*xid)),
+            Event::FlowsRead { dpid, flows } => (*dpid, SwitchEvent::FlowsRead(self.rules(*dpid, flows, messages)?)),
             Event::FlowStats { dpid, xid, reply } => {
                 let message = Message::StatsReply(reply.clone());
-                (*dpid, OfSwitch::FlowStats(*xid, self.encoded(*dpid, &message, messages)?))
+                (*dpid, SwitchEvent::FlowStats(*xid, self.encoded(*dpid, &message, messages)?))
             }
-            Event::Unsent { dpid, xid } => (*dpid, OfSwitch::Unsent(*xid)),
-            Event::ShowCounters { dpid, what } => (*dpid, OfSwitch::ShowCounters(*what)),
+            Event::Unsent { dpid, xid } => (*dpid, SwitchEvent::Unsent(*xid)),
+            Event::ShowCounters { dpid, what } => (*dpid, SwitchEvent::ShowCounters(*what)),
             Event::CountRule { dpid, token, table, rule } => {
                 let Rule { priority, matching, instructions, cookie } = rule.clone();
                 let (table_id, instructions) = (*table, instructions.to_vec());
                 let flow = InstalledFlow { table_id, priority, cookie, matching, instructions };
-                (*dpid, OfSwitch::CountRule(*token, self.rules(*dpid, &[flow], messages)?))
+                (*dpid, SwitchEvent::CountRule(*token, self.rules(*dpid, &[flow], messages)?))
             }
             other => return Err(Unrecordable(format!("{other:?}"))),
         })
@@ -232,78 +236,78 @@ impl Events {
     }
 }
 
-impl Written<'_> {
-    fn event(self, named: &mut impl Named) -> Result<Event, Damaged> {
+impl WrittenEvent<'_> {
+    fn event(self, named: &mut impl NamedMessages) -> Result<Event, Damaged> {
         Ok(match self {
-            Written::PacketIn(dpid, packet_in) => Event::PacketIn { dpid, packet_in: packet_in.into_owned() },
-            Written::OfSwitch(dpid, event) => event.event(dpid)?,
-            Written::Presume(earlier, switches) => Event::Presume { earlier, switches: switches.into_owned() },
-            Written::LinkUp(a, b) => Event::LinkUp { a, b },
-            Written::LinkDown(a, b) => Event::LinkDown { a, b },
-            Written::Segment(ports) => Event::Segment { ports: ports.into_owned() },
-            Written::SegmentLeft(port) => Event::SegmentLeft { port },
-            Written::PortIsEdge(port) => Event::PortIsEdge { port },
-            Written::PortIsNew(port) => Event::PortIsNew { port },
-            Written::Mail(of, number) => {
+            WrittenEvent::PacketIn(dpid, packet_in) => Event::PacketIn { dpid, packet_in: packet_in.into_owned() },
+            WrittenEvent::OfSwitch(dpid, event) => event.event(dpid)?,
+            WrittenEvent::Presume(earlier, switches) => Event::Presume { earlier, switches: switches.into_owned() },
+            WrittenEvent::LinkUp(a, b) => Event::LinkUp { a, b },
+            WrittenEvent::LinkDown(a, b) => Event::LinkDown { a, b },
+            WrittenEvent::Segment(ports) => Event::Segment { ports: ports.into_owned() },
+            WrittenEvent::SegmentLeft(port) => Event::SegmentLeft { port },
+            WrittenEvent::PortIsEdge(port) => Event::PortIsEdge { port },
+            WrittenEvent::PortIsNew(port) => Event::PortIsNew { port },
+            WrittenEvent::Mail(of, number) => {
                 Event::Mail(named.mail(of, number).ok_or(Damaged("it names a message that no shard has sent"))?)
             }
-            Written::Send(own) => Event::Send(own.into_owned()),
-            Written::Invalidate(selection) => Event::Invalidate(selection.into_owned()),
-            Written::Write(writes) => Event::Write(writes.into_owned()),
-            Written::Committed(commit) => Event::Committed(commit.into_owned()),
-            Written::Try(number) => Event::Try(candidate(number, named)?),
-            Written::Adopt(number) => Event::Adopt(candidate(number, named)?),
-            Written::Abandon(number) => Event::Abandon(number),
-            Written::AwaitBarriers(token) => Event::AwaitBarriers(token),
-            Written::Tick => Event::Tick,
-            Written::LiveBegin(token, at, from, fields) => {
+            WrittenEvent::Send(own) => Event::Send(own.into_owned()),
+            WrittenEvent::Invalidate(selection) => Event::Invalidate(selection.into_owned()),
+            WrittenEvent::Write(writes) => Event::Write(writes.into_owned()),
+            WrittenEvent::Committed(commit) => Event::Committed(commit.into_owned()),
+            WrittenEvent::Try(number) => Event::Try(candidate(number, named)?),
+            WrittenEvent::Adopt(number) => Event::Adopt(candidate(number, named)?),
+            WrittenEvent::Abandon(number) => Event::Abandon(number),
+            WrittenEvent::AwaitBarriers(token) => Event::AwaitBarriers(token),
+            WrittenEvent::Tick => Event::Tick,
+            WrittenEvent::LiveBegin(token, at, from, fields) => {
                 Event::LiveBegin { token, filter: LiveFilter { at, from, fields: fields.into_owned() } }
             }
-            Written::LiveGoOn(token) => Event::LiveGoOn(token),
-            Written::LiveEnd(token) => Event::LiveEnd(token),
-            Written::Declare(number, facts) => Event::Declare { number, facts },
+            WrittenEvent::LiveGoOn(token) => Event::LiveGoOn(token),
+            WrittenEvent::LiveEnd(token) => Event::LiveEnd(token),
+            WrittenEvent::Declare(number, facts) => Event::Declare { number, facts },
         })
     }
 }
 
-fn candidate(number: u64, named: &mut impl Named) -> Result<Candidate, Damaged> {
+fn candidate(number: u64, named: &mut impl NamedMessages) -> Result<Candidate, Damaged> {
     let policy = named.policy(number).ok_or(Damaged("it names a policy that it does not have"))?;
     Ok(Candidate { number, policy })
 }
 
-impl OfSwitch<'_> {
+impl SwitchEvent<'_> {
     fn event(self, dpid: Dpid) -> Result<Event, Damaged> {
         Ok(match self {
-            OfSwitch::Up { version, features, description, ports, has_bundles } => {
+            SwitchEvent::Up { version, features, description, ports, has_bundles } => {
                 let (features, description) = (features.into_owned(), description.into_owned());
                 Event::SwitchUp { dpid, version, features, description, ports: ports.into_owned(), has_bundles }
             }
-            OfSwitch::Down => Event::SwitchDown { dpid },
-            OfSwitch::Unreachable => Event::SwitchUnreachable { dpid },
-            OfSwitch::Reachable => Event::SwitchReachable { dpid },
-            OfSwitch::PortStatus(bytes) => {
+            SwitchEvent::Down => Event::SwitchDown { dpid },
+            SwitchEvent::Unreachable => Event::SwitchUnreachable { dpid },
+            SwitchEvent::Reachable => Event::SwitchReachable { dpid },
+            SwitchEvent::PortStatus(bytes) => {
                 let Message::PortStatus(status) = message(bytes)? else { return Err(OTHER) };
                 Event::PortStatus { dpid, status }
             }
-            OfSwitch::Restore { has_flows, flows: bytes, witnesses, earlier } => {
+            SwitchEvent::Restore { has_flows, flows: bytes, witnesses, earlier } => {
                 let flows = flows(bytes)?;
                 let (flows, witnesses) = (has_flows.then_some(flows), witnesses.into_owned());
                 Event::Restore { dpid, flows, witnesses, earlier }
             }
-            OfSwitch::FlowRemoved(bytes) => {
+            SwitchEvent::FlowRemoved(bytes) => {
                 let Message::FlowRemoved(removed) = message(bytes)? else { return Err(OTHER) };
                 Event::FlowRemoved { dpid, removed }
             }
-            OfSwitch::Error(xid, error) => Event::SwitchError { dpid, xid, error: error.into_owned() },
-            OfSwitch::BarrierReply(xid) => Event::BarrierReply { dpid, xid },
-            OfSwitch::FlowsRead(bytes) => Event::FlowsRead { dpid, flows: flows(bytes)? },
-            OfSwitch::FlowStats(xid, bytes) => {
+            SwitchEvent::Error(xid, error) => Event::SwitchError { dpid, xid, error: error.into_owned() },
+            SwitchEvent::BarrierReply(xid) => Event::BarrierReply { dpid, xid },
+            SwitchEvent::FlowsRead(bytes) => Event::FlowsRead { dpid, flows: flows(bytes)? },
+            SwitchEvent::FlowStats(xid, bytes) => {
                 let Message::StatsReply(reply) = message(bytes)? else { return Err(OTHER) };
                 Event::FlowStats { dpid, xid, reply }
             }
-            OfSwitch::Unsent(xid) => Event::Unsent { dpid, xid },
-            OfSwitch::ShowCounters(what) => Event::ShowCounters { dpid, what },
-            OfSwitch::CountRule(token, bytes) => {
+            SwitchEvent::Unsent(xid) => Event::Unsent { dpid, xid },
+            SwitchEvent::ShowCounters(what) => Event::ShowCounters { dpid, what },
+            SwitchEvent::CountRule(token, bytes) => {
                 let flow = flows(bytes)?.pop().ok_or(Damaged("a rule is missing"))?;
                 let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
                 let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
@@ -323,7 +327,7 @@ mod tests {
 
     struct Nothing;
 
-    impl Named for Nothing {
+    impl NamedMessages for Nothing {
         fn mail(&mut self, _: ShardId, _: u64) -> Option<Mail> {
             None
         }
@@ -409,7 +413,7 @@ mod tests {
     #[test]
     fn an_event_that_names_a_policy_without_a_source_is_refused() {
         let mut bytes = Vec::new();
-        put(&Written::Adopt(7), &mut bytes).expect("it can be written");
+        put(&WrittenEvent::Adopt(7), &mut bytes).expect("it can be written");
         let read = Events::default().take(&mut Reader::new(&bytes), &mut Nothing);
         assert_eq!(read.map(drop), Err(Damaged("it names a policy that it does not have")));
     }

@@ -49,7 +49,7 @@ pub(crate) struct Header {
 
 /// The options and the state with which engines began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Start {
+pub(crate) struct RecordingStart {
     #[serde(with = "OptionsForm")]
     pub options: Options,
     /// The number of times that the store had moved.
@@ -77,7 +77,7 @@ pub(crate) struct Files {
 
 /// The reason why nothing more can be written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Full {
+pub(crate) enum WriteStop {
     #[error("all recordings together reach the limit of {0} bytes (--record-limit), and this is the only one")]
     Limit(u64),
     #[error("{0}")]
@@ -177,8 +177,8 @@ impl Files {
     /// error of the system, the same block may be appended again.
     ///
     /// # Errors
-    /// [`Full::Limit`] if no room is left below the limit, [`Full::Io`] if the system refuses something.
-    pub fn append(&mut self, kind: u16, raw: &[u8]) -> Result<(), Full> {
+    /// [`WriteStop::Limit`] if no room is left below the limit, [`WriteStop::Io`] if the system refuses something.
+    pub fn append(&mut self, kind: u16, raw: &[u8]) -> Result<(), WriteStop> {
         if raw.is_empty() {
             return Ok(());
         }
@@ -250,9 +250,9 @@ impl Files {
     }
 
     /// Checks that there is room for a block of this many bytes, however badly they compress.
-    fn check_room(&self, bytes: usize) -> Result<(), Full> {
+    fn check_room(&self, bytes: usize) -> Result<(), WriteStop> {
         let own = self.earlier + self.written + segment::most_bytes(bytes) + RESERVE;
-        if own > self.limit { Err(Full::Limit(self.limit)) } else { Ok(()) }
+        if own > self.limit { Err(WriteStop::Limit(self.limit)) } else { Ok(()) }
     }
 
     /// Makes room for the first segment, and appends `start` to it.
@@ -466,7 +466,7 @@ mod tests {
             }
         }
         assert!(!earlier.exists(), "it was the oldest");
-        assert!(matches!(full, Some(Full::Limit(LEAST))), "{full:?}");
+        assert!(matches!(full, Some(WriteStop::Limit(LEAST))), "{full:?}");
         second.end("the limit");
         assert!(size_of(&all.0).expect("it is there") <= LEAST);
     }
@@ -497,7 +497,7 @@ mod tests {
         std::fs::create_dir(segment::path(&folder, 2)).expect("a folder");
         let mut numbers = 0..;
         let failed = numbers.find(|_| files.append(0, &noise(30_000)).is_err()).expect("some day it needs a segment");
-        assert!(matches!(files.append(0, &noise(30_000)), Err(Full::Io(_))));
+        assert!(matches!(files.append(0, &noise(30_000)), Err(WriteStop::Io(_))));
         std::fs::remove_dir(segment::path(&folder, 2)).expect("it is there");
         // The file looks so if there was no room for its beginning.
         std::fs::write(segment::path(&folder, 2), "MAP").expect("it can be written");

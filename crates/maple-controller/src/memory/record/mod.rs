@@ -56,11 +56,11 @@ use serde::Serialize;
 use crate::kept_files::{KeptFile, KeptFiles};
 use crate::memory::format::put;
 use crate::time::Clock;
-use files::{Files, Full};
-pub(crate) use files::{Header, Start, hash_of, runs};
-pub(crate) use outside::Outside;
+use files::{Files, WriteStop};
+pub(crate) use files::{Header, RecordingStart, hash_of, runs};
+pub(crate) use outside::OutsideChange;
 use outside::OutsideRecorder;
-pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
+pub(crate) use shard::{RecordedTurn, ShardRecorder, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside};
 
@@ -186,21 +186,21 @@ pub(crate) struct Shared {
     shards: Vec<Mutex<Vec<u8>>>,
     outside: Mutex<Vec<u8>>,
     sources: Mutex<Sources>,
-    wanted: Mutex<Wanted>,
+    wanted: Mutex<WriterWork>,
     wake: Condvar,
     kept: KeptFiles,
 }
 
 /// Bytes that were taken from a buffer and are not written yet.
 #[derive(Default)]
-struct Taken {
+struct TakenBytes {
     kind: u16,
     bytes: Vec<u8>,
 }
 
 /// The next work of the writer.
 #[derive(Debug, Default)]
-struct Wanted {
+struct WriterWork {
     is_urgent: bool,
     is_over: bool,
 }
@@ -245,7 +245,7 @@ impl Shared {
         }
     }
 
-    fn wake(&self, change: impl FnOnce(&mut Wanted)) {
+    fn wake(&self, change: impl FnOnce(&mut WriterWork)) {
         change(&mut lock(&self.wanted));
         self.wake.notify_one();
     }
@@ -289,7 +289,7 @@ impl Shared {
 
     /// Waits until there is something to write, at most for `pause`. Returns whether this is the last time.
     fn wait(&self, pause: Duration) -> bool {
-        let is_quiet = |wanted: &mut Wanted| !wanted.is_urgent && !wanted.is_over;
+        let is_quiet = |wanted: &mut WriterWork| !wanted.is_urgent && !wanted.is_over;
         let waited = self.wake.wait_timeout_while(lock(&self.wanted), pause, is_quiet);
         let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
         wanted.is_urgent = false;
@@ -298,8 +298,8 @@ impl Shared {
 
     /// Writes what was taken before and could not be written, and then everything that has come. Buffers are swapped
     /// with `taken`, so their memory is used again.
-    fn write(&self, files: &mut Files, taken: &mut Taken) -> Result<(), Full> {
-        let mut append = |taken: &mut Taken| {
+    fn write(&self, files: &mut Files, taken: &mut TakenBytes) -> Result<(), WriteStop> {
+        let mut append = |taken: &mut TakenBytes| {
             files.append(taken.kind, &taken.bytes)?;
             taken.bytes.clear();
             Ok(())
@@ -323,7 +323,7 @@ impl Shared {
 
     /// Does the work of the writer.
     fn run(&self, mut files: Files) {
-        let (mut taken, mut pause, mut looked) = (Taken::default(), PERIOD, Instant::now());
+        let (mut taken, mut pause, mut looked) = (TakenBytes::default(), PERIOD, Instant::now());
         loop {
             let is_last = self.wait(pause);
             // After a failure, shards and store append nothing.
@@ -340,7 +340,7 @@ impl Shared {
                     pause = PERIOD;
                     self.kept.mended(KeptFile::Recording, "");
                 }
-                Err(full @ Full::Io(_)) if !is_over => {
+                Err(full @ WriteStop::Io(_)) if !is_over => {
                     pause = (pause * 2).min(MAX_PAUSE);
                     self.kept.fails(KeptFile::Recording, &self.folder, full.to_string());
                 }
@@ -401,7 +401,7 @@ impl Recording {
         let (state, from) = store.attend(Arc::new(OutsideRecorder(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
-        let values = Start { options: engine.clone(), from, writes: state.of_users() };
+        let values = RecordingStart { options: engine.clone(), from, writes: state.of_users() };
         put(&values, &mut start).map_err(|error| RecordingError::io(&shared.folder, io::Error::other(error)))?;
         let recording = Recording(Arc::clone(&shared));
         recording.name_policy(policy, &options.policy)?;

@@ -10,19 +10,19 @@ use super::Shared;
 
 /// A change of the store from outside of the engines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Outside {
+pub(crate) enum OutsideChange {
     /// Another thread published writes.
     Wrote { writes: Vec<Write> },
     /// Label ids were kept as a rehearsal gave them.
     Rehearsed { labels: Vec<KeptLabel> },
 }
 
-impl Outside {
+impl OutsideChange {
     /// Makes the change again.
     pub fn repeat(self, store: &Store) {
         match self {
-            Outside::Wrote { writes } => drop(store.update(|_| writes)),
-            Outside::Rehearsed { labels } => store.rehearse_labels(&labels),
+            OutsideChange::Wrote { writes } => drop(store.update(|_| writes)),
+            OutsideChange::Rehearsed { labels } => store.rehearse_labels(&labels),
         }
     }
 }
@@ -31,7 +31,7 @@ impl Outside {
 pub(crate) struct OutsideRecorder(pub Arc<Shared>);
 
 impl OutsideRecorder {
-    fn note(&self, at: u64, what: &Outside) {
+    fn note(&self, at: u64, what: &OutsideChange) {
         self.0.append_outside(&(at, what));
     }
 }
@@ -39,13 +39,13 @@ impl OutsideRecorder {
 impl StoreRecorder for OutsideRecorder {
     fn wrote(&self, at: u64, writes: &[Write]) {
         if self.0.is_on() {
-            self.note(at, &Outside::Wrote { writes: writes.to_vec() });
+            self.note(at, &OutsideChange::Wrote { writes: writes.to_vec() });
         }
     }
 
     fn rehearsed(&self, at: u64, labels: &[KeptLabel]) {
         if self.0.is_on() {
-            self.note(at, &Outside::Rehearsed { labels: labels.to_vec() });
+            self.note(at, &OutsideChange::Rehearsed { labels: labels.to_vec() });
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct ShardRecorder {
 
 /// The first part of a record.
 #[derive(Serialize, Deserialize)]
-struct Begin<'a> {
+struct TurnBegin<'a> {
     /// The time since the last turn began, in nanoseconds.
     since: u64,
     hits: BTreeMap<Dpid, u64>,
@@ -46,7 +46,7 @@ struct Begin<'a> {
 
 /// The second part of a record. It is missing if the engine did not end the turn.
 #[derive(Deserialize)]
-struct End<'a> {
+struct TurnEnd<'a> {
     /// How the engine used the store.
     notes: &'a [u8],
     /// Four bytes for each message.
@@ -84,7 +84,7 @@ impl ShardRecorder {
         }
         let (since, hits) = (now.0.saturating_sub(self.last.0), std::mem::take(&mut self.hits));
         self.last = now;
-        let done = put(&Begin { since, hits, events: &self.part }, &mut self.turn);
+        let done = put(&TurnBegin { since, hits, events: &self.part }, &mut self.turn);
         debug_assert!(done.is_ok(), "each value has a form");
     }
 
@@ -139,7 +139,7 @@ pub(crate) fn checksum(events: &Events, dpid: Dpid, xid: u32, message: &Message,
 
 /// A turn as it was recorded.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct RecordedTurn<'a> {
     pub at: Time,
     pub hits: BTreeMap<Dpid, u64>,
     pub events: &'a [u8],
@@ -148,16 +148,16 @@ pub(crate) struct Turn<'a> {
     pub end: Option<(&'a [u8], &'a [[u8; 4]])>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> RecordedTurn<'a> {
     /// Reads a turn that came after one at `last`.
-    pub fn take(from: &mut Reader<'a>, last: Time) -> Result<Turn<'a>, Damaged> {
-        let Begin { since, hits, events } = from.take()?;
+    pub fn take(from: &mut Reader<'a>, last: Time) -> Result<RecordedTurn<'a>, Damaged> {
+        let TurnBegin { since, hits, events } = from.take()?;
         let at = Time(last.0.checked_add(since).ok_or(Damaged("a time is too large"))?);
         if from.is_empty() {
-            return Ok(Turn { at, hits, events, end: None });
+            return Ok(RecordedTurn { at, hits, events, end: None });
         }
-        let End { notes, checksums } = from.take()?;
+        let TurnEnd { notes, checksums } = from.take()?;
         let (checksums, []) = checksums.as_chunks() else { return Err(Damaged("it ends within a checksum")) };
-        Ok(Turn { at, hits, events, end: Some((notes, checksums)) })
+        Ok(RecordedTurn { at, hits, events, end: Some((notes, checksums)) })
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::journal::Rows;
 use crate::memory::format::{bytes, read};
-use crate::memory::late::Failed;
+use crate::memory::late::DatabaseError;
 use crate::memory::restart::{Departed, Restart, by_switch};
 use crate::policy_record::PolicyRecord;
 
@@ -31,7 +31,7 @@ pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 
 /// The rows that an earlier run has left in the file.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
+pub(crate) struct RememberedRows {
     /// The epoch of this run, which follows that of the last run.
     pub epoch: u16,
     /// The switches.
@@ -42,7 +42,7 @@ pub(crate) struct Remembered {
 
 /// The rows besides leaves, as they were written last.
 #[derive(Default, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WrittenRows {
     surroundings: Vec<u8>,
     pub(super) policy: Option<String>,
 }
@@ -52,10 +52,10 @@ pub(super) fn write(
     database: &Database,
     rows: &Rows,
     policy: Option<String>,
-    written: &mut Written,
+    written: &mut WrittenRows,
     restart: &Restart,
-) -> Result<(), Failed> {
-    let new = Written { surroundings: form(&once(restart.surroundings()))?, policy };
+) -> Result<(), DatabaseError> {
+    let new = WrittenRows { surroundings: form(&once(restart.surroundings()))?, policy };
     if rows.is_empty() && *written == new {
         return Ok(());
     }
@@ -80,13 +80,13 @@ pub(super) fn write(
 }
 
 /// Reads the rows that an earlier run has left, and begins a new epoch.
-pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
+pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError> {
     let transaction = database.begin_write()?;
-    let mut remembered = Remembered::default();
+    let mut remembered = RememberedRows::default();
     {
         let mut run = transaction.open_table(RUN)?;
         let mut leaves = transaction.open_table(LEAVES)?;
-        let get = |run: &redb::Table<'_, &str, &str>, key: &str| -> Result<Option<String>, Failed> {
+        let get = |run: &redb::Table<'_, &str, &str>, key: &str| -> Result<Option<String>, DatabaseError> {
             let row = run.get(key)?;
             Ok(row.map(|row| row.value().to_owned()))
         };
@@ -108,7 +108,7 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
 }
 
 /// Returns the policy that ran last, from a file that no controller uses.
-pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, Failed> {
+pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, DatabaseError> {
     let run = match database.begin_read()?.open_table(RUN) {
         Ok(run) => run,
         Err(TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -123,7 +123,7 @@ pub(crate) fn next_epoch(last: u16) -> u16 {
 }
 
 /// Writes the epoch and the formats into a file whose other rows are known.
-pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed> {
+pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), DatabaseError> {
     let transaction = database.begin_write()?;
     transaction.open_table(LEAVES)?;
     transaction.open_table(RUN)?.insert("epoch", epoch.to_string().as_str())?;
@@ -133,7 +133,7 @@ pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed>
 }
 
 /// Writes the formats.
-pub(crate) fn put_formats(transaction: &WriteTransaction) -> Result<(), Failed> {
+pub(crate) fn put_formats(transaction: &WriteTransaction) -> Result<(), DatabaseError> {
     let mut run = transaction.open_table(RUN)?;
     for (key, format) in [("format", FORMAT), (STATE_FORMAT_KEY, STATE_FORMAT)] {
         run.insert(key, format)?;
@@ -146,7 +146,7 @@ pub(crate) fn put_all(
     transaction: &WriteTransaction,
     leaves: &[(u64, Witness)],
     surroundings: Surroundings,
-) -> Result<(), Failed> {
+) -> Result<(), DatabaseError> {
     let mut table = transaction.open_table(LEAVES)?;
     for (row, witness) in leaves {
         table.insert(*row, form(witness)?.as_slice())?;
@@ -155,7 +155,7 @@ pub(crate) fn put_all(
     Ok(())
 }
 
-fn form(row: &impl Serialize) -> Result<Vec<u8>, Failed> {
+fn form(row: &impl Serialize) -> Result<Vec<u8>, DatabaseError> {
     Ok(bytes(row).map_err(std::io::Error::other).map_err(redb::Error::Io)?)
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn departed(
 fn switches(
     leaves: &impl ReadableTable<u64, &'static [u8]>,
     surroundings: &[u8],
-) -> Result<BTreeMap<Dpid, Departed>, Failed> {
+) -> Result<BTreeMap<Dpid, Departed>, DatabaseError> {
     let all = read::<Surroundings>(surroundings);
     let (rows, damaged) = rows(leaves)?;
     let damaged = damaged + u64::from(all.is_err());
@@ -198,7 +198,7 @@ fn switches(
 }
 
 /// Returns the leaves in the file by their rows, and the number of rows that are damaged.
-fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Witness)>, u64), Failed> {
+fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Witness)>, u64), DatabaseError> {
     let (mut rows, mut damaged) = (Vec::new(), 0);
     for row in leaves.iter()? {
         let (key, value) = row?;
@@ -211,7 +211,7 @@ fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Wi
 }
 
 /// Returns the leaves in the file by their rows.
-pub(super) fn leaves(database: &Database) -> Result<Vec<(u64, Witness)>, Failed> {
+pub(super) fn leaves(database: &Database) -> Result<Vec<(u64, Witness)>, DatabaseError> {
     match database.begin_read()?.open_table(LEAVES) {
         Ok(table) => Ok(rows(&table)?.0),
         Err(TableError::TableDoesNotExist(_)) => Ok(Vec::new()),

@@ -29,7 +29,7 @@ mod writer;
 
 pub(crate) use archive::{Archive, Archived, KnownSwitches};
 pub(crate) use file::{
-    FORMAT, RUN, Remembered, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
+    FORMAT, RUN, RememberedRows, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known, departed, last_policy, next_epoch,
     put_all, put_formats,
 };
 pub(crate) use journal::{LeafJournal, Rows};
@@ -50,7 +50,7 @@ mod tests {
     use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
     use redb::{Database, TableDefinition};
 
-    use super::file::{LEAVES, Written, write};
+    use super::file::{LEAVES, WrittenRows, write};
     use super::journal::MAX_PENDING;
     use super::*;
     use crate::memory::format::bytes;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     /// Runs the controller once: returns what it found in the file, and leaves these leaves.
-    fn run(database: &Database, leaves: Vec<(LeafId, Option<Witness>)>) -> Remembered {
+    fn run(database: &Database, leaves: Vec<(LeafId, Option<Witness>)>) -> RememberedRows {
         let Ok(found) = begin(database) else { panic!("the file can be read") };
         let departed = [(Dpid(1), Departed { surroundings: around(1), ..Departed::default() })].into();
         let restart = Restart::new(Time(1), Store::new(), departed);
@@ -102,7 +102,7 @@ mod tests {
         journal.note(leaves);
         journal.end();
         let (rows, ..) = journal.next();
-        let written = write(database, &rows, None, &mut Written::default(), &restart);
+        let written = write(database, &rows, None, &mut WrittenRows::default(), &restart);
         assert!(written.is_ok());
         found
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::file::{Written, write};
+use super::file::{WrittenRows, write};
 use super::journal::{LeafJournal, PERIOD, Rows};
 use crate::memory::late::LateDatabase;
 use crate::memory::restart::Restart;
@@ -52,7 +52,7 @@ impl Drop for Remembering {
 
 /// Writes what waits until the end, into a database that may fail and be opened again.
 fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Restart) {
-    let (mut written, mut version, mut was_quiet) = (Written::default(), 0, false);
+    let (mut written, mut version, mut was_quiet) = (WrittenRows::default(), 0, false);
     let (mut made_anew, mut has_failed, mut has_lost) = (0, false, false);
     loop {
         let (rows, lost, is_last) = journal.next();
@@ -84,14 +84,14 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
             continue;
         };
         if std::mem::replace(&mut made_anew, opened.made_anew) != opened.made_anew {
-            written = Written::default();
+            written = WrittenRows::default();
             has_lost = true;
         }
         match opened.work(|database| write(database, &rows, policy, &mut written, restart)) {
             Ok(()) => journal.wrote_all_but(Rows::new()),
             Err(why) => {
                 journal.wrote_all_but(rows);
-                written = Written::default();
+                written = WrittenRows::default();
                 if is_last {
                     return tracing::error!("the state file: {why}; a restart will not know the newest leaves");
                 }

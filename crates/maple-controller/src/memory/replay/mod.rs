@@ -24,7 +24,7 @@ use maple_wire::Dpid;
 
 use crate::memory::format::read_all;
 use crate::memory::record::segment::kind;
-use crate::memory::record::{Outside, RecordingError};
+use crate::memory::record::{OutsideChange, RecordingError};
 use gate::Gate;
 pub use recorded::Recorded;
 use shard::ShardReplay;
@@ -85,7 +85,7 @@ pub struct Replayed {
 }
 
 /// The data that the threads of a replay share.
-struct Common {
+struct ReplayCommons {
     gate: Arc<Gate>,
     policies: BTreeMap<u64, Arc<dyn Policy>>,
     candidates: BTreeMap<u64, u64>,
@@ -110,10 +110,10 @@ struct ReplayOutcome {
     error: Option<RecordingError>,
 }
 
-impl Common {
-    fn new(recorded: &Recorded, policies: BTreeMap<u64, Arc<dyn Policy>>, until: Option<Time>) -> Common {
+impl ReplayCommons {
+    fn new(recorded: &Recorded, policies: BTreeMap<u64, Arc<dyn Policy>>, until: Option<Time>) -> ReplayCommons {
         let [at, turns, events, messages, flow_mods] = std::array::from_fn(|_| AtomicU64::new(0));
-        Common {
+        ReplayCommons {
             gate: Arc::new(Gate::new(recorded.shards() + 1, recorded.start.from)),
             policies,
             candidates: recorded.candidates.clone(),
@@ -213,7 +213,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     let facts = Arc::clone(&recorded.start.options.facts);
     store.update(|_| writes.into_iter().chain([Write::Facts { number: 0, facts }]).collect());
     let engine_options = recorded.start.options.clone();
-    let common = Common::new(recorded, options.policies, options.until);
+    let common = ReplayCommons::new(recorded, options.policies, options.until);
     let first = common.policies.get(&0).cloned();
     let first = first.ok_or_else(|| RecordingError::damaged(recorded.folder(), 0, "it has no policy"))?;
     let shards = recorded.shards();
@@ -237,7 +237,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
 /// Does the work of a shard's thread.
 fn run_shard(
     recorded: &Recorded,
-    common: &Common,
+    common: &ReplayCommons,
     shard: ShardId,
     store: &Arc<Store>,
     policy: &Arc<dyn Policy>,
@@ -260,11 +260,16 @@ fn run_shard(
 }
 
 /// Makes the changes of the store that engines did not make.
-fn repeat_outside(recorded: &Recorded, common: &Common, store: &Store, party: usize) -> Result<(), RecordingError> {
+fn repeat_outside(
+    recorded: &Recorded,
+    common: &ReplayCommons,
+    store: &Store,
+    party: usize,
+) -> Result<(), RecordingError> {
     let mut blocks = recorded.blocks(kind::OUTSIDE);
     while let Some(bytes) = blocks.next()? {
-        let all =
-            read_all::<(u64, Outside)>(&bytes).map_err(|why| RecordingError::damaged(recorded.folder(), 0, why))?;
+        let all = read_all::<(u64, OutsideChange)>(&bytes)
+            .map_err(|why| RecordingError::damaged(recorded.folder(), 0, why))?;
         for (at, what) in all {
             let due = Due { at, moves: true };
             if !common.gate.await_use(party, due) {

@@ -9,7 +9,7 @@ use maple_core::engine::Time;
 use crate::memory::format::{Damaged, Reader, read_all};
 use crate::memory::record::segment::{self, Block, BlockReader, kind};
 use crate::memory::record::{
-    Header, RecordedSource, RecordingError, SourceRecord, Start, hash_of, is_inside, runs, timestamp_of,
+    Header, RecordedSource, RecordingError, RecordingStart, SourceRecord, hash_of, is_inside, runs, timestamp_of,
 };
 
 /// A recording of a run.
@@ -17,7 +17,7 @@ use crate::memory::record::{
 pub struct Recorded {
     folder: PathBuf,
     header: Header,
-    pub(super) start: Start,
+    pub(super) start: RecordingStart,
     blocks: Vec<Block>,
     is_torn: bool,
     end: Option<String>,
@@ -43,7 +43,7 @@ impl Recorded {
             match block.kind {
                 kind::START => {
                     let bytes = reader.read(block)?;
-                    start = Some(Reader::new(&bytes).take::<Start>().map_err(damaged)?);
+                    start = Some(Reader::new(&bytes).take::<RecordingStart>().map_err(damaged)?);
                 }
                 kind::END => end = Some(String::from_utf8_lossy(&reader.read(block)?).into_owned()),
                 kind::SOURCES => {

@@ -13,14 +13,14 @@ use maple_wire::msg::{Header, Message};
 use maple_wire::{Dpid, print};
 
 use super::recorded::Blocks;
-use super::{Common, FirstDifference};
+use super::{FirstDifference, ReplayCommons};
 use crate::memory::format::Reader;
-use crate::memory::record::events::{Events, Named};
-use crate::memory::record::{RecordingError, Turn, checksum, sent};
+use crate::memory::record::events::{Events, NamedMessages};
+use crate::memory::record::{RecordedTurn, RecordingError, checksum, sent};
 
 /// Runs the turns of a shard.
 pub(super) struct ShardReplay<'a> {
-    common: &'a Common,
+    common: &'a ReplayCommons,
     shard: ShardId,
     blocks: Blocks,
     folder: &'a Path,
@@ -30,40 +30,40 @@ pub(super) struct ShardReplay<'a> {
 }
 
 /// The reason why a shard stops.
-enum Stop {
+enum StopReason {
     /// There is nothing more to do, or nothing counts.
     Over,
     Failed(RecordingError),
 }
 
-impl From<RecordingError> for Stop {
-    fn from(error: RecordingError) -> Stop {
-        Stop::Failed(error)
+impl From<RecordingError> for StopReason {
+    fn from(error: RecordingError) -> StopReason {
+        StopReason::Failed(error)
     }
 }
 
 impl<'a> ShardReplay<'a> {
-    pub fn new(common: &'a Common, shard: ShardId, blocks: Blocks, folder: &'a Path) -> ShardReplay<'a> {
+    pub fn new(common: &'a ReplayCommons, shard: ShardId, blocks: Blocks, folder: &'a Path) -> ShardReplay<'a> {
         let (events, scratch) = (Events::default(), Vec::new());
         ShardReplay { common, shard, blocks, folder, events, last: Time(0), scratch }
     }
 
     /// Runs all turns. Returns the engine after the last one.
     pub fn run(mut self, mut engine: Engine) -> Engine {
-        if let Err(Stop::Failed(error)) = self.run_all(&mut engine) {
+        if let Err(StopReason::Failed(error)) = self.run_all(&mut engine) {
             self.common.fails(error);
         }
         engine
     }
 
-    fn run_all(&mut self, engine: &mut Engine) -> Result<(), Stop> {
+    fn run_all(&mut self, engine: &mut Engine) -> Result<(), StopReason> {
         while let Some(bytes) = self.blocks.next()? {
             let mut from = Reader::new(&bytes);
             while !from.is_empty() {
-                let turn = Turn::take(&mut from, self.last).map_err(|why| self.damaged(why))?;
+                let turn = RecordedTurn::take(&mut from, self.last).map_err(|why| self.damaged(why))?;
                 self.last = turn.at;
                 if self.common.until.is_some_and(|until| turn.at > until) {
-                    return Err(Stop::Over);
+                    return Err(StopReason::Over);
                 }
                 self.run_turn(engine, &turn)?;
             }
@@ -75,7 +75,7 @@ impl<'a> ShardReplay<'a> {
         RecordingError::damaged(self.folder, 0, format!("a turn of shard {}: {why}", self.shard.0))
     }
 
-    fn run_turn(&mut self, engine: &mut Engine, turn: &Turn<'_>) -> Result<(), Stop> {
+    fn run_turn(&mut self, engine: &mut Engine, turn: &RecordedTurn<'_>) -> Result<(), StopReason> {
         let party = usize::from(self.shard.0);
         turn.hits.iter().for_each(|(dpid, packet_outs)| engine.skip_hits(*dpid, *packet_outs));
         match turn.end {
@@ -92,15 +92,15 @@ impl<'a> ShardReplay<'a> {
         let handled = catch_unwind(AssertUnwindSafe(|| engine.handle(turn.at, &mut events, &mut effects)));
         let Some((_, checksums)) = turn.end else {
             self.differs(turn.at, None, unfinished(handled.err()));
-            return Err(Stop::Over);
+            return Err(StopReason::Over);
         };
         if let Err(panic) = handled {
             self.differs(turn.at, None, format!("the engine panics: {}", text(&*panic)));
-            return Err(Stop::Over);
+            return Err(StopReason::Over);
         }
         if self.common.gate.is_released() {
             self.common.waits_in_vain(turn.at, self.shard);
-            return Err(Stop::Over);
+            return Err(StopReason::Over);
         }
         self.compare(turn.at, engine, &effects, checksums)?;
         effects.into_iter().for_each(|effect| {
@@ -114,8 +114,8 @@ impl<'a> ShardReplay<'a> {
         Ok(())
     }
 
-    fn take_events(&mut self, turn: &Turn<'_>) -> Result<Vec<Event>, Stop> {
-        let mut named = Names { common: self.common, party: usize::from(self.shard.0), is_missing: false };
+    fn take_events(&mut self, turn: &RecordedTurn<'_>) -> Result<Vec<Event>, StopReason> {
+        let mut named = NamedItems { common: self.common, party: usize::from(self.shard.0), is_missing: false };
         let (mut from, mut events) = (Reader::new(turn.events), Vec::new());
         while !from.is_empty() {
             match self.events.take(&mut from, &mut named) {
@@ -123,7 +123,7 @@ impl<'a> ShardReplay<'a> {
                 // The event is a message of another shard that does not come.
                 Err(_) if named.is_missing => {
                     self.common.waits_in_vain(turn.at, self.shard);
-                    return Err(Stop::Over);
+                    return Err(StopReason::Over);
                 }
                 Err(why) => return Err(self.damaged(why).into()),
             }
@@ -132,7 +132,13 @@ impl<'a> ShardReplay<'a> {
     }
 
     /// Compares the messages that the engine sends with the recorded checksums.
-    fn compare(&mut self, at: Time, engine: &Engine, effects: &[Effect], checksums: &[[u8; 4]]) -> Result<(), Stop> {
+    fn compare(
+        &mut self,
+        at: Time,
+        engine: &Engine,
+        effects: &[Effect],
+        checksums: &[[u8; 4]],
+    ) -> Result<(), StopReason> {
         let mut recorded = checksums.iter();
         for (dpid, xid, message) in effects.iter().filter_map(sent) {
             let is_same = match recorded.next() {
@@ -142,7 +148,7 @@ impl<'a> ShardReplay<'a> {
             if !is_same {
                 let what = self.shown(dpid, xid, message);
                 self.differs(at, Some(dpid), format!("this message was not recorded: {what}"));
-                return Err(Stop::Over);
+                return Err(StopReason::Over);
             }
             self.common.messages.fetch_add(1, Ordering::Relaxed);
             let is_flow_mod = matches!(message, Message::FlowMod(_) | Message::BundleAdd(_));
@@ -150,13 +156,13 @@ impl<'a> ShardReplay<'a> {
         }
         if recorded.len() > 0 {
             self.differs(at, None, format!("{} more messages were recorded for this turn", recorded.len()));
-            return Err(Stop::Over);
+            return Err(StopReason::Over);
         }
         if !engine.is_as_noted() {
             let why = "the engine uses the state otherwise, although it sends the same: the policy read something that is \
                        not tracked, or it is another policy";
             self.differs(at, None, why.into());
-            return Err(Stop::Over);
+            return Err(StopReason::Over);
         }
         Ok(())
     }
@@ -191,14 +197,14 @@ fn text(panic: &(dyn Any + Send)) -> String {
 }
 
 /// The messages and policies that the events of a shard name.
-struct Names<'a> {
-    common: &'a Common,
+struct NamedItems<'a> {
+    common: &'a ReplayCommons,
     party: usize,
     /// Whether a message did not come.
     is_missing: bool,
 }
 
-impl Named for Names<'_> {
+impl NamedMessages for NamedItems<'_> {
     fn mail(&mut self, from: ShardId, number: u64) -> Option<Mail> {
         let mail = self.common.gate.await_mail(self.party, from, number);
         self.is_missing |= mail.is_none();

@@ -60,14 +60,14 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The server.
-pub(super) struct Server {
+pub(super) struct HttpServer {
     poll: Poll,
     listener: TcpListener,
     /// Until when accepting is paused.
     paused_until: Option<Instant>,
     /// Whether there may be connections to accept.
     can_accept: bool,
-    clients: [Option<Client>; MAX_CLIENTS],
+    clients: [Option<HttpClient>; MAX_CLIENTS],
     scraped: Option<Scraped>,
 }
 
@@ -78,7 +78,7 @@ struct Scraped {
 }
 
 /// One connection.
-struct Client {
+struct HttpClient {
     stream: TcpStream,
     began: Instant,
     state: ClientState,
@@ -91,11 +91,11 @@ enum ClientState {
     /// The answer is sent. What the client still sends is read, because the system would otherwise discard the end of
     /// the answer. The number counts the bytes that were read.
     Draining(usize),
-    Writing(Answer),
+    Writing(HttpAnswer),
 }
 
 /// An answer that is being written.
-struct Answer {
+struct HttpAnswer {
     head: Vec<u8>,
     body: Arc<str>,
     written: usize,
@@ -103,22 +103,22 @@ struct Answer {
 
 /// The next step of a connection.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum NextStep {
     Wait,
     Close,
 }
 
-impl Server {
+impl HttpServer {
     /// Listens on this address.
     ///
     /// # Errors
     /// The system's error if it can't listen on the address.
-    pub fn open(address: SocketAddr) -> io::Result<Server> {
+    pub fn open(address: SocketAddr) -> io::Result<HttpServer> {
         let poll = Poll::new()?;
         let mut listener = TcpListener::bind(address)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let clients = [const { None }; MAX_CLIENTS];
-        Ok(Server { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
+        Ok(HttpServer { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
     }
 
     /// Returns the address that it listens on.
@@ -126,7 +126,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Returns what wakes [`Server::run`], so that it sees that it is to end.
+    /// Returns what wakes [`HttpServer::run`], so that it sees that it is to end.
     pub fn waker(&self) -> io::Result<Arc<Waker>> {
         Waker::new(self.poll.registry(), WAKER).map(Arc::new)
     }
@@ -205,7 +205,7 @@ impl Server {
         if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
             return tracing::warn!(%error, "can't serve a client of metrics");
         }
-        self.clients[slot] = Some(Client { stream, began: now, state: ClientState::Reading(Vec::new()) });
+        self.clients[slot] = Some(HttpClient { stream, began: now, state: ClientState::Reading(Vec::new()) });
         // The request may be there already.
         self.advance(slot, scrape);
     }
@@ -215,7 +215,7 @@ impl Server {
         let Some(client) = &mut self.clients[slot] else { return };
         let answer = |request: &str| respond(request, || scraped(&mut self.scraped, scrape));
         // A connection that failed is only closed: no client is left to answer.
-        if client.advance(answer).unwrap_or(Next::Close) == Next::Close {
+        if client.advance(answer).unwrap_or(NextStep::Close) == NextStep::Close {
             self.clients[slot] = None;
         }
     }
@@ -247,9 +247,9 @@ impl ClientState {
     }
 }
 
-impl Client {
+impl HttpClient {
     /// Reads and writes as much as it can. `answer` answers a request.
-    fn advance(&mut self, answer: impl FnOnce(&str) -> Answer) -> io::Result<Next> {
+    fn advance(&mut self, answer: impl FnOnce(&str) -> HttpAnswer) -> io::Result<NextStep> {
         if let ClientState::Reading(request) = &mut self.state {
             let end = loop {
                 if let Some(end) = end_of_head(request) {
@@ -261,8 +261,8 @@ impl Client {
                 let mut buffer = [0; 2048];
                 let most = buffer.len().min(MAX_REQUEST - request.len());
                 match read(&mut self.stream, &mut buffer[..most])? {
-                    None => return Ok(Next::Wait),
-                    Some(0) => return Ok(Next::Close),
+                    None => return Ok(NextStep::Wait),
+                    Some(0) => return Ok(NextStep::Close),
                     Some(count) => request.extend_from_slice(&buffer[..count]),
                 }
             };
@@ -273,9 +273,9 @@ impl Client {
         if let ClientState::Writing(answer) = &mut self.state {
             while let Some(rest) = answer.rest() {
                 match self.stream.write(rest) {
-                    Ok(0) => return Ok(Next::Close),
+                    Ok(0) => return Ok(NextStep::Close),
                     Ok(count) => answer.written += count,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::Wait),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(NextStep::Wait),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -287,16 +287,16 @@ impl Client {
     }
 
     /// Reads what a client sends after its request, up to a limit.
-    fn drain(&mut self) -> io::Result<Next> {
-        let ClientState::Draining(drained) = &mut self.state else { return Ok(Next::Wait) };
+    fn drain(&mut self) -> io::Result<NextStep> {
+        let ClientState::Draining(drained) = &mut self.state else { return Ok(NextStep::Wait) };
         while *drained < MAX_DRAINED {
             match read(&mut self.stream, &mut [0; 2048])? {
-                None => return Ok(Next::Wait),
+                None => return Ok(NextStep::Wait),
                 Some(0) => break,
                 Some(count) => *drained += count,
             }
         }
-        Ok(Next::Close)
+        Ok(NextStep::Close)
     }
 }
 
@@ -319,7 +319,7 @@ fn end_of_head(request: &[u8]) -> Option<usize> {
 }
 
 /// Answers a request. `scrape` makes the text; `None` if it fails.
-fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
+fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> HttpAnswer {
     let line = request.lines().next().unwrap_or_default();
     let words: Vec<&str> = line.split(' ').collect();
     let [method, target, version] = words[..] else { return refusal("400 Bad Request", false) };
@@ -334,8 +334,8 @@ fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
         return refusal("405 Method Not Allowed", false);
     }
     match scrape() {
-        Some(text) if accepts_openmetrics(request) => Answer::new("200 OK", OPENMETRICS, text, is_head),
-        Some(text) => Answer::new("200 OK", CLASSIC, classic(&text).into(), is_head),
+        Some(text) if accepts_openmetrics(request) => HttpAnswer::new("200 OK", OPENMETRICS, text, is_head),
+        Some(text) => HttpAnswer::new("200 OK", CLASSIC, classic(&text).into(), is_head),
         // A shard does not answer, so its counters would be missing.
         None => refusal("503 Service Unavailable", is_head),
     }
@@ -352,19 +352,19 @@ fn accepts_openmetrics(request: &str) -> bool {
 }
 
 /// Makes an answer without metrics.
-fn refusal(status: &str, is_head: bool) -> Answer {
-    Answer::new(status, PLAIN, format!("{status}: GET /metrics is what there is\n").into(), is_head)
+fn refusal(status: &str, is_head: bool) -> HttpAnswer {
+    HttpAnswer::new(status, PLAIN, format!("{status}: GET /metrics is what there is\n").into(), is_head)
 }
 
-impl Answer {
+impl HttpAnswer {
     /// Makes an answer, with its body only if the request was not for the head.
-    fn new(status: &str, kind: &str, body: Arc<str>, is_head: bool) -> Answer {
+    fn new(status: &str, kind: &str, body: Arc<str>, is_head: bool) -> HttpAnswer {
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nAllow: GET, HEAD\r\n\
              Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         );
-        Answer { head: head.into_bytes(), body: if is_head { "".into() } else { body }, written: 0 }
+        HttpAnswer { head: head.into_bytes(), body: if is_head { "".into() } else { body }, written: 0 }
     }
 
     /// Returns what is to be written next.

@@ -20,7 +20,7 @@ struct Running {
 
 impl Running {
     fn new(text: &'static str) -> Running {
-        let mut server = Server::open(([127, 0, 0, 1], 0).into()).expect("it listens");
+        let mut server = HttpServer::open(([127, 0, 0, 1], 0).into()).expect("it listens");
         let (address, waker) = (server.address().expect("it has one"), server.waker().expect("it has one"));
         let (scrapes, closing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, ends) = (Arc::clone(&scrapes), Arc::clone(&closing));

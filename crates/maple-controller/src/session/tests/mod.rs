@@ -14,7 +14,7 @@ use maple_wire::msg::{
 use maple_wire::{Match, Port, PortNo};
 
 use super::*;
-use crate::framing::Cut;
+use crate::framing::StreamPart;
 use crate::time::after as later;
 
 /// A session and its outputs.

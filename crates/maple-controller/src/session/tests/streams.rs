@@ -45,9 +45,9 @@ proptest::proptest! {
             let Peer { session, now, out } = &mut peer;
             loop {
                 match framer.next(&mut chunk) {
-                    Ok(Cut::Whole(header, message)) => session.on_message(*now, header, message, out),
-                    Ok(Cut::Completed(header, message)) => session.on_message(*now, header, message, out),
-                    Ok(Cut::Rest(_)) => break,
+                    Ok(StreamPart::Whole(header, message)) => session.on_message(*now, header, message, out),
+                    Ok(StreamPart::Completed(header, message)) => session.on_message(*now, header, message, out),
+                    Ok(StreamPart::Rest(_)) => break,
                     Err(error) => {
                         session.on_garbage(error, out);
                         break;

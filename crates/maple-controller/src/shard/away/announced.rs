@@ -19,7 +19,7 @@ const MAX_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct Announced(BTreeMap<Dpid, AnnouncedSwitch>);
+pub(in crate::shard) struct AnnouncedSwitches(BTreeMap<Dpid, AnnouncedSwitch>);
 
 #[derive(Debug)]
 pub(in crate::shard) struct AnnouncedSwitch {
@@ -33,7 +33,7 @@ pub(in crate::shard) struct AnnouncedSwitch {
     pub packets: Vec<(u32, Message)>,
 }
 
-impl Announced {
+impl AnnouncedSwitches {
     /// Announces a switch, whose connection another process will hand over. Returns the event for the engine.
     pub fn announce(&mut self, switch: CopiedSwitch) -> Event {
         let CopiedSwitch { info, rules } = switch;

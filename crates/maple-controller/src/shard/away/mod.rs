@@ -9,7 +9,7 @@
 //! | `announced` | those that another process hands over |
 //! | `returns` | those that come back after a restart, or after they were forgotten |
 //!
-//! [`Away`] is the door: the other parts of a shard call it, and what it hands out.
+//! [`AwaySwitches`] is the door: the other parts of a shard call it, and what it hands out.
 
 mod announced;
 mod closed;
@@ -32,31 +32,31 @@ use crate::shard::links::Links;
 use crate::shard::mailbox::ShardMessage;
 use crate::shard::registry::ConnectionId;
 use crate::shard::to_switch;
-use announced::{Announced, AnnouncedSwitch, up};
-use returns::{Expected, attachment};
+use announced::{AnnouncedSwitch, AnnouncedSwitches, up};
+use returns::{ExpectedSwitch, attachment};
 
 pub(super) use announced::port_changes;
 pub(super) use closed::ClosedConnections;
 pub(super) use departed::DepartedSwitch;
-pub(super) use returns::{Returns, announce_presumed};
+pub(super) use returns::{ReturningSwitches, announce_presumed};
 pub use unreachable::FORGET_SWITCH_AFTER;
 pub(super) use unreachable::Unreachable;
 
 /// The switches that have no connection, or come back.
-pub(super) struct Away {
+pub(super) struct AwaySwitches {
     /// The known switches that come back.
-    pub returns: Returns,
+    pub returns: ReturningSwitches,
     /// The switches that another process hands over.
-    pub announced: Announced,
+    pub announced: AnnouncedSwitches,
     /// The engine's switches without a connection.
     pub unreachable: Unreachable,
     /// The switches without a connection whose end the engine has not handled yet.
     departures: Vec<DepartedSwitch>,
 }
 
-impl Away {
-    pub fn new(returns: Returns, unreachable: Unreachable) -> Away {
-        Away { returns, announced: Announced::default(), unreachable, departures: Vec::new() }
+impl AwaySwitches {
+    pub fn new(returns: ReturningSwitches, unreachable: Unreachable) -> AwaySwitches {
+        AwaySwitches { returns, announced: AnnouncedSwitches::default(), unreachable, departures: Vec::new() }
     }
 
     /// Takes a switch whose handshake is done. If the engine has it, and it describes itself as before, it continues.
@@ -158,7 +158,7 @@ impl Away {
 
     /// Has the engine restore the switches among these that are expected here.
     pub fn restore(&mut self, switches: &BTreeSet<Dpid>, links: &mut Links, io: &mut Io, ctx: &mut Context) {
-        for (Expected { connection, dpid, flows }, departed) in self.returns.take_due(switches) {
+        for (ExpectedSwitch { connection, dpid, flows }, departed) in self.returns.take_due(switches) {
             let told = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
             let connection = connection.and_then(|connection| io.connections_mut().get_exactly(connection));

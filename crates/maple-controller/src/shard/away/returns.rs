@@ -16,16 +16,16 @@ use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
 use crate::discovery::Attachment;
-use crate::memory::{Arrival, Departed, KnownSwitches};
+use crate::memory::{Departed, KnownSwitches, RestoreWay};
 use crate::shard::context::Context;
 use crate::shard::mailbox::ShardMessage;
 use crate::shard::registry::ConnectionId;
 
 /// The switches of this shard that come back.
 #[derive(Debug, Default)]
-pub(in crate::shard) struct Returns {
+pub(in crate::shard) struct ReturningSwitches {
     known: Option<KnownSwitches>,
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedSwitch>,
     /// The switches whose surroundings the engine is to presume, and has not presumed yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
     /// The number of the journal's requests for all leaves, when they were last reported.
@@ -34,7 +34,7 @@ pub(in crate::shard) struct Returns {
 
 /// A switch that waits for others, or until its surroundings are presumed.
 #[derive(Debug)]
-pub(in crate::shard) struct Expected {
+pub(in crate::shard) struct ExpectedSwitch {
     /// The connection; `None` while another process is to hand it over.
     pub connection: Option<ConnectionId>,
     pub dpid: Dpid,
@@ -42,9 +42,9 @@ pub(in crate::shard) struct Expected {
     pub flows: Option<Vec<InstalledFlow>>,
 }
 
-impl Returns {
-    pub fn new(known: Option<KnownSwitches>) -> Returns {
-        Returns { known, ..Returns::default() }
+impl ReturningSwitches {
+    pub fn new(known: Option<KnownSwitches>) -> ReturningSwitches {
+        ReturningSwitches { known, ..ReturningSwitches::default() }
     }
 
     /// Records that the engine knows that a switch is up. If it is the last one that others have waited for, returns
@@ -52,11 +52,11 @@ impl Returns {
     pub fn arrive(&mut self, connection: Option<ConnectionId>, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
         let KnownSwitches { restart, .. } = self.known.as_ref()?;
         let complete = match restart.arrive(dpid) {
-            Arrival::Alone => return None,
-            Arrival::Waits => None,
-            Arrival::Complete(switches) => Some(switches),
+            RestoreWay::Alone => return None,
+            RestoreWay::Waits => None,
+            RestoreWay::Complete(switches) => Some(switches),
         };
-        self.expected.push(Expected { connection, dpid, flows: None });
+        self.expected.push(ExpectedSwitch { connection, dpid, flows: None });
         complete
     }
 
@@ -77,7 +77,7 @@ impl Returns {
         if !self.known.as_ref().is_some_and(|known| known.restart.knows(dpid)) {
             return (Some(flows), None);
         }
-        self.expected.push(Expected { connection: Some(connection), dpid, flows: Some(flows) });
+        self.expected.push(ExpectedSwitch { connection: Some(connection), dpid, flows: Some(flows) });
         (None, Some([dpid].into()))
     }
 
@@ -128,7 +128,7 @@ impl Returns {
 
     /// Takes those of these switches that are expected here, with what is remembered of each. Their leaves of the earlier
     /// run are outdated.
-    pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<(Expected, Departed)> {
+    pub fn take_due(&mut self, switches: &BTreeSet<Dpid>) -> Vec<(ExpectedSwitch, Departed)> {
         let Some(KnownSwitches { restart, journal }) = &self.known else {
             debug_assert!(self.expected.is_empty(), "only switches that are remembered are expected");
             return Vec::new();

@@ -8,7 +8,7 @@ use maple_core::engine::{Hits, MAX_HITS, Time};
 use maple_wire::msg::{PacketInView, kind};
 use maple_wire::{Header, Version};
 
-use crate::framing::{Cut, Framer};
+use crate::framing::{Framer, StreamPart};
 use crate::session::{Output, Session};
 
 /// Packet-ins that a leaf of the engine answered in place.
@@ -63,9 +63,9 @@ impl<'a, 'b> MessageDispatch<'a, 'b> {
         let version = self.session.version();
         loop {
             let flow = match framer.next(&mut bytes) {
-                Ok(Cut::Whole(header, message)) => self.on_whole(version, header, message),
-                Ok(Cut::Completed(header, message)) => self.on_completed(version, header, message),
-                Ok(Cut::Rest(header)) => {
+                Ok(StreamPart::Whole(header, message)) => self.on_whole(version, header, message),
+                Ok(StreamPart::Completed(header, message)) => self.on_completed(version, header, message),
+                Ok(StreamPart::Rest(header)) => {
                     if self.answer_batch().is_continue()
                         && let Some(header) = header
                     {

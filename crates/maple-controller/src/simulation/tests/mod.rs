@@ -74,20 +74,20 @@ impl World {
     }
 
     /// Connects a switch to a shard, and sends its hello.
-    fn connect(&mut self, shard: usize) -> Line {
+    fn connect(&mut self, shard: usize) -> SwitchEnd {
         let line = self.simulation.connect(shard);
         self.say(&line, 1, &Message::Hello(Hello { version: Version::Of10 as u8, elements: vec![] }));
         line
     }
 
-    fn say(&self, line: &Line, xid: u32, message: &Message) {
+    fn say(&self, line: &SwitchEnd, xid: u32, message: &Message) {
         let mut bytes = Vec::new();
         message.encode(Version::Of10, xid, &mut bytes).expect("it can be said");
         line.send(self.now, &bytes);
     }
 
     /// Connects these switches to the first shard, and waits until their ports are known to be at the edge.
-    fn edge_switches<const N: usize>(&mut self, dpids: [Dpid; N]) -> [Line; N] {
+    fn edge_switches<const N: usize>(&mut self, dpids: [Dpid; N]) -> [SwitchEnd; N] {
         let lines = dpids.map(|dpid| (dpid, self.simulation.connect(0)));
         for (_, line) in &lines {
             self.say(line, 1, &Message::Hello(Hello { version: Version::Of10 as u8, elements: vec![] }));
@@ -104,11 +104,11 @@ impl World {
 
     /// Runs turns of these shards until they have nothing to do, while a switch answers them. Mail between them
     /// arrives.
-    fn settle(&mut self, shards: &[usize], line: &Line) {
+    fn settle(&mut self, shards: &[usize], line: &SwitchEnd) {
         self.settle_all(shards, &[(SWITCH, line.clone())]);
     }
 
-    fn settle_all(&mut self, shards: &[usize], lines: &[(Dpid, Line)]) {
+    fn settle_all(&mut self, shards: &[usize], lines: &[(Dpid, SwitchEnd)]) {
         for _ in 0..50 {
             for shard in shards {
                 let (here, later) = std::mem::take(&mut self.batches).into_iter().partition(|p| p.to == *shard);
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    fn answer(&self, dpid: Dpid, line: &Line) {
+    fn answer(&self, dpid: Dpid, line: &SwitchEnd) {
         let bytes = line.take();
         let mut rest = &bytes[..];
         while let Some(header) = Header::peek(rest).expect("a header") {
@@ -147,7 +147,7 @@ impl World {
 
     /// Breaks a switch's connection to the first shard, and connects it to the second before the first has dealt with
     /// that.
-    fn reconnect_to_the_other_shard(&mut self) -> Line {
+    fn reconnect_to_the_other_shard(&mut self) -> SwitchEnd {
         let first = self.connect(0);
         self.settle(&[0, 1], &first);
         assert_eq!((self.shard_known(), self.simulation.shard_of(SWITCH)), (Some(0), Some(0)));
@@ -217,7 +217,7 @@ fn packet(port: u32, source: u64) -> Vec<u8> {
 }
 
 /// Counts the answers to its echo requests that a switch was sent since the last call.
-fn echoes(line: &Line) -> usize {
+fn echoes(line: &SwitchEnd) -> usize {
     let bytes = line.take();
     let messages = maple_wire::msg::Frames::new(&bytes).map(|frame| Message::decode(frame.expect("whole").1));
     messages.filter(|message| matches!(message, Ok((_, Message::EchoReply(_))))).count()

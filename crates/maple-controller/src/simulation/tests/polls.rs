@@ -24,7 +24,7 @@ enum Asked {
     Counters(u32),
 }
 
-fn asked(line: &Line) -> Vec<Asked> {
+fn asked(line: &SwitchEnd) -> Vec<Asked> {
     let bytes = line.take();
     let messages = maple_wire::msg::Frames::new(&bytes).map(|frame| Message::decode(frame.expect("whole").1));
     let asked = messages.filter_map(|message| match message.expect("a message") {
@@ -40,7 +40,7 @@ fn asked(line: &Line) -> Vec<Asked> {
 impl World {
     /// Runs turns in steps of 100 ms, in which the switch answers nothing but echoes. Returns what it is asked
     /// meanwhile.
-    fn pass(&mut self, line: &Line, seconds: u64) -> Vec<Asked> {
+    fn pass(&mut self, line: &SwitchEnd, seconds: u64) -> Vec<Asked> {
         let mut all = Vec::new();
         for _ in 0..10 * seconds {
             self.now = after(self.now, Duration::from_millis(100));
@@ -51,7 +51,7 @@ impl World {
         all
     }
 
-    fn counters(&mut self, line: &Line, xid: u32, bytes: u64) {
+    fn counters(&mut self, line: &SwitchEnd, xid: u32, bytes: u64) {
         let port = PortStats { port: PortNo(1), rx_bytes: bytes, ..PortStats::default() };
         self.say(line, xid, &Message::StatsReply(StatsReply::new(ReplyBody::Port(vec![port]))));
     }
@@ -106,7 +106,7 @@ fn a_rate_is_taken_between_answers_a_period_apart_and_decides_again() {
 }
 
 impl World {
-    fn pass_once(&mut self, line: &Line) -> Vec<Asked> {
+    fn pass_once(&mut self, line: &SwitchEnd) -> Vec<Asked> {
         self.now = after(self.now, Duration::from_millis(100));
         self.say(line, 1, &Message::EchoRequest(vec![]));
         self.simulation.turn(self.now, 0);

@@ -44,7 +44,7 @@ pub(super) struct Installed<'a> {
 
 /// The yes-side that a barrier covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Behind {
+pub(super) enum CoveredYesSide {
     /// No trace has reached the yes-side.
     Unexplored,
     /// The yes-side is known in part, or can't be matched.
@@ -75,14 +75,14 @@ impl Elements {
     /// Adds a barrier after the elements from `start` on, which lie within it.
     ///
     /// If the whole barrier is added, the barriers within it need not protect anything after it.
-    pub(super) fn barrier(&mut self, matches: &[Vec<Constraint>], start: usize, behind: Behind) {
+    pub(super) fn barrier(&mut self, matches: &[Vec<Constraint>], start: usize, behind: CoveredYesSide) {
         let here = self.len();
         let leaf = match behind {
-            Behind::Leaf(leaf) => Some(leaf),
-            Behind::Unexplored | Behind::Partial => None,
+            CoveredYesSide::Leaf(leaf) => Some(leaf),
+            CoveredYesSide::Unexplored | CoveredYesSide::Partial => None,
         };
         for all in matches {
-            self.push(all, leaf, Kind::Barrier { until: None }, behind != Behind::Unexplored);
+            self.push(all, leaf, Kind::Barrier { until: None }, behind != CoveredYesSide::Unexplored);
         }
         if self.len() - here == matches.len() {
             while let Some(inner) = self.outermost.pop_if(|inner| *inner >= start) {
@@ -93,9 +93,9 @@ impl Elements {
     }
 
     /// Reserves the level of a barrier that protects nothing yet.
-    pub(super) fn reserve(&mut self, matches: &[Vec<Constraint>], behind: Behind) {
+    pub(super) fn reserve(&mut self, matches: &[Vec<Constraint>], behind: CoveredYesSide) {
         for all in matches {
-            self.push(all, None, Kind::Reserved, behind != Behind::Unexplored);
+            self.push(all, None, Kind::Reserved, behind != CoveredYesSide::Unexplored);
         }
     }
 

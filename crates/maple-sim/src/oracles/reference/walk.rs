@@ -13,7 +13,7 @@ use maple_core::trace::{Cond, Region};
 use maple_core::tree::LeafId;
 use maple_wire::{Constraint, Field};
 
-use super::elements::{Behind, Elements};
+use super::elements::{CoveredYesSide, Elements};
 use super::merged::{Merged, Node, NodeId};
 
 /// A region that the switch can match.
@@ -130,7 +130,7 @@ impl Walk<'_> {
             }
             None => match rest.region.widened(cond, self.capabilities).and_then(|wide| self.area(wide)) {
                 Some(wide) => {
-                    self.elements.barrier(&wide.matches, start, Behind::Partial);
+                    self.elements.barrier(&wide.matches, start, CoveredYesSide::Partial);
                     self.tasks.push(Task::Visit { node: no, area: rest });
                 }
                 // No barrier narrower than the whole no-side can be matched.
@@ -142,9 +142,9 @@ impl Walk<'_> {
     fn after_yes(&mut self, start: usize, yes: Option<NodeId>, area: &Area, no: Option<NodeId>, rest: Rc<Area>) {
         if self.complete.pop() == Some(false) {
             let behind = match yes.map(|yes| self.tree.node(yes)) {
-                None => Behind::Unexplored,
-                Some(Node::Leaf(leaf)) => Behind::Leaf(*leaf),
-                Some(_) => Behind::Partial,
+                None => CoveredYesSide::Unexplored,
+                Some(Node::Leaf(leaf)) => CoveredYesSide::Leaf(*leaf),
+                Some(_) => CoveredYesSide::Partial,
             };
             match no {
                 Some(_) => self.elements.barrier(&area.matches, start, behind),
