@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::{Constraint, Field};
 
 use super::Host;
 use super::observe::Observation;
-use super::packet::{ARP, Headers, IPV4, IPV6, Sample};
+use super::packet::{Headers, Sample};
 use super::proof::BITS;
 use super::random::Random;
 use crate::state::{Cell, Snapshot, Value};
@@ -75,7 +77,7 @@ impl Values {
         }
         for (field, some) in [
             (Field::EthType, &[IPV4, ARP, IPV6, 0x88b5][..]),
-            (Field::IpProto, &[1, 6, 17, 58, 132]),
+            (Field::IpProto, &[ICMP, TCP, UDP, ICMPV6, SCTP]),
             (Field::VlanVid, &[0, 0x1001, 0x1002]),
             (Field::ArpOp, &[1, 2]),
         ] {

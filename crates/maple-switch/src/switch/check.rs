@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use maple_wire::eth_type;
 use maple_wire::field::Prerequisite;
 use maple_wire::msg::oxm::{Stated, stated};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
@@ -218,8 +219,12 @@ fn actions_from(
             Action::Unknown { kind: SET_FIELD, body } if abilities.version == Version::Of13 => {
                 return Err(wrong_set_field(body));
             }
-            Action::PushVlan(tag) if !matches!(tag, 0x8100 | 0x88a8) => return Err(Refusal::ActionArgument),
-            Action::PushMpls(tag) if !matches!(tag, 0x8847 | 0x8848) => return Err(Refusal::ActionArgument),
+            Action::PushVlan(tag) if !matches!(*tag, eth_type::VLAN | eth_type::QINQ) => {
+                return Err(Refusal::ActionArgument);
+            }
+            Action::PushMpls(tag) if !matches!(*tag, eth_type::MPLS | eth_type::MPLS_MULTICAST) => {
+                return Err(Refusal::ActionArgument);
+            }
             Action::PopVlan => promised.has_or_is_written(Field::VlanVid, place),
             Action::PopMpls(_)
             | Action::SetMplsTtl(_)

@@ -8,16 +8,15 @@ use maple_core::check::frame_of;
 use maple_core::explain::Entering;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::field::Prerequisite;
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::packet::text::parse_field_value;
 use maple_wire::{Field, Packet, nearest};
 
 use super::Explain;
 use crate::names::Names;
 
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const IPV6: u128 = 0x86dd;
 /// The bit of `vlan_vid` that marks a packet with a tag.
 const TAGGED: u128 = 0x1000;
 /// The sender's and the receiver's port, where only the other is given.
@@ -313,15 +312,15 @@ fn address(end: &End, is_ipv6: bool) -> Option<u128> {
 fn transport(headers: &mut BTreeMap<Field, u128>) {
     let kind = headers.get(&Field::EthType).copied();
     let (echo, request) = match kind {
-        Some(IPV4) => (1, Field::Icmpv4Type),
-        Some(IPV6) => (58, Field::Icmpv6Type),
+        Some(IPV4) => (ICMP, Field::Icmpv4Type),
+        Some(IPV6) => (ICMPV6, Field::Icmpv6Type),
         _ => return,
     };
     let proto = *headers.entry(Field::IpProto).or_insert(echo);
     let ports = match proto {
-        6 => [Field::TcpSrc, Field::TcpDst],
-        17 => [Field::UdpSrc, Field::UdpDst],
-        132 => [Field::SctpSrc, Field::SctpDst],
+        TCP => [Field::TcpSrc, Field::TcpDst],
+        UDP => [Field::UdpSrc, Field::UdpDst],
+        SCTP => [Field::SctpSrc, Field::SctpDst],
         proto if proto == echo => {
             headers.entry(request).or_insert(if kind == Some(IPV4) { 8 } else { 128 });
             return;

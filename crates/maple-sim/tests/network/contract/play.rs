@@ -15,6 +15,7 @@ use maple_core::run::Run;
 use maple_core::state::{Name, Snapshot, Txn, Write};
 use maple_sim::cases::{Network, Step, host};
 use maple_sim::{Delivery, Sim, SimSwitch};
+use maple_wire::eth_type::value::LLDP;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::case::Case;
@@ -22,9 +23,6 @@ use super::connections::of10_can_say;
 use super::guards::{Judged, Judgement};
 use super::shape::LINK_PORTS;
 use crate::rehearsal::reload_as_rehearsed;
-
-/// The Ethernet type of LLDP.
-const LLDP: u128 = 0x88cc;
 
 /// A packet that entered, and whether its host was where the controller believed.
 pub(super) struct Sent {

@@ -5,11 +5,10 @@ use super::{
     RewriteError, copy_ttl_in, copy_ttl_out, dec_mpls_ttl, dec_ttl, pop_mpls, pop_vlan, push_mpls, push_vlan,
     set_field, set_mpls_ttl, set_ttl,
 };
+use crate::eth_type;
 use crate::field::Field;
 use crate::flow::{Action, Constraint};
 
-/// The type of the tag that OpenFlow 1.0 pushes.
-const VLAN: u16 = 0x8100;
 /// The bit of `vlan_vid` that is set if there is a tag.
 const TAGGED: u128 = 0x1000;
 
@@ -69,7 +68,7 @@ fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
     // A frame that ends within its tag has no tag, as in Open vSwitch.
     let tag = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanVid);
     if tag.is_none_or(|vid| vid & TAGGED == 0) {
-        push_vlan(frame, VLAN)?;
+        push_vlan(frame, eth_type::VLAN)?;
     }
     set_field(frame, &Constraint::exact(field, value))
 }
