@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fastrand::Rng;
 use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::{Constraint, Field};
@@ -15,7 +16,6 @@ use super::Host;
 use super::observe::Observation;
 use super::packet::{Headers, Sample};
 use super::proof::BITS;
-use super::random::Random;
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range, Step};
 
@@ -133,10 +133,10 @@ impl Values {
     }
 
     /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
-    fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
-        let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
+    fn for_field(&self, field: Field, random: &mut Rng) -> Vec<u128> {
+        let mut values = vec![0, field.full_mask(), random.u128(..) & field.full_mask()];
         let known: Vec<u128> = self.0.get(&ValueKind::of(field)).into_iter().flatten().copied().collect();
-        let start = random.below(known.len().max(1));
+        let start = random.usize(..known.len().max(1));
         values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
         values
     }
@@ -155,7 +155,7 @@ pub(super) fn variants(
     sample: &Sample,
     run: &Observation,
     values: &Values,
-    random: &mut Random,
+    random: &mut Rng,
     all_values: bool,
 ) -> Vec<Sample> {
     let headers = sample.headers();
@@ -244,7 +244,7 @@ fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
 
 /// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask
 /// matter.
-fn others(read: &Constraint, values: &Values, random: &mut Random) -> Vec<Headers> {
+fn others(read: &Constraint, values: &Values, random: &mut Rng) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();
     all.insert(read.value ^ 1 << read.mask.trailing_zeros().min(127));
