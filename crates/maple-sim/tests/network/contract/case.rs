@@ -14,8 +14,9 @@ use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
 
 use super::guards::{Guard, guards};
-use super::play::{Play, Tally};
+use super::play::Play;
 use super::shape::{Shape, driver};
+use super::tally::Tally;
 
 /// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
