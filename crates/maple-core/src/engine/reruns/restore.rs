@@ -180,16 +180,11 @@ impl Restore {
                 all.unconfirmed.remove(&dpid);
             }
         });
-        Restore::ask_again(fabric);
+        fabric.acquire_early_labels();
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         if is_confirmed {
             Restore::go_on(decisions, fabric, dpid);
         }
-    }
-
-    /// Handles requests that waited until all rules of an earlier run were known.
-    pub(in crate::engine) fn ask_again(fabric: &mut Fabric) {
-        std::mem::take(&mut fabric.early_requests).into_iter().for_each(|asked| fabric.acquire_label(asked));
     }
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
@@ -217,7 +212,7 @@ impl Restore {
             all.undecided.remove(&dpid);
             all.asking.remove(&dpid);
         });
-        Restore::ask_again(fabric);
+        fabric.acquire_early_labels();
     }
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
