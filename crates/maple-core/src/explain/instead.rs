@@ -12,7 +12,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::words::cell_text;
-use super::{Decision, Entering, Network, Tried, Verdict};
+use super::{Decision, Entering, Journey, Network, Tried, Verdict};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::Asked;
@@ -91,11 +91,15 @@ pub fn instead(
             }
             left -= 1;
             let other = match &candidate.packet {
-                Some(changed) => match super::learned(network, tried.store, changed) {
-                    Ok(learned) => Decision::of(tried, changed, &learned),
-                    // f never sees a packet that is refused.
-                    Err(_) => continue,
-                },
+                Some(changed) => {
+                    let comes_in =
+                        |network: &mut dyn Network| Journey::of(network, &state, changed).begins_at_controller();
+                    match super::learned(network, changed, comes_in) {
+                        Ok(learned) => Decision::of(tried, changed, &learned),
+                        // f never sees a packet that is refused.
+                        Err(_) => continue,
+                    }
+                }
                 None => Decision::of(tried, packet, &[learned, &candidate.writes].concat()),
             };
             if differs(decision, &other) {

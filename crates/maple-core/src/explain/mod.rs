@@ -113,7 +113,7 @@ pub struct Explanation {
 pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
     let (journey, leaf) = (Journey::of(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
-    let (decision, instead) = match (learned(network, store, &packet), policy) {
+    let (decision, instead) = match (learned(network, &packet, |_| journey.begins_at_controller()), policy) {
         (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Ok(learned), Some(policy)) => {
@@ -126,19 +126,21 @@ pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions
     Explanation { packet, decision, instead, leaf, journey }
 }
 
-/// Returns what the controller learns from a packet before f decides about it.
+/// Returns what the controller learns from a packet before f decides about it. `comes_in` says whether the packet's
+/// journey begins at the controller.
 ///
 /// # Errors
 /// The reason why f never sees the packet.
-fn learned(network: &mut dyn Network, store: &Store, packet: &Entering) -> Result<Vec<Write>, String> {
+fn learned(
+    network: &mut dyn Network,
+    packet: &Entering,
+    comes_in: impl FnOnce(&mut dyn Network) -> bool,
+) -> Result<Vec<Write>, String> {
     match network.admit(packet) {
         Admission::Refused(why) => Err(why),
         Admission::Decided(learned) if learned.is_empty() => Ok(learned),
-        Admission::Decided(learned) => {
-            // The controller learns nothing from packets that a switch forwards by itself.
-            let comes_in = Journey::of(network, &store.snapshot(), packet).begins_at_controller();
-            Ok(if comes_in { learned } else { Vec::new() })
-        }
+        // The controller learns nothing from packets that a switch forwards by itself.
+        Admission::Decided(learned) => Ok(if comes_in(network) { learned } else { Vec::new() }),
     }
 }
 
