@@ -85,7 +85,7 @@ impl Session {
         };
         let more = reply.more();
         // Statistics of another kind are no answer: the read goes on waiting, up to its deadline.
-        let ReplyBody::Flow(part) = reply.body else { return };
+        let ReplyBody::Flow(part) = reply.body else { return self.warn(ProtocolWarning::OtherStatistics, out) };
         let is_sample = reading.pieces.is_sample();
         let next = reading.pieces.on_part(&part, more);
         for flow in part.into_iter().filter(|_| !is_sample).map(installed) {
