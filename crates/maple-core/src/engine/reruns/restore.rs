@@ -162,15 +162,7 @@ impl Restore {
                 switch.ingress.table.begin_rebuild();
             }
         }
-        let until = fabric.ctx.now + RESERVATION;
-        fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
-        // Another switch may have lost the rules for labels that this one pushes.
-        let state = fabric.ctx.store.snapshot();
-        for (port, id) in pushed {
-            let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
-            let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
-            fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
-        }
+        reserve_labels(fabric, dpid, labels, pushed);
         revoke_lost_labels(fabric, dpid);
         fabric.sync_route_rules();
         fabric.ctx.store.change_restoring(|all| {
@@ -315,6 +307,19 @@ impl Restore {
         } else if is_confirmed || !has_waited {
             fabric.ctx.wake_at(next_look, Timer::Restore(dpid));
         }
+    }
+}
+
+/// Reserves the labels of a switch's rules, and at its neighbours those that its rules push: another switch may have
+/// lost the rules for them.
+fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: Vec<(PortNo, u16)>) {
+    let until = fabric.ctx.now + RESERVATION;
+    fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(own, until));
+    let state = fabric.ctx.store.snapshot();
+    for (port, id) in pushed {
+        let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
+        let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
+        fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
     }
 }
 
