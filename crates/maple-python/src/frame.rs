@@ -2,7 +2,7 @@
 
 use maple_wire::eth_type::value as eth_type;
 use maple_wire::ip_proto;
-use maple_wire::packet::build::TransportFrame;
+use maple_wire::packet::build::{IpFrame, TransportFrame};
 use maple_wire::packet::{Frame, rewrite};
 use maple_wire::{Constraint, Field};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -135,22 +135,26 @@ fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8
     } else {
         frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2])
     };
+    Ok(segment(ip, v6, number.or(get(Field::IpProto).map(|n| n as u8)), payload))
+}
+
+/// Returns a packet of this protocol, or of UDP.
+fn segment(ip: IpFrame, is_v6: bool, proto: Option<u8>, payload: Option<&[u8]>) -> Vec<u8> {
     let with = |frame: TransportFrame| frame.payload(payload.unwrap_or_default());
-    Ok(match number.or(get(Field::IpProto).map(|n| n as u8)) {
+    match proto {
         Some(ip_proto::TCP) => with(ip.tcp(1024, 80)),
-        Some(ip_proto::UDP) => with(ip.udp(1024, 53)),
         Some(ip_proto::SCTP) => with(ip.sctp(1024, 80)),
+        Some(ip_proto::UDP) | None => with(ip.udp(1024, 53)),
         Some(ip_proto::ICMP | ip_proto::ICMPV6) => match payload {
             // The first four bytes belong to the header, and depend on the type.
             Some(payload) => {
                 let mut rest = [0; 4];
                 let (head, tail) = payload.split_at(payload.len().min(4));
                 rest[..head.len()].copy_from_slice(head);
-                ip.icmp(if v6 { 128 } else { 8 }, 0, rest).payload(tail)
+                ip.icmp(if is_v6 { 128 } else { 8 }, 0, rest).payload(tail)
             }
             None => ip.echo_request(1, 1).build(),
         },
         Some(other) => with(ip.proto(other)),
-        None => with(ip.udp(1024, 53)),
-    })
+    }
 }
