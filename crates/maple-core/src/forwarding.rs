@@ -7,12 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::eth_type;
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
 use crate::plan::{SwitchHops, Treatment};
 
-/// The bit of `vlan_vid` that is set if there is a tag.
-pub(crate) const TAG_PRESENT: u16 = 0x1000;
+/// [`VLAN_PRESENT`], with the width of label ids.
+pub(crate) const TAG_PRESENT: u16 = VLAN_PRESENT as u16;
 
 /// The treatment of a packet at a switch after the rewrites that all copies share.
 pub(crate) struct Forwarding<'a> {

@@ -195,6 +195,9 @@ struct Info {
     settable10: bool,
 }
 
+/// The bit of `vlan_vid` that is set if there is a tag (`OFPVID_PRESENT`, 1.3 §7.2.3.7). The VLAN id is below it.
+pub const VLAN_PRESENT: u128 = 0x1000;
+
 /// One condition of a prerequisite: `(packet[field] & mask) == value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prerequisite {
@@ -218,7 +221,7 @@ const IS_ARP: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::
 const IS_MPLS: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::MPLS, 0xffff);
 const IS_MPLS_MULTICAST: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::MPLS_MULTICAST, 0xffff);
 const IS_PBB: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::PBB, 0xffff);
-const IS_TAGGED: Prerequisite = Prerequisite::new(Field::VlanVid, 0x1000, 0x1000);
+const IS_TAGGED: Prerequisite = Prerequisite::new(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
 const IS_TCP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::TCP, 0xff);
 const IS_UDP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::UDP, 0xff);
 const IS_SCTP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::SCTP, 0xff);

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
@@ -20,8 +21,6 @@ use crate::time::after;
 /// Maximum memory for a switch's rules while they are read, in bytes. A connection that sends more is
 /// closed.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
-/// `OFPTT_ALL`: a deletion from all tables.
-const ALL_TABLES: u8 = 0xff;
 
 /// A read in progress.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use maple_wire::eth_type;
 use maple_wire::field::Prerequisite;
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::oxm::{Stated, stated};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
 
@@ -152,7 +153,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
         }
         match instruction {
             // A deletion in all tables has no table to compare with.
-            Instruction::GotoTable(to) if *to <= table && table != super::ALL_TABLES || *to >= abilities.n_tables => {
+            Instruction::GotoTable(to) if *to <= table && table != ALL_TABLES || *to >= abilities.n_tables => {
                 return Err(Refusal::GotoTable);
             }
             Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}

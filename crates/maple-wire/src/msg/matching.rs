@@ -10,6 +10,7 @@ use super::oxm::{self, Entries};
 use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::eth_type::value::{ARP, IPV4, IPV6};
+use crate::field::VLAN_PRESENT;
 use crate::field::{Field, FieldSet};
 use crate::flow::{Constraint, Match, MatchField};
 use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
@@ -63,8 +64,6 @@ mod wildcard {
 const TYPE_OXM: u16 = 1;
 /// The `dl_vlan` of 1.0 for packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
-/// The bit of `vlan_vid` that is set if there is a tag.
-const VLAN_PRESENT: u128 = 0x1000;
 
 /// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would read
 /// it as a wider match.

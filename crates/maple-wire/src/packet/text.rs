@@ -3,12 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Packet, arp, lldp};
+use crate::field::VLAN_PRESENT;
 use crate::field::{Field, parse_number};
 use crate::port::PortNo;
 use crate::{eth_type, icmpv6_type, ip_proto};
-
-/// The bit of `vlan_vid` that is set if there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
-const VLAN_PRESENT: u128 = 0x1000;
 
 /// The error for a text that is not a value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
