@@ -205,7 +205,10 @@ def layers(architecture: str) -> dict[str, list[str]]:
     section = re.search(r"^## Layers\n(.*?)(?=^## |\Z)", architecture, re.S | re.M)
     assert section, "ARCHITECTURE.md has no section Layers"
     rows = re.findall(r"^\| `([\w-]+)` \|(.*)\|$", section[1], re.M)
-    return {crate: re.findall(r"`(\w+)`", modules) for crate, modules in rows}
+    order: dict[str, list[str]] = {}
+    for crate, modules in rows:
+        order.setdefault(crate, []).extend(re.findall(r"`(\w+)`", modules))
+    return order
 
 
 def upward(found: list[Import], order: list[str]) -> list[Import]:

@@ -3,6 +3,8 @@
 
 use maple_core::access::AccessAction;
 use maple_wire::Field;
+use maple_wire::eth_type::value::IPV4;
+use maple_wire::ip_proto::value::{TCP, UDP};
 
 use crate::cube::{BUDGET, Cube, Found};
 use crate::error::FilePlace;
@@ -133,11 +135,11 @@ impl List {
     /// allow without these entries.
     fn opens(&self, at: usize, replies: &[usize]) -> Option<Cube> {
         let cube = &self.entries()[at].cube;
-        let transports = [(6, Field::TcpSrc, Field::TcpDst), (17, Field::UdpSrc, Field::UdpDst)];
+        let transports = [(TCP, Field::TcpSrc, Field::TcpDst), (UDP, Field::UdpSrc, Field::UdpDst)];
         transports.into_iter().find_map(|(protocol, from, to)| {
             let cube = match cube.get(Field::EthType) {
                 Some(_) => cube.clone(),
-                None => cube.clone().is(Field::EthType, 0x800)?,
+                None => cube.clone().is(Field::EthType, IPV4)?,
             };
             let (lo, hi) = CLIENTS;
             let part = cube.is(Field::IpProto, protocol)?.with(from, lo, hi)?.with(to, 1, lo - 1)?;

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use maple_core::trace::{Cond, Range};
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 
 /// Stands for the switch where a packet enters. Entering packets have no metadata, so no list tests that field.
@@ -266,11 +267,10 @@ impl Cube {
 /// Returns the part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the
 /// tag.
 fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
-    const TAG: u128 = 0x1000;
     if field != Field::VlanVid {
         return Some((lo, hi));
     }
-    let (lo, hi) = (if lo == 0 { 0 } else { lo.max(TAG) }, if hi < TAG { 0 } else { hi });
+    let (lo, hi) = (if lo == 0 { 0 } else { lo.max(VLAN_PRESENT) }, if hi < VLAN_PRESENT { 0 } else { hi });
     (lo <= hi).then_some((lo, hi))
 }
 

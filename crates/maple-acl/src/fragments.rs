@@ -15,6 +15,8 @@
 
 use maple_core::access::AccessAction;
 use maple_wire::Field;
+use maple_wire::eth_type::value::{IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, IPV6_FRAGMENT, SCTP, TCP, UDP};
 
 use crate::cube::Cube;
 use crate::service::Transport;
@@ -34,11 +36,8 @@ pub enum Fragments {
 pub const CHOICES: [(&str, Fragments); 3] =
     [("allow", Fragments::Allow), ("deny", Fragments::Deny), ("match", Fragments::Match)];
 
-const ETH_TYPES: [u128; 2] = [0x800, 0x86dd];
+const ETH_TYPES: [u128; 2] = [IPV4, IPV6];
 const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::Sctp];
-/// The protocol of later fragments of IPv6.
-const IPV6_FRAGMENT: u128 = 44;
-const ICMPV6: u128 = 58;
 
 /// The fields that are 0 in fragments.
 const ZERO: [Field; 10] = [
@@ -74,8 +73,8 @@ pub fn recognised() -> impl Iterator<Item = Cube> {
             ip(kind)?.is(Field::IpProto, number)?.is(source, 0)?.is(destination, 0)
         })
     });
-    let later = ip(0x86dd).and_then(|cube| cube.is(Field::IpProto, IPV6_FRAGMENT));
-    let icmp = ip(0x86dd).and_then(|cube| cube.is(Field::IpProto, ICMPV6)?.is(Field::Icmpv6Type, 0));
+    let later = ip(IPV6).and_then(|cube| cube.is(Field::IpProto, IPV6_FRAGMENT));
+    let icmp = ip(IPV6).and_then(|cube| cube.is(Field::IpProto, ICMPV6)?.is(Field::Icmpv6Type, 0));
     with_ports.chain(later).chain(icmp)
 }
 
@@ -96,15 +95,15 @@ pub fn fragments_of(cube: &Cube) -> Vec<Cube> {
     let zero = |part: Cube| {
         let proto = cube.get(Field::IpProto).map(|there| there.lo);
         let fields: &[Field] = match proto {
-            Some(6) => &[Field::TcpSrc, Field::TcpDst],
-            Some(17) => &[Field::UdpSrc, Field::UdpDst],
-            Some(132) => &[Field::SctpSrc, Field::SctpDst],
-            Some(1) => &[Field::Icmpv4Type, Field::Icmpv4Code],
+            Some(TCP) => &[Field::TcpSrc, Field::TcpDst],
+            Some(UDP) => &[Field::UdpSrc, Field::UdpDst],
+            Some(SCTP) => &[Field::SctpSrc, Field::SctpDst],
+            Some(ICMP) => &[Field::Icmpv4Type, Field::Icmpv4Code],
             _ => &[Field::Icmpv6Type, Field::Icmpv6Code],
         };
         fields.iter().try_fold(part, |part, field| part.is(*field, 0))
     };
-    let is_v6 = cube.get(Field::EthType).is_some_and(|there| there.lo == 0x86dd);
+    let is_v6 = cube.get(Field::EthType).is_some_and(|there| there.lo == IPV6);
     let later = is_v6.then(|| with(Some(IPV6_FRAGMENT))).flatten();
     with(None).and_then(zero).into_iter().chain(later).collect()
 }

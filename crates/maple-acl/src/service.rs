@@ -3,6 +3,7 @@
 use std::fmt;
 
 use maple_wire::Field;
+use maple_wire::ip_proto::value as ip_proto;
 use rustc_hash::FxHashMap;
 
 use crate::address::AddressKind;
@@ -44,9 +45,9 @@ impl Transport {
     /// The protocol number, and the fields of the source and destination ports.
     pub fn fields(self) -> (u128, Field, Field) {
         match self {
-            Transport::Tcp => (6, Field::TcpSrc, Field::TcpDst),
-            Transport::Udp => (17, Field::UdpSrc, Field::UdpDst),
-            Transport::Sctp => (132, Field::SctpSrc, Field::SctpDst),
+            Transport::Tcp => (ip_proto::TCP, Field::TcpSrc, Field::TcpDst),
+            Transport::Udp => (ip_proto::UDP, Field::UdpSrc, Field::UdpDst),
+            Transport::Sctp => (ip_proto::SCTP, Field::SctpSrc, Field::SctpDst),
         }
     }
 }
@@ -78,11 +79,11 @@ impl Service {
                 from.map_or(Some(cube.clone()), |(lo, hi)| with_ports(cube, source, lo, hi))
             }
             Service::Icmp(kind, code) => {
-                let cube = part(cube.is(Field::IpProto, 1)?, Field::Icmpv4Type, kind)?;
+                let cube = part(cube.is(Field::IpProto, ip_proto::ICMP)?, Field::Icmpv4Type, kind)?;
                 part(cube, Field::Icmpv4Code, code)
             }
             Service::Icmp6(kind, code) => {
-                let cube = part(cube.is(Field::IpProto, 58)?, Field::Icmpv6Type, kind)?;
+                let cube = part(cube.is(Field::IpProto, ip_proto::ICMPV6)?, Field::Icmpv6Type, kind)?;
                 part(cube, Field::Icmpv6Code, code)
             }
             Service::Proto(number) => cube.is(Field::IpProto, number.into()),

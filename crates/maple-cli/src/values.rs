@@ -4,14 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::{ArgAction, Command, ValueEnum};
+use maple_controller::OPENFLOW_PORT;
 use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
 use maple_load::TlsVersion;
 use maple_wire::packet::text::parse_vlan_id;
 use maple_wire::{BadDpid, Dpid, Version};
-
-/// The default port of OpenFlow.
-const OPENFLOW_PORT: u16 = 6653;
 
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -65,7 +65,7 @@ counters! {
     of_malformed,
     /// Messages of a type that no switch sends.
     of_unknown_messages,
-    /// Replies without a request.
+    /// Replies without a request, and statistics of another kind than the request asked for.
     of_unexpected_replies,
     /// Messages read.
     of_messages_in,

@@ -68,7 +68,7 @@ pub mod metrics;
 mod controller;
 
 pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
-pub use controller::{Controller, ControllerOptions, StartError, Stopped};
+pub use controller::{Controller, ControllerOptions, OPENFLOW_PORT, StartError, Stopped};
 pub use counters::Counters;
 pub use gauge::Gauge;
 pub use memory::{PersistenceError, last_policy, offline, record, replay, takeover};

@@ -3,6 +3,7 @@
 //! The compiler never states what a switch can't match, and leaves such packets to the controller. So a set that is too
 //! small costs speed. If a set is too large, the switch answers with an error message and lacks the rule.
 
+use maple_wire::eth_type::value::IPV6;
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
@@ -191,7 +192,7 @@ fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
 
 /// Reports whether `ofp_match` of 1.0 can express this constraint. Its limits go beyond its set of fields.
 fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
-    let ipv6 = || all.iter().any(|c| c.field == Field::EthType && c.value == 0x86dd);
+    let ipv6 = || all.iter().any(|c| c.field == Field::EthType && c.value == IPV6);
     match constraint.field {
         // The network and transport fields of 1.0 mean IPv4 or ARP.
         Field::IpDscp | Field::IpProto | Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst => !ipv6(),

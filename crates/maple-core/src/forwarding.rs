@@ -6,15 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use maple_wire::eth_type;
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
 use crate::plan::{SwitchHops, Treatment};
 
-/// The bit of `vlan_vid` that is set if there is a tag.
-pub(crate) const TAG_PRESENT: u16 = 0x1000;
-
-/// The Ethernet type of a pushed VLAN tag.
-pub(crate) const VLAN_TYPE: u16 = 0x8100;
+/// [`VLAN_PRESENT`], with the width of label ids.
+pub(crate) const TAG_PRESENT: u16 = VLAN_PRESENT as u16;
 
 /// The treatment of a packet at a switch after the rewrites that all copies share.
 pub(crate) struct Forwarding<'a> {
@@ -34,7 +33,7 @@ pub(crate) struct Forwarding<'a> {
 pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = rewrites(version, shared, forwarding.tagged);
     if version == Version::Of13 && !forwarding.links.is_empty() {
-        actions.push(Action::PushVlan(VLAN_TYPE));
+        actions.push(Action::PushVlan(eth_type::VLAN));
     }
     forward(version, !forwarding.links.is_empty(), forwarding, &mut actions);
     actions
@@ -109,7 +108,7 @@ fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Act
         (Field::VlanVid, Version::Of10) => vec![Action::SetVlanVid(value as u16 & 0xfff)],
         (Field::VlanVid, Version::Of13) => {
             let set = Action::SetField(Constraint::exact(field, u128::from(TAG_PRESENT) | value));
-            if tagged { vec![set] } else { vec![Action::PushVlan(VLAN_TYPE), set] }
+            if tagged { vec![set] } else { vec![Action::PushVlan(eth_type::VLAN), set] }
         }
         (Field::VlanPcp, Version::Of10) => vec![Action::SetVlanPcp(value as u8)],
         (Field::TcpSrc | Field::UdpSrc, Version::Of10) => vec![Action::SetTpSrc(value as u16)],
@@ -172,7 +171,7 @@ mod tests {
             at_ingress(Version::Of13, &shared, &forwarding),
             [
                 set.clone(),
-                Action::PushVlan(VLAN_TYPE),
+                Action::PushVlan(eth_type::VLAN),
                 Action::SetField(has_vlan(5)),
                 out.clone(),
                 Action::PopVlan,

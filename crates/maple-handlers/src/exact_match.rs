@@ -4,6 +4,9 @@
 //! network and transport layers of IPv4, IPv6 (1.3) and ARP (OpenFlow 1.0 §3.4, 1.3 §7.2.3.7). A test compares each
 //! message with what the general codec writes for the same fields.
 
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto;
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::msg::oxm;
 use maple_wire::{Field, Packet, PortNo};
 
@@ -46,17 +49,6 @@ const MAX_LENGTH13: usize = 192;
 /// The offset in bytes of the match in a 1.3 flow-mod.
 const MATCH13: usize = 48;
 
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const IPV6: u128 = 0x86dd;
-const ICMP: u128 = 1;
-const TCP: u128 = 6;
-const UDP: u128 = 17;
-const SCTP: u128 = 132;
-const ICMPV6: u128 = 58;
-const PROTO_ICMP: u8 = ICMP as u8;
-const PROTO_TCP: u8 = TCP as u8;
-const PROTO_UDP: u8 = UDP as u8;
 /// `OFP_VLAN_NONE`.
 const NO_VLAN: u16 = 0xffff;
 
@@ -117,14 +109,14 @@ fn common_match10(frame: &[u8], in_port: u16, out: &mut [u8; 40]) -> bool {
         return false;
     }
     let ports = match (ip[9], rest) {
-        (PROTO_UDP, [a, b, c, d, ..]) if total >= 20 + 8 => Some([*a, *b, *c, *d]),
+        (ip_proto::UDP, [a, b, c, d, ..]) if total >= 20 + 8 => Some([*a, *b, *c, *d]),
         // The TCP header has at least its minimum length, and fits the packet.
-        (PROTO_TCP, [a, b, c, d, _, _, _, _, _, _, _, _, words, ..])
+        (ip_proto::TCP, [a, b, c, d, _, _, _, _, _, _, _, _, words, ..])
             if (5..=(total - 20) / 4).contains(&usize::from(words >> 4)) =>
         {
             Some([*a, *b, *c, *d])
         }
-        (PROTO_ICMP | PROTO_TCP | PROTO_UDP, _) => return false,
+        (ip_proto::ICMP | ip_proto::TCP | ip_proto::UDP, _) => return false,
         _ => None,
     };
     write_at(out, 0, (any::VLAN_PCP | if ports.is_none() { any::TP_SRC | any::TP_DST } else { 0 }).to_be_bytes());

@@ -6,10 +6,9 @@ use std::net::Ipv4Addr;
 use maple::Mac;
 use maple_core::check::frame_of;
 use maple_emulator::topology::HostSpec;
+use maple_wire::eth_type::value::{ARP, IPV4};
 use maple_wire::{Dpid, Field, Packet};
 
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
 /// The client's port in packets for which the test names none.
 const CLIENT_PORT: u128 = 40_000;
 const SERVER_PORTS: [(u128, Field, Field, u128); 2] =

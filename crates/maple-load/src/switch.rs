@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use maple_wire::eth_type;
 use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
 use maple_wire::{Action, Message, PortNo, Version};
 use rustls::ClientConfig;
@@ -25,8 +26,6 @@ const BUFFER_OUT: usize = 8;
 /// `OFPFC_DELETE`, the lowest command that deletes.
 const DELETE: u8 = 3;
 
-/// The Ethernet type of link discovery.
-const LLDP: [u8; 2] = [0x88, 0xcc];
 /// The number of bytes from the switch's index in a request to the end of its frame.
 const REQUEST_TAIL: usize = 18;
 
@@ -376,7 +375,7 @@ impl LoadSwitch {
         {
             return Ok(MessageKind::Request { switch, id });
         }
-        if out.data.get(12..14) == Some(&LLDP) {
+        if out.data.get(12..14) == Some(&eth_type::LLDP.to_be_bytes()) {
             let ports = out.actions.iter().filter_map(|action| match action {
                 Action::Output { port, .. } if *port <= PortNo::MAX => Some(port.0),
                 _ => None,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use maple_emulator::Topology;
 use maple_emulator::topology::HostSpec;
+use maple_wire::ip_proto;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -219,8 +220,8 @@ impl Header {
         };
         let packet = Frame::ethernet(mac(self.dst), mac(self.src)).ipv4(self.src.octets(), self.dst.octets());
         match self.proto {
-            6 => packet.tcp(self.src_port, self.dst_port).build(),
-            17 => packet.udp(self.src_port, self.dst_port).build(),
+            ip_proto::TCP => packet.tcp(self.src_port, self.dst_port).build(),
+            ip_proto::UDP => packet.udp(self.src_port, self.dst_port).build(),
             other => packet.proto(other).build(),
         }
     }

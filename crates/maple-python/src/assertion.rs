@@ -1,6 +1,7 @@
 //! `pkt.matches(…)`: several conditions on a packet, asked as one test.
 
 use maple_core::trace::{Cond, Range};
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -9,7 +10,7 @@ use pyo3::types::{PyDict, PyRange, PyString};
 
 use crate::address::{Family, Prefix};
 use crate::field::FieldRef;
-use crate::kind::{FieldKind, TAGGED, largest, named, operand, to_raw};
+use crate::kind::{FieldKind, largest, named, operand, to_raw};
 use crate::told::described;
 
 /// The meaning of a keyword argument.
@@ -121,7 +122,7 @@ fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
             Part::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
         }
         // A range of all values tests whether the field is present.
-        Field::VlanVid => Part::Constraint(Constraint::masked(field, TAGGED, TAGGED)),
+        Field::VlanVid => Part::Constraint(Constraint::masked(field, VLAN_PRESENT, VLAN_PRESENT)),
         _ => Part::Constraint(Constraint { field, value: 0, mask: 0 }),
     })
 }

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use maple_core::network::RESERVED;
 use maple_core::run::Observe as _;
 use maple_wire::Field;
+use maple_wire::field::VLAN_PRESENT;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ use pyo3::types::PyInt;
 
 use crate::address::{Family, FieldFunctions, Prefix};
 use crate::current::{self, Ticket};
-use crate::kind::{Bounded, FieldKind, TAGGED, bound, from_raw, largest, operand, to_raw};
+use crate::kind::{Bounded, FieldKind, bound, from_raw, largest, operand, to_raw};
 use crate::source;
 use crate::spelling;
 
@@ -87,7 +88,7 @@ impl FieldRef {
             return Ok(known.is_some());
         }
         current::with_packet(self.ticket, self.field.name(), |p| match self.field {
-            Field::VlanVid => p.equals(self.field, TAGGED, TAGGED, source::here(py)),
+            Field::VlanVid => p.equals(self.field, VLAN_PRESENT, VLAN_PRESENT, source::here(py)),
             field => p.present(field, source::here(py)),
         })
     }

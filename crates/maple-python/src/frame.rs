@@ -1,6 +1,8 @@
 //! Frames that policies and tests make: bytes from field values.
 
-use maple_wire::packet::build::TransportFrame;
+use maple_wire::eth_type::value as eth_type;
+use maple_wire::ip_proto;
+use maple_wire::packet::build::{IpFrame, TransportFrame};
 use maple_wire::packet::{Frame, rewrite};
 use maple_wire::{Constraint, Field};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -106,24 +108,26 @@ fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8
     if any(&[Field::VlanVid, Field::VlanPcp]) {
         frame = frame.vlan(0);
     }
-    if any(&ARP) || get(Field::EthType) == Some(0x0806) {
+    if any(&ARP) || get(Field::EthType) == Some(eth_type::ARP) {
         if payload.is_some() {
             return Err(PyTypeError::new_err("frame(): ARP has no payload"));
         }
         return Ok(frame.arp_request([10, 0, 0, 1], [10, 0, 0, 2]));
     }
     let icmp6 = any(&ICMPV6);
-    let v6 = icmp6 || any(&[Field::Ipv6Src, Field::Ipv6Dst, Field::Ipv6Flabel]) || get(Field::EthType) == Some(0x86dd);
+    let v6 = icmp6
+        || any(&[Field::Ipv6Src, Field::Ipv6Dst, Field::Ipv6Flabel])
+        || get(Field::EthType) == Some(eth_type::IPV6);
     let transport = [
-        (6, any(&[Field::TcpSrc, Field::TcpDst])),
-        (17, any(&[Field::UdpSrc, Field::UdpDst])),
-        (132, any(&[Field::SctpSrc, Field::SctpDst])),
-        (1, any(&[Field::Icmpv4Type, Field::Icmpv4Code])),
-        (58, icmp6),
+        (ip_proto::TCP, any(&[Field::TcpSrc, Field::TcpDst])),
+        (ip_proto::UDP, any(&[Field::UdpSrc, Field::UdpDst])),
+        (ip_proto::SCTP, any(&[Field::SctpSrc, Field::SctpDst])),
+        (ip_proto::ICMP, any(&[Field::Icmpv4Type, Field::Icmpv4Code])),
+        (ip_proto::ICMPV6, icmp6),
     ];
     let number = transport.iter().find(|(_, given)| *given).map(|(number, _)| *number);
     let ip_fields = [Field::Ipv4Src, Field::Ipv4Dst, Field::IpProto, Field::IpDscp, Field::IpEcn];
-    if !v6 && number.is_none() && !any(&ip_fields) && get(Field::EthType) != Some(0x0800) {
+    if !v6 && number.is_none() && !any(&ip_fields) && get(Field::EthType) != Some(eth_type::IPV4) {
         return Ok(frame.raw(get(Field::EthType).unwrap_or(0x88b5) as u16, payload.unwrap_or(NOTHING)));
     }
     let ip = if v6 {
@@ -131,22 +135,26 @@ fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8
     } else {
         frame.ipv4([10, 0, 0, 1], [10, 0, 0, 2])
     };
+    Ok(segment(ip, v6, number.or(get(Field::IpProto).map(|n| n as u8)), payload))
+}
+
+/// Returns a packet of this protocol, or of UDP.
+fn segment(ip: IpFrame, is_v6: bool, proto: Option<u8>, payload: Option<&[u8]>) -> Vec<u8> {
     let with = |frame: TransportFrame| frame.payload(payload.unwrap_or_default());
-    Ok(match number.or(get(Field::IpProto).map(|n| n as u8)) {
-        Some(6) => with(ip.tcp(1024, 80)),
-        Some(17) => with(ip.udp(1024, 53)),
-        Some(132) => with(ip.sctp(1024, 80)),
-        Some(1 | 58) => match payload {
+    match proto {
+        Some(ip_proto::TCP) => with(ip.tcp(1024, 80)),
+        Some(ip_proto::SCTP) => with(ip.sctp(1024, 80)),
+        Some(ip_proto::UDP) | None => with(ip.udp(1024, 53)),
+        Some(ip_proto::ICMP | ip_proto::ICMPV6) => match payload {
             // The first four bytes belong to the header, and depend on the type.
             Some(payload) => {
                 let mut rest = [0; 4];
                 let (head, tail) = payload.split_at(payload.len().min(4));
                 rest[..head.len()].copy_from_slice(head);
-                ip.icmp(if v6 { 128 } else { 8 }, 0, rest).payload(tail)
+                ip.icmp(if is_v6 { 128 } else { 8 }, 0, rest).payload(tail)
             }
             None => ip.echo_request(1, 1).build(),
         },
         Some(other) => with(ip.proto(other)),
-        None => with(ip.udp(1024, 53)),
-    })
+    }
 }

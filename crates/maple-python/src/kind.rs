@@ -5,6 +5,7 @@
 //! field with.
 
 use maple_wire::Field;
+use maple_wire::field::VLAN_PRESENT;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -71,13 +72,10 @@ pub const fn largest(field: Field) -> u128 {
     }
 }
 
-/// The bit that is set in the raw `vlan_vid` of a packet that has a tag.
-pub const TAGGED: u128 = 0x1000;
-
 /// Returns the core's form of a policy's value: `vlan_vid` gets its presence bit.
 pub const fn to_raw(field: Field, value: u128) -> u128 {
     match field {
-        Field::VlanVid => value | TAGGED,
+        Field::VlanVid => value | VLAN_PRESENT,
         _ => value,
     }
 }
@@ -85,7 +83,7 @@ pub const fn to_raw(field: Field, value: u128) -> u128 {
 /// Returns the policy's form of the core's value. `None` for the `vlan_vid` of a packet without a tag.
 pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
     match field {
-        Field::VlanVid => (raw & TAGGED != 0).then_some(raw & 0xfff),
+        Field::VlanVid => (raw & VLAN_PRESENT != 0).then_some(raw & 0xfff),
         _ => Some(raw),
     }
 }

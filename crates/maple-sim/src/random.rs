@@ -1,22 +1,23 @@
 //! Random numbers that a seed decides.
 
-/// Random numbers from a seed (SplitMix64).
+/// Random numbers from a seed, with the choices that cases are made of.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Random(fastrand::Rng);
 
 impl Random {
+    /// Creates the stream of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(fastrand::Rng::with_seed(seed))
+    }
+
     /// Returns the next number.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.u64(..)
     }
 
     /// Returns a number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
-        (self.number() % n as u64) as usize
+        self.0.usize(..n)
     }
 
     /// Returns `true` in `percent` of a hundred cases.

@@ -10,6 +10,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{eth_type, icmpv6_type, ip_proto};
+
 /// Passes all fields to a macro, in the order of their OXM numbers.
 ///
 /// After documentation, OXM name and variant of [`Field`](crate::Field) come the facts: the width in bits; whether 1.3
@@ -193,6 +195,9 @@ struct Info {
     settable10: bool,
 }
 
+/// The bit of `vlan_vid` that is set if there is a tag (`OFPVID_PRESENT`, 1.3 §7.2.3.7). The VLAN id is below it.
+pub const VLAN_PRESENT: u128 = 0x1000;
+
 /// One condition of a prerequisite: `(packet[field] & mask) == value`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prerequisite {
@@ -204,34 +209,42 @@ pub struct Prerequisite {
     pub mask: u128,
 }
 
-const fn eth_type(value: u128) -> Prerequisite {
-    Prerequisite { field: Field::EthType, value, mask: 0xffff }
+impl Prerequisite {
+    const fn new(field: Field, value: u128, mask: u128) -> Prerequisite {
+        Prerequisite { field, value, mask }
+    }
 }
 
-const fn ip_proto(value: u128) -> Prerequisite {
-    Prerequisite { field: Field::IpProto, value, mask: 0xff }
-}
+const IS_IPV4: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::IPV4, 0xffff);
+const IS_IPV6: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::IPV6, 0xffff);
+const IS_ARP: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::ARP, 0xffff);
+const IS_MPLS: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::MPLS, 0xffff);
+const IS_MPLS_MULTICAST: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::MPLS_MULTICAST, 0xffff);
+const IS_PBB: Prerequisite = Prerequisite::new(Field::EthType, eth_type::value::PBB, 0xffff);
+const IS_TAGGED: Prerequisite = Prerequisite::new(Field::VlanVid, VLAN_PRESENT, VLAN_PRESENT);
+const IS_TCP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::TCP, 0xff);
+const IS_UDP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::UDP, 0xff);
+const IS_SCTP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::SCTP, 0xff);
+const IS_ICMP: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::ICMP, 0xff);
+const IS_ICMPV6: Prerequisite = Prerequisite::new(Field::IpProto, ip_proto::value::ICMPV6, 0xff);
+const IS_SOLICIT: Prerequisite = Prerequisite::new(Field::Icmpv6Type, icmpv6_type::value::NEIGHBOR_SOLICIT, 0xff);
+const IS_ADVERT: Prerequisite = Prerequisite::new(Field::Icmpv6Type, icmpv6_type::value::NEIGHBOR_ADVERT, 0xff);
 
-const fn icmpv6_type(value: u128) -> Prerequisite {
-    Prerequisite { field: Field::Icmpv6Type, value, mask: 0xff }
-}
-
-const V4: &[&[Prerequisite]] = &[&[eth_type(0x0800)]];
-const V6: &[&[Prerequisite]] = &[&[eth_type(0x86dd)]];
-const IP: &[&[Prerequisite]] = &[&[eth_type(0x0800)], &[eth_type(0x86dd)]];
-const ARP: &[&[Prerequisite]] = &[&[eth_type(0x0806)]];
-const MPLS: &[&[Prerequisite]] = &[&[eth_type(0x8847)], &[eth_type(0x8848)]];
-const PBB: &[&[Prerequisite]] = &[&[eth_type(0x88e7)]];
-const VLAN: &[&[Prerequisite]] = &[&[Prerequisite { field: Field::VlanVid, value: 0x1000, mask: 0x1000 }]];
-const TCP: &[&[Prerequisite]] = &[&[eth_type(0x0800), ip_proto(6)], &[eth_type(0x86dd), ip_proto(6)]];
-const UDP: &[&[Prerequisite]] = &[&[eth_type(0x0800), ip_proto(17)], &[eth_type(0x86dd), ip_proto(17)]];
-const SCTP: &[&[Prerequisite]] = &[&[eth_type(0x0800), ip_proto(132)], &[eth_type(0x86dd), ip_proto(132)]];
-const ICMP4: &[&[Prerequisite]] = &[&[eth_type(0x0800), ip_proto(1)]];
-const ICMP6: &[&[Prerequisite]] = &[&[eth_type(0x86dd), ip_proto(58)]];
-const ND_SOLICIT: &[&[Prerequisite]] = &[&[eth_type(0x86dd), ip_proto(58), icmpv6_type(135)]];
-const ND_ADVERT: &[&[Prerequisite]] = &[&[eth_type(0x86dd), ip_proto(58), icmpv6_type(136)]];
-const ND: &[&[Prerequisite]] =
-    &[&[eth_type(0x86dd), ip_proto(58), icmpv6_type(135)], &[eth_type(0x86dd), ip_proto(58), icmpv6_type(136)]];
+const V4: &[&[Prerequisite]] = &[&[IS_IPV4]];
+const V6: &[&[Prerequisite]] = &[&[IS_IPV6]];
+const IP: &[&[Prerequisite]] = &[&[IS_IPV4], &[IS_IPV6]];
+const ARP: &[&[Prerequisite]] = &[&[IS_ARP]];
+const MPLS: &[&[Prerequisite]] = &[&[IS_MPLS], &[IS_MPLS_MULTICAST]];
+const PBB: &[&[Prerequisite]] = &[&[IS_PBB]];
+const VLAN: &[&[Prerequisite]] = &[&[IS_TAGGED]];
+const TCP: &[&[Prerequisite]] = &[&[IS_IPV4, IS_TCP], &[IS_IPV6, IS_TCP]];
+const UDP: &[&[Prerequisite]] = &[&[IS_IPV4, IS_UDP], &[IS_IPV6, IS_UDP]];
+const SCTP: &[&[Prerequisite]] = &[&[IS_IPV4, IS_SCTP], &[IS_IPV6, IS_SCTP]];
+const ICMP4: &[&[Prerequisite]] = &[&[IS_IPV4, IS_ICMP]];
+const ICMP6: &[&[Prerequisite]] = &[&[IS_IPV6, IS_ICMPV6]];
+const ND_SOLICIT: &[&[Prerequisite]] = &[&[IS_IPV6, IS_ICMPV6, IS_SOLICIT]];
+const ND_ADVERT: &[&[Prerequisite]] = &[&[IS_IPV6, IS_ICMPV6, IS_ADVERT]];
+const ND: &[&[Prerequisite]] = &[&[IS_IPV6, IS_ICMPV6, IS_SOLICIT], &[IS_IPV6, IS_ICMPV6, IS_ADVERT]];
 const NONE: &[&[Prerequisite]] = &[&[]];
 
 impl Field {

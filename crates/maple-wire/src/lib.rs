@@ -15,6 +15,7 @@
 
 mod counted;
 mod dpid;
+mod numbers;
 mod spelling;
 mod version;
 
@@ -36,6 +37,7 @@ pub use error::{Error, Result};
 pub use field::{Field, FieldSet};
 pub use flow::{Action, ActionSet, Constraint, Instruction, Match, MatchField};
 pub use msg::{Header, Message};
+pub use numbers::{eth_type, icmpv6_type, ip_proto};
 pub use packet::Packet;
 pub use port::{Port, PortNo};
 pub use spelling::nearest;

@@ -2,6 +2,7 @@
 
 use maple_core::access::AccessAction;
 use maple_wire::Field;
+use maple_wire::eth_type::value::{IPV4, IPV6};
 
 use super::fields::{Fields, scalar};
 use super::packets::Constraints;
@@ -87,6 +88,6 @@ fn spaced(text: &str) -> String {
 fn ip_only(cube: Cube) -> Vec<Cube> {
     match cube.get(Field::EthType) {
         Some(_) => vec![cube],
-        None => [0x800, 0x86dd].into_iter().filter_map(|kind| cube.clone().is(Field::EthType, kind)).collect(),
+        None => [IPV4, IPV6].into_iter().filter_map(|kind| cube.clone().is(Field::EthType, kind)).collect(),
     }
 }

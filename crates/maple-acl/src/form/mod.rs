@@ -12,6 +12,9 @@ mod rule;
 use maple_core::Location;
 use maple_core::access::AccessAction;
 use maple_wire::Field;
+use maple_wire::eth_type::value::{ARP, IPV6};
+use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT, ROUTER_ADVERT, ROUTER_SOLICIT};
+use maple_wire::ip_proto::value::ICMPV6;
 use rustc_hash::FxHashMap;
 
 use crate::address::Groups;
@@ -252,9 +255,10 @@ fn check_version(fields: &Fields<'_>) -> Result<(), Fault> {
 
 /// ARP and IPv6 neighbour discovery, without which hosts do not find each other.
 fn resolution() -> impl Iterator<Item = Cube> {
-    let arp = Cube::all().is(Field::EthType, 0x806);
-    let icmp = Cube::all().is(Field::EthType, 0x86dd).and_then(|cube| cube.is(Field::IpProto, 58));
+    let arp = Cube::all().is(Field::EthType, ARP);
+    let icmp = Cube::all().is(Field::EthType, IPV6).and_then(|cube| cube.is(Field::IpProto, ICMPV6));
     // The types are separate cubes, since no switch can match several types at once.
-    let discovery = [133, 134, 135, 136].map(|kind| icmp.clone().and_then(|cube| cube.is(Field::Icmpv6Type, kind)));
+    let discovery = [ROUTER_SOLICIT, ROUTER_ADVERT, NEIGHBOR_SOLICIT, NEIGHBOR_ADVERT]
+        .map(|kind| icmp.clone().and_then(|cube| cube.is(Field::Icmpv6Type, kind)));
     std::iter::once(arp).chain(discovery).flatten()
 }

@@ -1,6 +1,7 @@
 //! From what a rule says of its packets to cubes.
 
 use maple_core::Location;
+use maple_wire::eth_type::value::{IPV4, IPV6};
 use maple_wire::{Dpid, Field, PortNo};
 
 use crate::address::{AddressKind, Addresses};
@@ -117,11 +118,11 @@ impl Constraints {
         let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != AddressKind::Mac);
         let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];
         let types: Vec<u128> =
-            wanted.into_iter().flatten().map(|kind| if kind == AddressKind::V4 { 0x800 } else { 0x86dd }).collect();
+            wanted.into_iter().flatten().map(|kind| if kind == AddressKind::V4 { IPV4 } else { IPV6 }).collect();
         let agree = |kind: &u128| types.iter().chain(&self.ethertype).all(|other| other == kind);
         match types.first().copied().or(self.ethertype) {
             Some(kind) => Some(kind).filter(agree).map(Some).into_iter().collect(),
-            None if service.is_some() => vec![Some(0x800), Some(0x86dd)],
+            None if service.is_some() => vec![Some(IPV4), Some(IPV6)],
             None => vec![None],
         }
     }

@@ -2,6 +2,7 @@
 
 use maple_core::Location;
 use maple_core::access::AccessAction;
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::packet::text::parse_vlan_id;
 
 use super::fields::{Fields, scalar, scalars};
@@ -73,7 +74,7 @@ impl<'a> Names<'a> {
             Some(node) => source_ports(node, services.as_deref())?,
         };
         let ethertype = rule.get("ethertype").map(ethertype).transpose()?;
-        if services.is_some() && ethertype.is_some_and(|kind| kind != 0x800 && kind != 0x86dd) {
+        if services.is_some() && ethertype.is_some_and(|kind| kind != IPV4 && kind != IPV6) {
             let place = rule.get("ethertype").map_or(rule.place, |node| node.place);
             return Err(Fault::new(place, "a `service` has packets of `ethertype` ipv4 or ipv6 only"));
         }
@@ -115,9 +116,9 @@ fn ethertype(node: &Node) -> Result<u128, Fault> {
         None => text.parse().ok(),
     };
     match text {
-        "ipv4" => Ok(0x800),
-        "ipv6" => Ok(0x86dd),
-        "arp" => Ok(0x806),
+        "ipv4" => Ok(IPV4),
+        "ipv6" => Ok(IPV6),
+        "arp" => Ok(ARP),
         _ => number().filter(|number| (0x600..=0xffff).contains(number)).ok_or_else(|| {
             let hint = did_you_mean(text, ["ipv4", "ipv6", "arp"]);
             Fault::new(node.place, format!("`ethertype` is ipv4, ipv6, arp or a number from 0x600 to 0xffff{hint}"))

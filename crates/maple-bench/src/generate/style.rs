@@ -3,6 +3,7 @@
 //! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares them). They
 //! are weights, so a column need not sum to any particular number.
 
+use maple_wire::ip_proto;
 use std::fmt;
 use std::str::FromStr;
 
@@ -65,9 +66,9 @@ use Ports::{All, High, One, Some as Few};
 
 const ANY_LENGTH: &[Weighted<u8>] = &[(1, 0)];
 
-const TCP: Option<u8> = Some(6);
-const UDP: Option<u8> = Some(17);
-const ICMP: Option<u8> = Some(1);
+const TCP: Option<u8> = Some(ip_proto::TCP);
+const UDP: Option<u8> = Some(ip_proto::UDP);
+const ICMP: Option<u8> = Some(ip_proto::ICMP);
 const GRE: Option<u8> = Some(47);
 
 const ACL: Shape = Shape {

@@ -37,8 +37,28 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
     let fails = check.failures().next().is_some();
     let verdicts = if options.constraints { constraints::verdicts(check, reads) } else { Vec::new() };
     let is_violated = verdicts.iter().any(ConstraintResult::is_violated);
+    let found = Found { check, suspicions, size, verdicts: &verdicts, coverage: &coverage };
     let out = &mut std::io::stdout().lock();
     if options.json {
+        writeln!(out, "{:#}", found.json(options.constraints))?;
+    } else {
+        found.write(out, depends)?;
+    }
+    Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))
+}
+
+/// All that a check has found.
+struct Found<'a> {
+    check: &'a Check,
+    suspicions: &'a [Suspicion],
+    size: Size,
+    verdicts: &'a [ConstraintResult],
+    coverage: &'a Coverage,
+}
+
+impl Found<'_> {
+    fn json(&self, with_constraints: bool) -> Value {
+        let Found { check, suspicions, size, verdicts, coverage } = *self;
         let mut told = json!({
             "source": suspicions.iter().map(suspicion_json).collect::<Vec<_>>(),
             "runs": check.findings().map(finding_json).collect::<Vec<_>>(),
@@ -48,13 +68,17 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             "slow_ms": check.slow().map(|each| each.as_secs_f64() * 1000.0),
             "rules": check.costs().map(|wide| cost_json(wide, size)).collect::<Vec<_>>(),
             "gave_up": check.gave_up(),
-            "coverage": coverage_json(&coverage),
+            "coverage": coverage_json(coverage),
         });
-        if options.constraints {
+        if with_constraints {
             told["constraints"] = verdicts.iter().map(ConstraintResult::json).collect();
         }
-        writeln!(out, "{told:#}")?;
-    } else {
+        told
+    }
+
+    /// Writes it for people. `depends`: whether the policy depends on untracked state.
+    fn write(&self, out: &mut dyn Write, depends: bool) -> std::io::Result<()> {
+        let Found { check, suspicions, size, verdicts, coverage } = *self;
         for Suspicion { file, line, text, .. } in suspicions {
             writeln!(out, "{file}:{line}: {text}")?;
         }
@@ -64,7 +88,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
         check.writes_each().try_for_each(|(place, counted)| write_writes_each(out, place, counted))?;
         write_slow(out, check)?;
         check.costs().filter(|wide| warns(wide)).try_for_each(|wide| write_warning(out, wide, size))?;
-        write_coverage(out, &coverage)?;
+        write_coverage(out, coverage)?;
         verdicts.iter().try_for_each(|verdict| verdict.write(out, coverage.packets))?;
         write_rules(out, check, size)?;
         let untracked = match (depends, suspicions.is_empty()) {
@@ -72,18 +96,12 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             (false, true) => "no untracked state was seen",
             (false, false) => "no untracked state was seen, but the policy waits",
         };
-        if fails {
-            writeln!(
-                out,
-                "the policy fails on {} of {}; {untracked}",
-                coverage.failed,
-                counted(coverage.packets, "packet")
-            )?;
-        } else {
-            writeln!(out, "{untracked}")?;
+        if check.failures().next().is_none() {
+            return writeln!(out, "{untracked}");
         }
+        let packets = counted(coverage.packets, "packet");
+        writeln!(out, "the policy fails on {} of {packets}; {untracked}", coverage.failed)
     }
-    Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))
 }
 
 /// Writes the errors of the policy, the most frequent first.

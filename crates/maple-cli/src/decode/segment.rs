@@ -1,12 +1,9 @@
 //! Finds the TCP segment in a captured packet.
 
+use maple_wire::{eth_type, ip_proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::bail;
-
-const ETH_TYPE_IPV4: u16 = 0x0800;
-const ETH_TYPE_IPV6: u16 = 0x86dd;
-const PROTO_TCP: u8 = 6;
 
 /// The first header of captured packets (the tcpdump project's link-layer header types).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +53,14 @@ impl LinkType {
 
 /// Returns the bytes after an Ethernet type at `at`, perhaps after VLAN tags, if the type is IP.
 fn ip_behind_type(packet: &[u8], mut at: usize) -> Option<&[u8]> {
-    while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
+    while matches!(u16_at(packet, at)?, eth_type::VLAN | eth_type::QINQ) {
         at += 4;
     }
     is_ip(u16_at(packet, at)?).then(|| packet.get(at + 2..))?
 }
 
 fn is_ip(eth_type: u16) -> bool {
-    matches!(eth_type, ETH_TYPE_IPV4 | ETH_TYPE_IPV6)
+    matches!(eth_type, eth_type::IPV4 | eth_type::IPV6)
 }
 
 /// Reports whether the bytes begin with an IP header. They may be cut off after it.
@@ -104,7 +101,7 @@ impl<'a> Segment<'a> {
     fn in_ipv4(packet: &'a [u8]) -> Option<Segment<'a>> {
         let header_len = usize::from(packet.first()? & 0xf) * 4;
         let fragment = u16_at(packet, 6)? & 0x3fff;
-        if header_len < 20 || fragment != 0 || *packet.get(9)? != PROTO_TCP {
+        if header_len < 20 || fragment != 0 || *packet.get(9)? != ip_proto::TCP {
             return None;
         }
         let address = |at: usize| Some(IpAddr::from(Ipv4Addr::from(*packet.get(at..)?.first_chunk::<4>()?)));
@@ -128,7 +125,7 @@ impl<'a> Segment<'a> {
             next = *packet.get(at)?;
             at += (usize::from(*packet.get(at + 1)?) + 1) * 8;
         }
-        if next != PROTO_TCP {
+        if next != ip_proto::TCP {
             return None;
         }
         Segment::in_tcp(address(8)?, address(24)?, packet.get(at..end)?)

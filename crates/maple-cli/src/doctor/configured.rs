@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use maple_controller::OPENFLOW_PORT;
 use maple_controller::tls::{SwitchesError, Tls, TlsError};
 
 use super::finding::{Finding, FindingId, Level, Report, quoted};
@@ -11,9 +12,6 @@ use super::ovs::Listening;
 use crate::config::{self, DEFAULT_FILE};
 use crate::options::RunOptions;
 use crate::run::tls;
-
-/// The port that a controller listens on without a configuration.
-const PORT: u16 = 6653;
 
 /// The options of a configuration, if there is a readable one.
 #[derive(Debug, Default)]
@@ -72,7 +70,7 @@ impl Configured {
     /// The addresses on which a controller with this configuration listens; without one, the default of `maple run`.
     pub fn listening(&self) -> Vec<Listening> {
         let given = self.given_listening();
-        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, OPENFLOW_PORT));
         let tls = self.0.as_ref().is_some_and(|options| options.tls.tls_cert.is_some());
         if given.is_empty() { vec![Listening { address, tls }] } else { given }
     }
@@ -148,7 +146,7 @@ mod tests {
         assert_eq!(configured.state_file(), Some(Path::new("/var/lib/maple/s")));
         assert_eq!(configured.control(), Some(Path::new("/run/c")));
         let none = Configured::default();
-        assert_eq!(none.listening()[0].address.port(), PORT);
+        assert_eq!(none.listening()[0].address.port(), OPENFLOW_PORT);
         assert!(none.given_listening().is_empty() && none.certificates().is_empty());
     }
 

@@ -39,6 +39,8 @@ use crate::output::print_line;
 
 /// The exit status if there is a warning or an error; 1 stands for a failed command.
 const FOUND: u8 = 2;
+/// What is looked at by the ports of this host.
+const LISTENERS: &str = "who listens on the controller's addresses";
 /// The service's state file.
 const SERVICE_STATE: &str = "/var/lib/maple/state.redb";
 /// The control socket of the system's controller.
@@ -91,45 +93,46 @@ fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python:
     let of_another = is_of_another(args, configured);
     let none = Configured::default();
     let expected = expected(controller, if of_another { &none } else { configured });
-    let open_vswitch = match Database::ask() {
-        Ok(database) => Some(database),
-        Err(why) => {
-            report.not_looked_at("Open vSwitch on this host", why);
-            None
-        }
-    };
-    let open_vswitch = open_vswitch.map(|mut database| {
-        for name in database.choose(&args.bridge) {
-            report.not_looked_at(format!("bridge {name}"), "Open vSwitch has none of this name");
-        }
-        database.look(&expected, controller, !args.bridge.is_empty(), report);
-        database
-    });
+    let open_vswitch = open_vswitch(args, &expected, controller, report);
     elsewhere(controller, open_vswitch.as_ref(), report);
     files(control, controller, configured, open_vswitch.as_ref(), report);
-    // A running controller has its addresses already; those of a configuration may be others.
-    let wanted = match controller {
-        Some(_) if of_another => Vec::new(),
-        Some(_) => configured.given_listening(),
-        None => expected.listening,
-    };
-    let own = controller.and_then(Controller::pid).filter(|pid| Process::read(*pid).is_some());
-    let why = match controller {
-        Some(_) if wanted.is_empty() => None,
-        Some(_) if own.is_none() => Some("its process is not visible from here"),
-        None if !is_absent => Some("a controller that does not answer may do so"),
-        None if !expected.is_known => Some("no configuration of it says which these are"),
-        _ => {
-            host::look_at_ports(&wanted, own, report);
-            None
-        }
-    };
-    if let Some(why) = why {
-        report.not_looked_at("who listens on the controller's addresses", why);
+    match controller {
+        // A running controller has its addresses already; those of a configuration may be others.
+        Some(_) if of_another => {}
+        Some(controller) => wanted_ports(controller, configured, report),
+        None if !is_absent => report.not_looked_at(LISTENERS, "a controller that does not answer may do so"),
+        None if !expected.is_known => report.not_looked_at(LISTENERS, "no configuration of it says which these are"),
+        None => host::look_at_ports(&expected.listening, None, report),
     }
     host(controller, open_vswitch.as_ref(), report);
     host::look_at_python(has_python, report);
     controller.map(Controller::names).unwrap_or_default()
+}
+
+/// Checks Open vSwitch on this host, if it answers.
+fn open_vswitch(
+    args: &DoctorArgs,
+    expected: &Expected,
+    controller: Option<&Controller>,
+    report: &mut Report,
+) -> Option<Database> {
+    let asked = Database::ask().map_err(|why| report.not_looked_at("Open vSwitch on this host", why));
+    let mut database = asked.ok()?;
+    for name in database.choose(&args.bridge) {
+        report.not_looked_at(format!("bridge {name}"), "Open vSwitch has none of this name");
+    }
+    database.look(expected, controller, !args.bridge.is_empty(), report);
+    Some(database)
+}
+
+/// Checks who listens on the addresses that the configuration gives a running controller.
+fn wanted_ports(controller: &Controller, configured: &Configured, report: &mut Report) {
+    let wanted = configured.given_listening();
+    match controller.pid().filter(|pid| Process::read(*pid).is_some()) {
+        _ if wanted.is_empty() => {}
+        None => report.not_looked_at(LISTENERS, "its process is not visible from here"),
+        own => host::look_at_ports(&wanted, own, report),
+    }
 }
 
 /// Reports whether the configuration belongs to another controller than the one that was named.

@@ -12,7 +12,7 @@ use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_lab::is_known;
 
-use super::check::Checker;
+use super::check::{Checker, Verdicts};
 use super::progress::Lines;
 use super::summary::Flows;
 use super::{TURN, rules, summary};
@@ -68,31 +68,12 @@ impl Emulated<'_> {
             .then(|| Checker::new(Arc::clone(&self.policy), self.track_hosts, controller))
             .transpose()?;
         let mut watch = EmulationWatch { lines, controller, began: None, second: SecondCounts::default() };
-        // Commands do not wait for links, which can be down on purpose.
-        let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
-        watch.until_known(&emulation, &self.topology, patience, stop)?;
-        let mut done = Ok(());
-        let checker = if commands {
-            let (lab, args) = (Lab::new(self.topology.clone()), &self.options.emulation);
-            let (checker, result) = watch.commands(&emulation, checker, &lab, args, stop);
-            done = result;
-            checker
-        } else {
-            watch.until_over(&emulation, checker, traffic.unwrap_or_default(), stop)?
-        };
+        let (checker, done) = self.run_until_over(&mut watch, &emulation, checker, traffic, stop)?;
         let verdicts = checker.map(|checker| checker.finish(&emulation)).transpose()?;
         watch.notices();
         watch.lines.finish();
         let network = emulation.snapshot()?;
-        if !commands {
-            match rules::of_one_flow(controller) {
-                Ok(rules) => print_line(format_args!("\n{rules}")),
-                Err(late) => print_line(format_args!("\nno rules: {late}")),
-            }
-        }
-        if let Err(late) = summary::of_network(controller, &network, verdicts.as_ref()) {
-            print_line(format_args!("no summary: {late}"));
-        }
+        print_results(controller, &network, verdicts.as_ref(), !commands);
         emulation.stop()?;
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
         done?;
@@ -110,6 +91,25 @@ impl Emulated<'_> {
             Some(failure) => bail!(failure),
             None => Ok(()),
         }
+    }
+
+    /// Runs traffic or commands to their end. Returns the checker, and the result of the commands.
+    fn run_until_over(
+        &self,
+        watch: &mut EmulationWatch<'_>,
+        emulation: &Emulation,
+        checker: Option<Checker>,
+        traffic: Option<Duration>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<(Option<Checker>, anyhow::Result<()>)> {
+        // Commands do not wait for links, which can be down on purpose.
+        let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
+        watch.until_known(emulation, &self.topology, patience, stop)?;
+        let args = &self.options.emulation;
+        if args.has_commands() {
+            return Ok(watch.commands(emulation, checker, &Lab::new(self.topology.clone()), args, stop));
+        }
+        Ok((watch.until_over(emulation, checker, traffic.unwrap_or_default(), stop)?, Ok(())))
     }
 
     fn headline(&self, traffic: Option<Duration>) -> String {
@@ -133,6 +133,19 @@ impl Emulated<'_> {
         options.network.log_limit = LOG;
         options.traffic = traffic.map(|traffic| emulate::traffic(&self.options.emulation, traffic));
         options
+    }
+}
+
+/// Prints how many rules a flow has, if wanted, and the summary.
+fn print_results(controller: &Handle, network: &Stats, verdicts: Option<&Verdicts>, with_rules: bool) {
+    if with_rules {
+        match rules::of_one_flow(controller) {
+            Ok(rules) => print_line(format_args!("\n{rules}")),
+            Err(late) => print_line(format_args!("\nno rules: {late}")),
+        }
+    }
+    if let Err(late) = summary::of_network(controller, network, verdicts) {
+        print_line(format_args!("no summary: {late}"));
     }
 }
 

@@ -6,6 +6,7 @@ use maple_controller::{Handle, LateShard};
 use maple_core::Location;
 use maple_core::engine::TableRule;
 use maple_core::state::Snapshot;
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::print::flow_line;
 use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 
@@ -98,7 +99,6 @@ fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Result<
 /// Returns the switch at the far end of the first link over which a rule sends packets, and the label that they carry
 /// there, as the value of its VLAN id.
 fn next_switch(rule: &TableRule, switch: Dpid, state: &Snapshot) -> Option<(Dpid, u128)> {
-    const TAG_PRESENT: u128 = 0x1000;
     let mut label = None;
     let actions = rule.rule.instructions.iter().filter_map(|instruction| match instruction {
         Instruction::ApplyActions(actions) => Some(actions),
@@ -107,7 +107,7 @@ fn next_switch(rule: &TableRule, switch: Dpid, state: &Snapshot) -> Option<(Dpid
     for action in actions.flatten() {
         match action {
             Action::SetField(set) if set.field == Field::VlanVid => label = Some(set.value),
-            Action::SetVlanVid(vid) => label = Some(TAG_PRESENT | u128::from(*vid)),
+            Action::SetVlanVid(vid) => label = Some(VLAN_PRESENT | u128::from(*vid)),
             Action::Output { port, .. } if *port != PortNo::CONTROLLER => {
                 if let Some(far) = state.peer(Location::new(switch, *port)) {
                     return label.map(|label| (far.switch, label));

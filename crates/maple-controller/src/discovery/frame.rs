@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
+use maple_wire::eth_type;
 use maple_wire::packet::build::Frame;
 use maple_wire::packet::lldp::{self, Tlv};
 use maple_wire::{Dpid, Packet, PortNo};
@@ -30,10 +31,6 @@ const CODE: usize = 16;
 
 /// The position of the Ethernet type in an untagged frame, in bytes.
 const ETH_TYPE: std::ops::Range<usize> = 12..14;
-/// The Ethernet type of LLDP.
-const LLDP_TYPE: u16 = 0x88cc;
-/// The Ethernet type of broadcast probes, which ONOS and Floodlight use for the same purpose.
-const BROADCAST_TYPE: u16 = 0x8942;
 
 /// The forms of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +96,7 @@ impl Probe {
         ]);
         if form == ProbeForm::Broadcast {
             frame[..6].fill(0xff);
-            frame[ETH_TYPE].copy_from_slice(&BROADCAST_TYPE.to_be_bytes());
+            frame[ETH_TYPE].copy_from_slice(&eth_type::BDDP.to_be_bytes());
         }
         frame
     }
@@ -109,7 +106,7 @@ impl Probe {
         let form = if is_lldp(frame) { ProbeForm::Lldp } else { ProbeForm::Broadcast };
         let mut as_lldp = frame.to_vec();
         if let Some(eth_type) = as_lldp.get_mut(ETH_TYPE) {
-            eth_type.copy_from_slice(&LLDP_TYPE.to_be_bytes());
+            eth_type.copy_from_slice(&eth_type::LLDP.to_be_bytes());
         }
         let Some(tlvs) = lldp::tlvs(&Packet::new(&as_lldp, 0)) else { return ParsedProbe::Foreign };
         // Entries after a malformed one are ignored.
@@ -146,11 +143,11 @@ impl Probe {
 
 /// Reports whether a frame is LLDP or a broadcast probe.
 pub fn is_probe(frame: &[u8]) -> bool {
-    is_lldp(frame) || frame.get(ETH_TYPE) == Some(&BROADCAST_TYPE.to_be_bytes())
+    is_lldp(frame) || frame.get(ETH_TYPE) == Some(&eth_type::BDDP.to_be_bytes())
 }
 
 fn is_lldp(frame: &[u8]) -> bool {
-    frame.get(ETH_TYPE) == Some(&LLDP_TYPE.to_be_bytes())
+    frame.get(ETH_TYPE) == Some(&eth_type::LLDP.to_be_bytes())
 }
 
 fn code(key: Key, bytes: &[u8]) -> Hash128 {

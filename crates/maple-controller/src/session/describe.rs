@@ -148,7 +148,7 @@ impl Session {
             }
             ReplyBody::PortDesc(_) => self.end(CloseReason::TooMany("ports", MAX_PORTS), out),
             ReplyBody::Desc(desc) => describe.description = desc,
-            _ => {}
+            _ => self.warn(ProtocolWarning::OtherStatistics, out),
         }
     }
 

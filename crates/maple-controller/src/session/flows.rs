@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
@@ -20,8 +21,6 @@ use crate::time::after;
 /// Maximum memory for a switch's rules while they are read, in bytes. A connection that sends more is
 /// closed.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
-/// `OFPTT_ALL`: a deletion from all tables.
-const ALL_TABLES: u8 = 0xff;
 
 /// A read in progress.
 #[derive(Debug)]
@@ -85,7 +84,7 @@ impl Session {
         };
         let more = reply.more();
         // Statistics of another kind are no answer: the read goes on waiting, up to its deadline.
-        let ReplyBody::Flow(part) = reply.body else { return };
+        let ReplyBody::Flow(part) = reply.body else { return self.warn(ProtocolWarning::OtherStatistics, out) };
         let is_sample = reading.pieces.is_sample();
         let next = reading.pieces.on_part(&part, more);
         for flow in part.into_iter().filter(|_| !is_sample).map(installed) {

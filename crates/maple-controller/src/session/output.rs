@@ -88,6 +88,8 @@ pub enum ProtocolWarning {
     UnknownType(u8),
     /// A reply without a request. Ignored.
     UnexpectedReply(u8),
+    /// Statistics of another kind than the request asked for. Ignored.
+    OtherStatistics,
     /// A packet-in before the handshake was done. Dropped.
     EarlyPacketIn,
     /// The switch refused a request of the handshake; type and code of its error.
@@ -105,6 +107,7 @@ impl ProtocolWarning {
             ProtocolWarning::EarlyPacketIn => 4,
             ProtocolWarning::Refused(..) => 8,
             ProtocolWarning::RulesUnreadable => 16,
+            ProtocolWarning::OtherStatistics => 32,
         }
     }
 }
@@ -114,6 +117,7 @@ impl std::fmt::Display for ProtocolWarning {
         match self {
             ProtocolWarning::UnknownType(kind) => write!(f, "sent a message of type {kind}, which no switch sends"),
             ProtocolWarning::UnexpectedReply(kind) => write!(f, "sent a reply of type {kind} without a request"),
+            ProtocolWarning::OtherStatistics => f.write_str("sent statistics of another kind than it was asked for"),
             ProtocolWarning::EarlyPacketIn => f.write_str("sent packets before the handshake was done"),
             ProtocolWarning::Refused(class, code) => {
                 write!(f, "refused a request of the handshake (error type {class} code {code})")

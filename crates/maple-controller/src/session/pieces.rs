@@ -22,7 +22,7 @@ use maple_wire::msg::{ErrorMsg, StatsReply};
 use maple_wire::{Message, Version};
 
 use super::describe::stats_request;
-use super::{Output, Session};
+use super::{Output, ProtocolWarning, Session};
 use crate::time::{after, until};
 
 /// Minimum and maximum rest of a switch between two pieces. It is short because people wait for counters.
@@ -191,7 +191,7 @@ impl Session {
             return debug_assert!(false, "an answer belongs to a request");
         };
         // Statistics of another kind are no answer: the request goes on waiting, up to its deadline.
-        let ReplyBody::Flow(flows) = &reply.body else { return };
+        let ReplyBody::Flow(flows) = &reply.body else { return self.warn(ProtocolWarning::OtherStatistics, out) };
         let AllRules { xid, mut pieces, .. } = self.all_rules[at];
         let is_sample = pieces.is_sample();
         let next = pieces.on_part(flows, reply.more());

@@ -8,7 +8,7 @@ use maple_wire::msg::stats::{ReplyBody, RequestBody};
 use maple_wire::{Message, Port, Version};
 
 use super::describe::{MAX_PORTS, stats_request};
-use super::{Output, Session};
+use super::{Output, ProtocolWarning, Session};
 
 /// The open question about a switch's ports.
 #[derive(Debug)]
@@ -49,6 +49,7 @@ impl Session {
             Message::StatsReply(StatsReply { body: ReplyBody::PortDesc(ports), flags }) => {
                 (ports, StatsReply { body: ReplyBody::PortDesc(Vec::new()), flags }.more())
             }
+            Message::StatsReply(_) => return self.warn(ProtocolWarning::OtherStatistics, out),
             _ => return,
         };
         request.ports.extend(ports);

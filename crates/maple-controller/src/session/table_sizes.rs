@@ -11,7 +11,7 @@ use maple_wire::msg::StatsReply;
 use maple_wire::msg::stats::{ReplyBody, RequestBody};
 
 use super::describe::stats_request;
-use super::{Output, Session};
+use super::{Output, ProtocolWarning, Session};
 
 /// A table of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Session {
             ReplyBody::TableFeatures(all) => {
                 all.iter().for_each(|features| sizes.table(features.table_id).most = Some(features.max_entries));
             }
-            _ => {}
+            _ => self.warn(ProtocolWarning::OtherStatistics, out),
         }
         if !reply.more() {
             self.table_sizes_end(xid, out);

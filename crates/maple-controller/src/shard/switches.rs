@@ -239,7 +239,9 @@ impl Switches {
         let Some(connection) = io.present(slot) else { return };
         match warning {
             ProtocolWarning::UnknownType(_) => ctx.counters.of_unknown_messages += 1,
-            ProtocolWarning::UnexpectedReply(_) => ctx.counters.of_unexpected_replies += 1,
+            ProtocolWarning::UnexpectedReply(_) | ProtocolWarning::OtherStatistics => {
+                ctx.counters.of_unexpected_replies += 1
+            }
             ProtocolWarning::EarlyPacketIn => ctx.counters.of_early_packet_ins += 1,
             ProtocolWarning::Refused(..) => {
                 ctx.counters.of_errors += 1;

@@ -29,6 +29,8 @@ use maple_core::snooped::{self, Lease};
 use maple_core::state::{Commit, DeclareError, Snapshot, Store, Stored, Write};
 use maple_core::trace::Cond;
 use maple_core::{Location, Mac};
+use maple_wire::eth_type::value::{IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMPV6, IGMP, UDP};
 use maple_wire::packet::membership::Membership;
 use maple_wire::packet::{dhcp, igmp, mld};
 use maple_wire::{Constraint, Field, Packet};
@@ -152,11 +154,11 @@ impl Snooping {
         };
         // One condition for each type: a switch cannot match a range of types.
         let icmpv6 =
-            |kind: u8| all(&[(Field::EthType, 0x86dd), (Field::IpProto, 58), (Field::Icmpv6Type, kind.into())]);
-        let udp = |port: u16| all(&[(Field::EthType, 0x0800), (Field::IpProto, 17), (Field::UdpDst, port.into())]);
+            |kind: u8| all(&[(Field::EthType, IPV6), (Field::IpProto, ICMPV6), (Field::Icmpv6Type, kind.into())]);
+        let udp = |port: u16| all(&[(Field::EthType, IPV4), (Field::IpProto, UDP), (Field::UdpDst, port.into())]);
         let mut conditions = Vec::new();
         if self.igmp {
-            conditions.push(all(&[(Field::EthType, 0x0800), (Field::IpProto, igmp::PROTO.into())]));
+            conditions.push(all(&[(Field::EthType, IPV4), (Field::IpProto, IGMP)]));
         }
         if self.mld {
             conditions.extend([mld::QUERY, mld::REPORT, mld::DONE, mld::REPORT_V2].map(icmpv6));
@@ -288,8 +290,8 @@ impl Snooper {
     fn packet(&mut self, now: Time, heard: &ListenerPacket, out: &mut Vec<SnoopEffect>) {
         let packet = Packet::new(&heard.frame, heard.at.port.0);
         let groups = match packet.get(Field::EthType) {
-            Some(0x0800) if self.snooping.igmp => igmp::read(&packet),
-            Some(0x86dd) if self.snooping.mld => mld::read(&packet),
+            Some(IPV4) if self.snooping.igmp => igmp::read(&packet),
+            Some(IPV6) if self.snooping.mld => mld::read(&packet),
             _ => None,
         };
         if let Some(message) = groups {

@@ -216,81 +216,76 @@ fn the_schema_uses_only_what_requests_and_answers_are_held_against() {
     look(&schema());
 }
 
-#[test]
-fn what_is_wrong_with_a_request_is_told_by_its_name() {
-    let (maple, path) = controller("wrong");
-    maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
-    let set = |key: Value, value: Value| {
-        json!({ "state": { "set": { "place": { "key": ["blocked", key] }, "value": value } } }).to_string()
-    };
-    for (line, field, text) in [
-        ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
-        ("[]".to_owned(), "", "not a request: invalid type: array, expected a string or an object"),
-        ("{}".to_owned(), "", "not a request: must have exactly one member"),
+/// Returns the request that writes a value at a key of the table `blocked`.
+fn set(key: Value, value: Value) -> Value {
+    json!({ "state": { "set": { "place": { "key": ["blocked", key] }, "value": value } } })
+}
+
+/// Returns requests that are wrong, each with the place and the text of its error.
+fn wrong_requests() -> Vec<(Value, &'static str, &'static str)> {
+    vec![
+        (json!([]), "", "not a request: invalid type: array, expected a string or an object"),
+        (json!({}), "", "not a request: must have exactly one member"),
         (
-            "{\"shw\":1}".to_owned(),
+            json!({ "shw": 1 }),
             "",
             "not a request: unknown name `shw`, expected one of `show`, `invalidate`, `reload`, `state`, `explain`",
         ),
-        ("{\"show\":\"ports\"}".to_owned(), "show.ports", "show.ports: must be an object with this name and a value"),
+        (json!({ "show": "ports" }), "show.ports", "show.ports: must be an object with this name and a value"),
         (
-            "{\"state\":{\"get\":{\"tabel\":\"t\"}}}".to_owned(),
+            json!({ "state": { "get": { "tabel": "t" } } }),
             "state.get",
             "state.get: unknown name `tabel`, expected one of `var`, `table`, `key`",
         ),
         (
-            "{\"state\":{\"get\":{\"key\":[\"t\"]}}}".to_owned(),
+            json!({ "state": { "get": { "key": ["t"] } } }),
             "state.get.key",
             "state.get.key: invalid length 1, expected 2 elements",
         ),
         (
-            "{\"explain\":{\"packet\":{\"fields\":[]}}}".to_owned(),
+            json!({ "explain": { "packet": { "fields": [] } } }),
             "explain.packet.fields",
             "explain.packet.fields: invalid type: array, expected an object",
         ),
         (
-            "{\"state\":{\"load\":{\"rows\":{}}}}".to_owned(),
+            json!({ "state": { "load": { "rows": {} } } }),
             "state.load.rows",
             "state.load.rows: invalid type: object, expected an array",
         ),
-        ("{\"show\":{\"live\":7}}".to_owned(), "show.live", "show.live: invalid type: integer `7`, expected an object"),
+        (json!({ "show": { "live": 7 } }), "show.live", "show.live: invalid type: integer `7`, expected an object"),
         (
-            "{\"show\":{\"dropped\":\"x\"}}".to_owned(),
+            json!({ "show": { "dropped": "x" } }),
             "show.dropped",
             "show.dropped: invalid type: string \"x\", expected a whole number",
         ),
         (
-            "{\"reload\":{\"plan\":{\"nam\":null}}}".to_owned(),
+            json!({ "reload": { "plan": { "nam": null } } }),
             "reload.plan.nam",
             "reload.plan.nam: unknown field `nam`, expected `name`",
         ),
         (
-            "{\"reload\":{\"policy\":{\"name\":null,\"tolerate\":{\"percent\":101}}}}".to_owned(),
+            json!({ "reload": { "policy": { "name": null, "tolerate": { "percent": 101 } } } }),
             "reload.policy.tolerate.percent",
             "reload.policy.tolerate.percent: must be 0 to 100, not 101",
         ),
+        (json!({ "show": { "rules": 1 } }), "show.rules", "show.rules: invalid type: integer `1`, expected a string"),
         (
-            "{\"show\":{\"rules\":1}}".to_owned(),
-            "show.rules",
-            "show.rules: invalid type: integer `1`, expected a string",
-        ),
-        (
-            "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
+            json!({ "show": { "rules": "zz" } }),
             "show.rules",
             "\"zz\" is not a switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)",
         ),
-        ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
+        (json!({ "show": { "rules": "9" } }), "show.rules", "switch 0000000000000009 is not connected"),
         (
-            "{\"invalidate\":{\"port\":[\"1\",-1]}}".to_owned(),
+            json!({ "invalidate": { "port": ["1", -1] } }),
             "invalidate.port[1]",
             "invalidate.port[1]: must be a port's number, or the name of a reserved port",
         ),
         (
-            "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
+            json!({ "invalidate": { "host": "x" } }),
             "invalidate.host",
             "\"x\" is not a host: neither a name nor a hardware address",
         ),
-        ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: missing field `place`"),
+        (json!({ "state": { "set": { "value": 1 } } }), "state.set", "state.set: missing field `place`"),
         (
             set(json!("banana"), json!(true)),
             "state.set.place.key[1]",
@@ -306,14 +301,23 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
             "state.set.place.key[1]",
             "{\"mac\":7} is not a value of tracked state",
         ),
-    ] {
-        let answer = said(&path, &line);
-        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{line}");
-        let schema = schema();
+    ]
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_by_its_name() {
+    let (maple, path) = controller("wrong");
+    maple.handle.store().declare_types("blocked", Table::<Mac, bool>::types()).expect("nothing is there");
+    let cut_off = "not a request: EOF while parsing a value at line 2 column 0";
+    assert_eq!(said(&path, r#"{"show":"#), json!({ "error": cut_off, "field": "", "protocol": "1.0" }));
+    let schema = schema();
+    for (request, field, text) in wrong_requests() {
+        let answer = said(&path, &request.to_string());
+        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{request}");
         assert!(matches(&answer, &schema["$defs"]["answer"], &schema));
     }
     // Another spelling is the same address.
-    said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })));
+    said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })).to_string());
     let get = json!({ "state": { "get": { "key": ["blocked", "0:0:a:0:0:1"] } } });
     assert_eq!(said(&path, &get.to_string()), json!({ "ok": true, "protocol": "1.0" }));
     let all = json!({ "state": { "get": { "table": "blocked" } } });

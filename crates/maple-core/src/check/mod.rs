@@ -34,7 +34,6 @@ mod coverage;
 mod examine;
 mod packet;
 mod proof;
-mod random;
 
 mod scope;
 mod vary;
@@ -48,6 +47,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use maple_wire::{Dpid, Field, PortNo};
 
 use crate::network::{HostInfo, Location, Mac, PortKind};
@@ -71,7 +71,6 @@ use cost::Costs;
 use coverage::{MergedTraces, keys};
 use packet::first_packets;
 use proof::Explored;
-use random::Random;
 use vary::{TriedValues, variants};
 
 /// The number of traces of one shape from which other packets are made.
@@ -100,7 +99,7 @@ pub struct Check {
     store: Arc<Store>,
     track_hosts: bool,
     clock: Clock,
-    random: Random,
+    random: Rng,
     /// The packets to be tried, given or made. The flag marks those that were made.
     queue: VecDeque<(Sample, bool)>,
     seen: BTreeSet<Sample>,
@@ -191,7 +190,7 @@ impl Check {
             store,
             track_hosts,
             clock,
-            random: Random(seed),
+            random: Rng::with_seed(seed),
             queue: VecDeque::new(),
             seen: BTreeSet::new(),
             hosts,
@@ -316,9 +315,7 @@ impl Check {
     pub fn again(&mut self) {
         let tried = std::mem::take(&mut self.tried);
         let mut order: Vec<usize> = (0..tried.len()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, self.random.below(i + 1));
-        }
+        self.random.shuffle(&mut order);
         for Tried { sample, state, first } in order.into_iter().map(|index| &tried[index]) {
             if self.gave_up() {
                 break;

@@ -7,16 +7,15 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST};
+use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::packet::build::{Frame, IpFrame};
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Field, Packet};
 
 use super::Host;
 use crate::network::{HostInfo, Location};
-
-pub(super) const IPV4: u128 = 0x0800;
-pub(super) const ARP: u128 = 0x0806;
-pub(super) const IPV6: u128 = 0x86dd;
 
 /// A packet that enters the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,22 +91,22 @@ fn skeleton(headers: &Headers) -> Vec<u8> {
     match get(Field::EthType) {
         Some(ARP) => frame.arp_request(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED),
         Some(IPV4) => transport(frame.ipv4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED), headers),
-        Some(IPV6) if matches!(get(Field::Icmpv6Type), Some(135 | 136)) => {
+        Some(IPV6) if matches!(get(Field::Icmpv6Type), Some(NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT)) => {
             frame.neighbor_solicit(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED)
         }
         Some(IPV6) => transport(frame.ipv6(Ipv6Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED), headers),
-        Some(0x8847 | 0x8848) => frame.mpls(&[get(Field::MplsLabel).unwrap_or(0) as u32], &[0; 20]),
+        Some(MPLS | MPLS_MULTICAST) => frame.mpls(&[get(Field::MplsLabel).unwrap_or(0) as u32], &[0; 20]),
         other => frame.raw(other.unwrap_or(0x88b5) as u16, &[0; 46]),
     }
 }
 
 fn transport(ip: IpFrame, headers: &Headers) -> Vec<u8> {
-    match headers.get(&Field::IpProto) {
-        Some(6) => ip.tcp(0, 0).build(),
-        Some(17) => ip.udp(0, 0).build(),
-        Some(132) => ip.sctp(0, 0).build(),
-        Some(1 | 58) => ip.echo_request(1, 1).build(),
-        other => ip.proto(other.map_or(253, |proto| *proto as u8)).build(),
+    match headers.get(&Field::IpProto).copied() {
+        Some(TCP) => ip.tcp(0, 0).build(),
+        Some(UDP) => ip.udp(0, 0).build(),
+        Some(SCTP) => ip.sctp(0, 0).build(),
+        Some(ICMP | ICMPV6) => ip.echo_request(1, 1).build(),
+        other => ip.proto(other.map_or(253, |proto| proto as u8)).build(),
     }
 }
 
@@ -129,12 +128,12 @@ pub(super) fn first_packets(hosts: &[Host]) -> Vec<Sample> {
         };
         let arp = [(Field::EthType, ARP), (Field::ArpOp, 1), (Field::ArpSpa, v4(info)), (Field::ArpTpa, v4(there))];
         add(0xffff_ffff_ffff, &[&arp]);
-        for (proto, port) in [(6, Field::TcpDst), (17, Field::UdpDst)] {
+        for (proto, port) in [(TCP, Field::TcpDst), (UDP, Field::UdpDst)] {
             add(other.bits(), &[&ipv4, &[(Field::IpProto, proto), (port, 80)]]);
             add(other.bits(), &[&ipv6, &[(Field::IpProto, proto), (port, 80)]]);
         }
-        add(other.bits(), &[&ipv4, &[(Field::IpProto, 1), (Field::Icmpv4Type, 8)]]);
-        add(0x0200_0000_0099, &[&ipv4, &[(Field::IpProto, 17), (Field::UdpDst, 53)]]);
+        add(other.bits(), &[&ipv4, &[(Field::IpProto, ICMP), (Field::Icmpv4Type, 8)]]);
+        add(0x0200_0000_0099, &[&ipv4, &[(Field::IpProto, UDP), (Field::UdpDst, 53)]]);
     }
     all
 }

@@ -12,10 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::{Constraint, Dpid, Field};
 
 use super::Host;
-use super::packet::{ARP, IPV4, IPV6, Sample};
+use super::packet::Sample;
 use crate::network::Mac;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::Route;

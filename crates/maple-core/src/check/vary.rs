@@ -7,13 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fastrand::Rng;
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::{Constraint, Field};
 
 use super::Host;
 use super::observe::Observation;
-use super::packet::{ARP, Headers, IPV4, IPV6, Sample};
+use super::packet::{Headers, Sample};
 use super::proof::BITS;
-use super::random::Random;
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range, Step};
 
@@ -75,7 +77,7 @@ impl TriedValues {
         }
         for (field, some) in [
             (Field::EthType, &[IPV4, ARP, IPV6, 0x88b5][..]),
-            (Field::IpProto, &[1, 6, 17, 58, 132]),
+            (Field::IpProto, &[ICMP, TCP, UDP, ICMPV6, SCTP]),
             (Field::VlanVid, &[0, 0x1001, 0x1002]),
             (Field::ArpOp, &[1, 2]),
         ] {
@@ -131,10 +133,10 @@ impl TriedValues {
     }
 
     /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
-    fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
-        let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
+    fn for_field(&self, field: Field, random: &mut Rng) -> Vec<u128> {
+        let mut values = vec![0, field.full_mask(), random.u128(..) & field.full_mask()];
         let known: Vec<u128> = self.0.get(&ValueKind::from_field(field)).into_iter().flatten().copied().collect();
-        let start = random.below(known.len().max(1));
+        let start = random.usize(..known.len().max(1));
         values.extend(known.iter().cycle().skip(start).take(known.len().min(VALUES)));
         values
     }
@@ -153,7 +155,7 @@ pub(super) fn variants(
     sample: &Sample,
     run: &Observation,
     values: &TriedValues,
-    random: &mut Random,
+    random: &mut Rng,
     all_values: bool,
 ) -> Vec<Sample> {
     let headers = sample.headers();
@@ -249,7 +251,7 @@ fn every(read: &Constraint, values: &TriedValues) -> Vec<Headers> {
 
 /// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask
 /// matter.
-fn others(read: &Constraint, values: &TriedValues, random: &mut Random) -> Vec<Headers> {
+fn others(read: &Constraint, values: &TriedValues, random: &mut Rng) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();
     all.insert(read.value ^ 1 << read.mask.trailing_zeros().min(127));

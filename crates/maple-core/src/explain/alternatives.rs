@@ -12,7 +12,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::account_text::cell_text;
-use super::{Decision, EnteringPacket, ExplainedNetwork, PacketFate, PolicyTrial};
+use super::{Decision, EnteringPacket, ExplainedNetwork, Journey, PacketFate, PolicyTrial};
 use crate::check::{Headers, Sample, failing, fitting};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::AccountItem;
@@ -91,11 +91,16 @@ pub fn find_alternatives(
             }
             left -= 1;
             let other = match &candidate.packet {
-                Some(changed) => match super::learned(network, tried.store, changed) {
-                    Ok(learned) => Decision::from_trial(tried, changed, &learned),
-                    // f never sees a packet that is refused.
-                    Err(_) => continue,
-                },
+                Some(changed) => {
+                    let comes_in = |network: &mut dyn ExplainedNetwork| {
+                        Journey::follow(network, &state, changed).begins_at_controller()
+                    };
+                    match super::learned(network, changed, comes_in) {
+                        Ok(learned) => Decision::from_trial(tried, changed, &learned),
+                        // f never sees a packet that is refused.
+                        Err(_) => continue,
+                    }
+                }
                 None => Decision::from_trial(tried, packet, &[learned, &candidate.writes].concat()),
             };
             if differs(decision, &other) {

@@ -118,7 +118,7 @@ pub fn explain(
 ) -> Explanation {
     let (journey, leaf) = (Journey::follow(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
-    let (decision, alternatives) = match (learned(network, store, &packet), policy) {
+    let (decision, alternatives) = match (learned(network, &packet, |_| journey.begins_at_controller()), policy) {
         (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Ok(learned), Some(policy)) => {
@@ -131,19 +131,21 @@ pub fn explain(
     Explanation { packet, decision, alternatives, leaf, journey }
 }
 
-/// Returns what the controller learns from a packet before f decides about it.
+/// Returns what the controller learns from a packet before f decides about it. `comes_in` says whether the packet's
+/// journey begins at the controller.
 ///
 /// # Errors
 /// The reason why f never sees the packet.
-fn learned(network: &mut dyn ExplainedNetwork, store: &Store, packet: &EnteringPacket) -> Result<Vec<Write>, String> {
+fn learned(
+    network: &mut dyn ExplainedNetwork,
+    packet: &EnteringPacket,
+    comes_in: impl FnOnce(&mut dyn ExplainedNetwork) -> bool,
+) -> Result<Vec<Write>, String> {
     match network.admit(packet) {
         Admission::Refused(why) => Err(why),
         Admission::Decided(learned) if learned.is_empty() => Ok(learned),
-        Admission::Decided(learned) => {
-            // The controller learns nothing from packets that a switch forwards by itself.
-            let comes_in = Journey::follow(network, &store.snapshot(), packet).begins_at_controller();
-            Ok(if comes_in { learned } else { Vec::new() })
-        }
+        // The controller learns nothing from packets that a switch forwards by itself.
+        Admission::Decided(learned) => Ok(if comes_in(network) { learned } else { Vec::new() }),
     }
 }
 

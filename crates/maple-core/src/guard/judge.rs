@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::{HostGroup, Requirement, RouteConstraints, Violation};
+use super::{HostGroup, Requirement, RouteConstraint, RouteConstraints, Violation};
 use crate::network::{LinkName, Location};
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::policy_error::panic_text;
@@ -48,23 +48,7 @@ pub(crate) fn guarded<P>(
         return Ok(route.refused());
     }
     for constraint in constraints.for_source(judge.source) {
-        let error_before = net.take_error();
-        let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.requirement, own)))
-            .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
-        let error = net.take_error();
-        net.set_error(error_before);
-        let found = match (found, error) {
-            (Err(JudgeError::Route(error)), _) => return Err(error),
-            (Err(JudgeError::Failed(PolicyError::Retry)), _) | (_, Some(PolicyError::Retry)) => {
-                return Err(PolicyError::Retry);
-            }
-            (Err(JudgeError::Failed(error)), _) | (Ok(_), Some(error)) => {
-                let error = Box::new(error);
-                return Err(PolicyError::InConstraint { constraint: constraint.name(), error });
-            }
-            (Ok(found), None) => found,
-        };
-        if let Some(why) = found {
+        if let Some(why) = judge.what_is_wrong(constraint, own)? {
             let place = route.made_at().cloned();
             let violation = Violation { constraint: constraint.name(), why: why.into(), place };
             pkt.note_violation(violation);
@@ -114,6 +98,30 @@ struct RouteJudge<'a> {
 }
 
 impl RouteJudge<'_> {
+    /// Returns what a constraint finds wrong with the route, if anything.
+    ///
+    /// # Errors
+    /// The error of the constraint, or the reason why the route can't be followed.
+    fn what_is_wrong<P>(
+        &self,
+        constraint: &RouteConstraint<P>,
+        own: &mut CallCustom<'_, P>,
+    ) -> Result<Option<String>, PolicyError> {
+        let error_before = self.net.take_error();
+        let found = catch_unwind(AssertUnwindSafe(|| self.judge(&constraint.requirement, own)))
+            .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
+        let error = self.net.take_error();
+        self.net.set_error(error_before);
+        match (found, error) {
+            (Err(JudgeError::Route(error)), _) => Err(error),
+            (Err(JudgeError::Failed(PolicyError::Retry)), _) | (_, Some(PolicyError::Retry)) => Err(PolicyError::Retry),
+            (Err(JudgeError::Failed(error)), _) | (Ok(_), Some(error)) => {
+                Err(PolicyError::InConstraint { constraint: constraint.name(), error: Box::new(error) })
+            }
+            (Ok(found), None) => Ok(found),
+        }
+    }
+
     fn judge<P>(&self, requirement: &Requirement<P>, own: &mut CallCustom<'_, P>) -> Finding {
         match requirement {
             Requirement::Waypoint { src, dst, via } => self.waypoint(src, dst, via),

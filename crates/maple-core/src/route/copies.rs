@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use maple_wire::eth_type;
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use super::{Resolved, SwitchHops};
-use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
+use crate::forwarding::TAG_PRESENT;
 use crate::network::Location;
 
 impl Resolved {
@@ -72,7 +73,7 @@ fn set_vlan(bytes: &mut Vec<u8>, vid: u128, tagged: bool) -> Option<()> {
         return if tagged { rewrite::pop_vlan(bytes).ok() } else { Some(()) };
     }
     if !tagged {
-        rewrite::push_vlan(bytes, VLAN_TYPE).ok()?;
+        rewrite::push_vlan(bytes, eth_type::VLAN).ok()?;
     }
     rewrite::set_field(bytes, &Constraint::exact(Field::VlanVid, u128::from(TAG_PRESENT) | vid)).ok()
 }

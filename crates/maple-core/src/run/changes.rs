@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Field, Version};
 
 use super::{Net, PacketHandle, RunState, View};
@@ -19,9 +20,6 @@ use crate::plan::{RouteError, Treatment, is_settable};
 use crate::policy_error::PolicyError;
 use crate::route::{Route, rewritten};
 use crate::trace::{Cond, CondList, Recorder, Source};
-
-/// The bit of `vlan_vid` that marks a tag.
-const TAGGED: u128 = 0x1000;
 
 /// The fields that earlier policies wrote.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +66,7 @@ impl FieldChanges {
         let vid = self.written.rewrites.get(&Field::VlanVid);
         match (field, vid, self.written.rewrites.get(&field)) {
             (Field::VlanVid, Some(0), _) => LaterField::Value(0),
-            (Field::VlanVid, Some(vid), _) => LaterField::Value(TAGGED | vid),
+            (Field::VlanVid, Some(vid), _) => LaterField::Value(VLAN_PRESENT | vid),
             (Field::VlanPcp, Some(0), _) => LaterField::Absent,
             (_, _, Some(value)) => LaterField::Value(*value),
             (Field::VlanPcp, Some(_), None) if self.was_tagged => LaterField::PriorityOfTag,
@@ -198,7 +196,7 @@ impl PacketHandle {
         let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
         let packet = subject.view(*ingress);
         let was_tagged = if by.rewrites.contains_key(&Field::VlanVid) {
-            recorder.read(&packet, Field::VlanVid, TAGGED, None) == Some(TAGGED)
+            recorder.read(&packet, Field::VlanVid, VLAN_PRESENT, None) == Some(VLAN_PRESENT)
         } else {
             changes.was_tagged
         };

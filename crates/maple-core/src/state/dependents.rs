@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::snapshot::concerns_links;
 use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::ids::DependentId;
-use crate::network::{Gauge, HostInfo, Location, Mac};
+use crate::network::{Gauge, HostInfo, Location, Mac, PortInfo};
 
 /// The subscriptions of dependents and waiters to cells. Dependents are added when their run commits, and removed when
 /// a cell that they read changes or they are forgotten.
@@ -284,17 +284,7 @@ impl Dependents {
                 Write::Var { name, .. } | Write::Add { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Var(name.clone())]);
                 }
-                Write::Host { mac, info } => {
-                    self.suspect(&mut suspects, [Cell::HostAt(*mac), Cell::HostAddresses(*mac), Cell::Hosts]);
-                    let ips = || before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
-                    self.suspect(&mut suspects, ips().map(Cell::HostByIp));
-                    let places = [before.host(*mac), info.as_ref()].into_iter().flatten().map(|host| host.location);
-                    self.suspect(&mut suspects, places.map(Cell::HostsAt));
-                    suspects.extend(self.prefixes.iter().filter(|cell| ips().any(|ip| cell.has_ip(ip))).cloned());
-                    if before.host(*mac).map(|host| host.location) != info.as_ref().map(|host| host.location) {
-                        before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
-                    }
-                }
+                Write::Host { mac, info } => self.suspect_host(&mut suspects, *mac, info.as_ref(), before),
                 // No run depends on declared types. What a run sees of ports and hosts follows from the facts, by
                 // writes of its own.
                 Write::Types { .. } | Write::Kind { .. } | Write::Facts { .. } => {}
@@ -306,24 +296,39 @@ impl Dependents {
                     self.suspect(&mut suspects, [Cell::Switches]);
                     suspects.extend(self.topology.iter().cloned());
                 }
-                Write::Port { at, info } => {
-                    let of_port = [Cell::Port(*at), Cell::IsPlace(*at), Cell::IsUp(*at), Cell::EdgePorts(at.switch)];
-                    self.suspect(&mut suspects, of_port);
-                    let links = concerns_links(before.port(*at), *info);
-                    let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(..));
-                    suspects.extend(self.topology.iter().filter(may_change).cloned());
-                    if info.is_none() {
-                        self.suspect(&mut suspects, [Cell::Speed(*at)]);
-                        [Gauge::Sent(*at), Gauge::Received(*at)]
-                            .iter()
-                            .for_each(|gauge| self.suspect_rate(&mut suspects, gauge));
-                    }
-                }
+                Write::Port { at, info } => self.suspect_port(&mut suspects, *at, *info, before),
                 Write::Speed { at, .. } => self.suspect(&mut suspects, [Cell::Speed(*at)]),
                 Write::Rate { gauge, .. } => self.suspect_rate(&mut suspects, gauge),
             }
         }
         suspects
+    }
+
+    /// Adds the cells that a change of a host can change.
+    fn suspect_host(&self, suspects: &mut FxHashSet<Cell>, mac: Mac, now: Option<&HostInfo>, before: &Snapshot) {
+        let was = before.host(mac);
+        self.suspect(suspects, [Cell::HostAt(mac), Cell::HostAddresses(mac), Cell::Hosts]);
+        let ips = || was.into_iter().chain(now).flat_map(HostInfo::addresses);
+        self.suspect(suspects, ips().map(Cell::HostByIp));
+        let places = [was, now].into_iter().flatten().map(|host| host.location);
+        self.suspect(suspects, places.map(Cell::HostsAt));
+        suspects.extend(self.prefixes.iter().filter(|cell| ips().any(|ip| cell.has_ip(ip))).cloned());
+        if was.map(|host| host.location) != now.map(|host| host.location) {
+            before.traffic_from(mac).for_each(|gauge| self.suspect_rate(suspects, &gauge));
+        }
+    }
+
+    /// Adds the cells that a change of a port can change.
+    fn suspect_port(&self, suspects: &mut FxHashSet<Cell>, at: Location, now: Option<PortInfo>, before: &Snapshot) {
+        self.suspect(suspects, [Cell::Port(at), Cell::IsPlace(at), Cell::IsUp(at), Cell::EdgePorts(at.switch)]);
+        let links = concerns_links(before.port(at), now);
+        let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(..));
+        suspects.extend(self.topology.iter().filter(may_change).cloned());
+        if now.is_none() {
+            self.suspect(suspects, [Cell::Speed(at)]);
+            self.suspect_rate(suspects, &Gauge::Sent(at));
+            self.suspect_rate(suspects, &Gauge::Received(at));
+        }
     }
 
     fn suspect_rate(&self, suspects: &mut FxHashSet<Cell>, gauge: &Gauge) {

@@ -391,7 +391,7 @@ fn what_readers_without_the_lock_see_has_been_counted_as_a_move() {
         let writer = store.clone();
         let write = spawn(move || {
             writer.alone(|_| {
-                writer.restoring().unreachable.insert(Dpid(1));
+                writer.coordination.restoring().unreachable.insert(Dpid(1));
                 sync::step();
             });
         });

@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use maple_wire::{Dpid, PortNo};
 use serde::{Deserialize, Serialize};
 
-use super::store::{RestoreProgress, StoreState};
+use super::coordination::RestoreProgress;
+use super::store::StoreState;
 use super::{Snapshot, Store, Write, sync};
 use crate::capabilities::SwitchModel;
 use crate::ids::Time;
@@ -132,12 +133,12 @@ impl Store {
         self.alone(|_| {
             let state = self.snapshot();
             let is_here = |of: Dpid| of == dpid || state.switch(of).is_some();
-            let mut models = self.models_now();
+            let mut models = self.coordination.models();
             models.insert(dpid, model);
             if models.len() > MAX_DEPARTED + state.switches().count() {
                 models.retain(|of, _| is_here(*of));
             }
-            let mut labels = self.labels();
+            let mut labels = self.coordination.labels();
             if labels.len() > MAX_DEPARTED + state.switches().count() {
                 labels.forget_unused(now, is_here);
             }
@@ -148,7 +149,7 @@ impl Store {
     pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
-            let mut labels = self.labels();
+            let mut labels = self.coordination.labels();
             // A thread that moves the store by changing label ids waits for this lock.
             if self.moves.load(SeqCst) == at {
                 return (work(labels.for_switch(switch)), UseMoment { at: at / 2, moved: false });
@@ -165,7 +166,7 @@ impl Store {
         }
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst) / 2;
-        self.show(&mut inner, |_| self.labels().rehearse(&by_switch));
+        self.show(&mut inner, |_| self.coordination.labels().rehearse(&by_switch));
         inner.recorder.iter().for_each(|recorder| recorder.rehearsed(at, labels));
     }
 
@@ -173,7 +174,7 @@ impl Store {
     pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
-            let restoring = self.restoring();
+            let restoring = self.coordination.restoring();
             if self.moves.load(SeqCst) == at {
                 return (read(&restoring), UseMoment { at: at / 2, moved: false });
             }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::task::Waker;
 
 use arc_swap::{ArcSwap, Guard};
-use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
+use super::coordination::Coordination;
 use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::KeptNames;
@@ -19,26 +19,9 @@ use super::sync::{HeldLock, LockRank};
 use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
-use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, LeafId, ShardId};
-use crate::labels::{AllLabelIds, LabelIds};
 use crate::network::{Location, Mac};
 use crate::state::Selection;
-
-/// The switches of all shards that keep the rules of an earlier run for now, and those without a connection.
-#[derive(Debug, Default)]
-pub(crate) struct RestoreProgress {
-    /// Switches whose rules the engine does not know yet.
-    pub unread: BTreeSet<Dpid>,
-    /// Switches that have not reported their rules themselves.
-    pub unconfirmed: BTreeSet<Dpid>,
-    /// Switches with leaves that are not decided yet.
-    pub undecided: BTreeSet<Dpid>,
-    /// Switches whose routes may still ask for labels.
-    pub asking: BTreeSet<Dpid>,
-    /// Switches without a connection, whose forwarding is assumed to go on.
-    pub unreachable: BTreeSet<Dpid>,
-}
 
 /// All tracked state, shared by the shards.
 ///
@@ -52,11 +35,8 @@ pub struct Store {
     pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
-    /// The free label ids of the switches. They outlive sessions: a switch may come back to another shard.
-    labels: Mutex<AllLabelIds>,
-    restoring: Mutex<RestoreProgress>,
-    /// The abilities of the switches, also of those that have disconnected.
-    models: Mutex<BTreeMap<Dpid, SwitchModel>>,
+    /// What shards tell each other besides the tracked state.
+    pub(super) coordination: Coordination,
     /// The number of declarations of ports and hosts that were numbered.
     declarations: AtomicU64,
     /// The versions of tables that policies have.
@@ -188,24 +168,12 @@ impl Store {
             inner: Mutex::new(copied),
             moves: AtomicU64::default(),
             turnstile: RwLock::default(),
-            labels: Mutex::new(self.labels().clone()),
-            restoring: Mutex::default(),
-            models: Mutex::default(),
+            coordination: self.coordination.copy(),
             declarations: AtomicU64::new(self.declarations.load(Ordering::Relaxed)),
             versions: Mutex::new(versions),
             address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
             measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
         })
-    }
-
-    /// The abilities of the switches, also of the latest that have disconnected.
-    pub(crate) fn models(&self) -> Vec<(Dpid, SwitchModel)> {
-        self.models_now().iter().map(|(dpid, model)| (*dpid, *model)).collect()
-    }
-
-    /// The abilities of a switch, if they are known.
-    pub(crate) fn model(&self, dpid: Dpid) -> Option<SwitchModel> {
-        self.models_now().get(&dpid).copied()
     }
 
     /// The newest snapshot.
@@ -386,23 +354,6 @@ impl Store {
         self.newest().memo.know_no_hosts();
     }
 
-    /// Works on the label ids of a switch. Only the shard that serves the switch calls this.
-    pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        work(self.labels().for_switch(switch))
-    }
-
-    /// Calls `work` with the label ids of each switch.
-    pub(crate) fn with_all_label_ids(&self, mut work: impl FnMut(Dpid, &LabelIds)) {
-        self.labels().iter().for_each(|(dpid, ids)| work(dpid, ids));
-    }
-
-    /// Reports whether all switches that are restored have their remembered leaves decided and their tables built. A
-    /// switch whose restore was given up does not count.
-    pub fn has_restored_earlier(&self) -> bool {
-        let all = self.restoring();
-        all.undecided.is_empty() && all.asking.is_empty()
-    }
-
     /// The kinds of addresses that a dependent or a waiter has ever subscribed to.
     pub(crate) fn address_kinds(&self) -> AddressKinds {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
@@ -491,18 +442,6 @@ impl Store {
 
     pub(super) fn versions(&self) -> HeldLock<MutexGuard<'_, Versions>> {
         sync::lock_in_order(LockRank::Versions, &self.versions)
-    }
-
-    pub(super) fn models_now(&self) -> HeldLock<MutexGuard<'_, BTreeMap<Dpid, SwitchModel>>> {
-        sync::lock_in_order(LockRank::Models, &self.models)
-    }
-
-    pub(crate) fn labels(&self) -> HeldLock<MutexGuard<'_, AllLabelIds>> {
-        sync::lock_in_order(LockRank::Labels, &self.labels)
-    }
-
-    pub(crate) fn restoring(&self) -> HeldLock<MutexGuard<'_, RestoreProgress>> {
-        sync::lock_in_order(LockRank::Restoring, &self.restoring)
     }
 }
 

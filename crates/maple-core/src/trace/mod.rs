@@ -8,6 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field, Packet};
 use serde::{Deserialize, Serialize};
 
@@ -281,9 +282,6 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// The bit of `vlan_vid` that says that there is a tag (OpenFlow 1.3.5, table 13).
-const TAGGED: u128 = 0x1000;
-
 /// A field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids without the
 /// bit of the tag, types in hexadecimal, the rest in decimal.
 pub fn text(field: Field, value: u128) -> String {
@@ -298,7 +296,7 @@ pub fn text(field: Field, value: u128) -> String {
         Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => std::net::Ipv6Addr::from(value).to_string(),
         Field::InPort | Field::InPhyPort => maple_wire::PortNo(value as u32).to_string(),
         Field::VlanVid if value == 0 => "none".to_owned(),
-        Field::VlanVid if value & TAGGED != 0 => (value & !TAGGED).to_string(),
+        Field::VlanVid if value & VLAN_PRESENT != 0 => (value & !VLAN_PRESENT).to_string(),
         Field::EthType | Field::VlanVid | Field::Metadata | Field::TunnelId => format!("{value:#x}"),
         _ => value.to_string(),
     }

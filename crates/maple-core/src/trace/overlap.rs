@@ -6,10 +6,11 @@
 
 use std::fmt;
 
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 
 use super::stated::{meet, plain, stated};
-use super::{Cond, Range, TAGGED, text};
+use super::{Cond, Range, text};
 
 /// A packet, as far as conditions ask: values of fields, in OXM order. Other fields may have any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +61,7 @@ fn example(cond: &Cond) -> Option<Example> {
         let (lo, hi) = range.map_or((0, field.full_mask()), |range| (range.lo, range.hi));
         let value = match (field, least(lo, &constraint)?) {
             // Without a tag all bits are 0 (1.3 §7.2.3.7).
-            (Field::VlanVid, 1..TAGGED) => least(lo.max(TAGGED), &constraint)?,
+            (Field::VlanVid, 1..VLAN_PRESENT) => least(lo.max(VLAN_PRESENT), &constraint)?,
             (_, value) => value,
         };
         (value <= hi.min(field.full_mask())).then_some((field, value))
@@ -132,7 +133,7 @@ mod tests {
     fn values(field: Field) -> Vec<u128> {
         match field {
             Field::EthType => vec![0x800, 0x86dd, 0x806, 0x88cc],
-            Field::VlanVid => [0].into_iter().chain(TAGGED..TAGGED + 16).collect(),
+            Field::VlanVid => [0].into_iter().chain(VLAN_PRESENT..VLAN_PRESENT + 16).collect(),
             Field::VlanPcp => (0..8).collect(),
             Field::IpProto => vec![1, 6, 17],
             _ => (0..16).collect(),
@@ -144,7 +145,7 @@ mod tests {
         let part =
             (0..FIELDS.len(), 0..4u8, 0..8u128, 0..8u128, any::<bool>()).prop_map(|(field, kind, x, y, rest)| {
                 let field = FIELDS[field];
-                let base = if field == Field::VlanVid && rest { TAGGED } else { 0 };
+                let base = if field == Field::VlanVid && rest { VLAN_PRESENT } else { 0 };
                 let pick = |values: &[u128]| values[x as usize % values.len()];
                 let range = |lo: u128, hi: u128| Cond::default().within(Range { field, lo, hi });
                 match (field, kind) {
@@ -227,7 +228,8 @@ mod tests {
 
     #[test]
     fn an_example_is_shown_as_policies_write_fields() {
-        let vlan = Cond::default().within(Range { field: Field::VlanVid, lo: TAGGED | 10, hi: TAGGED | 20 });
+        let vlan =
+            Cond::default().within(Range { field: Field::VlanVid, lo: VLAN_PRESENT | 10, hi: VLAN_PRESENT | 20 });
         let from = Cond::default().and(Constraint::exact(Field::Ipv4Src, 0x0a00_0001));
         let both = example_of_both(&vlan, &from).expect("nothing against it");
         assert_eq!(both.to_string(), "eth_type=0x800, vlan_vid=10, ipv4_src=10.0.0.1");

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use maple_wire::field::VLAN_PRESENT;
 use maple_wire::{Constraint, Field};
 
-use super::{Cond, Range, TAGGED};
+use super::{Cond, Range};
 use crate::capabilities::{Capabilities, prefix_length};
 
 /// The maximum number of matches that state a region. Two wide ranges of ports together have hundreds of blocks, and
@@ -199,7 +200,7 @@ fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
         }
     };
     let Constraint { field, value, mask } = all[at];
-    if field == Field::VlanVid && mask & TAGGED != 0 && value & TAGGED == 0 {
+    if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
         // Without a tag all bits are 0, and every switch accepts the whole value (1.3 §7.2.3.7).
         all[at] = Constraint::exact(field, 0);
         return (value == 0).then_some(());

@@ -236,34 +236,47 @@ impl EmulatedNetwork {
             disturbances: BTreeMap::new(),
             options,
         };
+        network.add_switches(topology);
+        network.add_wires(topology);
+        network.set_rates(topology);
+        network
+    }
+
+    fn add_switches(&mut self, topology: &Topology) {
         let mut ports = topology.all_ports();
         for spec in &topology.switches {
-            let mut switch = Switch::new(spec.dpid, network.options.version, network.options.switch);
+            let mut switch = Switch::new(spec.dpid, self.options.version, self.options.switch);
             for port in ports.remove(&spec.dpid).unwrap_or_default() {
                 switch.add_port(0, port);
             }
-            network.nodes.insert(spec.dpid, Node { switch, channel: Channel::default(), timer: None });
-            if network.options.connects {
-                network.at(0, Event::Connect(spec.dpid, 0));
+            self.nodes.insert(spec.dpid, Node { switch, channel: Channel::default(), timer: None });
+            if self.options.connects {
+                self.at(0, Event::Connect(spec.dpid, 0));
             }
         }
+    }
+
+    fn add_wires(&mut self, topology: &Topology) {
         for (i, link) in topology.links.iter().enumerate() {
-            network.wires.insert(link.a, Wire::Link(i));
-            network.wires.insert(link.b, Wire::Link(i));
+            self.wires.insert(link.a, Wire::Link(i));
+            self.wires.insert(link.b, Wire::Link(i));
         }
         for (i, host) in topology.hosts.iter().enumerate() {
-            network.wires.insert((host.switch, host.port), Wire::Host(i));
+            self.wires.insert((host.switch, host.port), Wire::Host(i));
         }
+    }
+
+    /// Sets the rates of links and queues.
+    fn set_rates(&mut self, topology: &Topology) {
         for link in topology.links.iter().filter(|link| link.rate.is_some()) {
             for (dpid, port) in [link.a, link.b] {
-                network.set_port_rate(dpid, port, link.rate).expect("ends of links are ports of the topology");
+                self.set_port_rate(dpid, port, link.rate).expect("ends of links are ports of the topology");
             }
         }
         for spec in &topology.queues {
-            let set = network.set_queue(spec.switch, spec.port, spec.queue, Some(spec.rates));
+            let set = self.set_queue(spec.switch, spec.port, spec.queue, Some(spec.rates));
             set.expect("queues are at ports of the topology");
         }
-        network
     }
 
     /// The current time.

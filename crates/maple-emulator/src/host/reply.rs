@@ -6,10 +6,12 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use maple_switch::time::Time;
+use maple_wire::icmpv6_type::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
+use maple_wire::ip_proto::{ICMP, ICMPV6, TCP, UDP};
 use maple_wire::packet::Frame;
 use maple_wire::packet::build::{IpFrame, multicast_mac, solicited_node};
 
-use super::segment::{Datagram, ICMP, ICMPV6, Segment, TCP, Tcp, UDP, array, u16_at};
+use super::segment::{Datagram, Segment, Tcp, array, u16_at};
 use super::{FIRST_CLIENT_PORT, Host, STREAM_PORT};
 use crate::topology::HostSpec;
 
@@ -52,14 +54,14 @@ impl Host {
         let target = array::<16>(datagram.body, 8).map(Ipv6Addr::from);
         let mac = array::<6>(datagram.body, 26);
         match (datagram.body.first(), target, datagram.src) {
-            (Some(135), Some(target), IpAddr::V6(src)) if self.owns(IpAddr::V6(target)) => {
+            (Some(&NEIGHBOR_SOLICIT), Some(target), IpAddr::V6(src)) if self.owns(IpAddr::V6(target)) => {
                 let mac = mac.unwrap_or(datagram.src_mac);
                 if !src.is_unspecified() {
                     self.learn(now, datagram.src, mac, out);
                     self.answer(ethernet(mac, self.spec.mac).neighbor_advert(target, src), out);
                 }
             }
-            (Some(136), Some(target), _) => {
+            (Some(&NEIGHBOR_ADVERT), Some(target), _) => {
                 self.learn(now, IpAddr::V6(target), mac.unwrap_or(datagram.src_mac), out);
             }
             _ if self.owns(datagram.dst) => self.hear_echo(now, datagram, 128, 129, out),

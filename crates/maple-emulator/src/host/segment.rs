@@ -1,12 +1,8 @@
 //! The frames that a host understands: untagged ARP, and untagged IPv4 and IPv6 without fragments and extension
 //! headers.
 
+use maple_wire::eth_type;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-pub const ICMP: u8 = 1;
-pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
-pub const ICMPV6: u8 = 58;
 
 /// A frame that a host understands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +41,13 @@ impl<'a> Segment<'a> {
         let (link, rest) = frame.split_at_checked(14)?;
         let src_mac = array(link, 6)?;
         match u16_at(link, 12)? {
-            0x0806 => Some(Segment::Arp {
+            eth_type::ARP => Some(Segment::Arp {
                 op: u16_at(rest, 6)?,
                 sender_mac: array(rest, 8)?,
                 sender: Ipv4Addr::from(array::<4>(rest, 14)?),
                 target: Ipv4Addr::from(array::<4>(rest, 24)?),
             }),
-            0x0800 => {
+            eth_type::IPV4 => {
                 let header = usize::from(rest.first()? & 0xf) * 4;
                 let total = usize::from(u16_at(rest, 2)?);
                 let fragment = u16_at(rest, 6)? & 0x3fff;
@@ -60,7 +56,7 @@ impl<'a> Segment<'a> {
                 let dst = IpAddr::from(array::<4>(rest, 16)?);
                 Some(Segment::Ip(Datagram { src_mac, src, dst, proto: rest[9], body }))
             }
-            0x86dd => {
+            eth_type::IPV6 => {
                 let body = rest.get(40..40 + usize::from(u16_at(rest, 4)?))?;
                 let src = IpAddr::from(Ipv6Addr::from(array::<16>(rest, 8)?));
                 let dst = IpAddr::from(Ipv6Addr::from(array::<16>(rest, 24)?));

@@ -45,11 +45,11 @@ pub(crate) enum PacketOutcome {
 /// The switches and links of a network.
 #[derive(Debug)]
 pub(crate) struct Fabric {
-    pub nodes: Vec<Node>,
+    nodes: Vec<Node>,
     /// Frames that are about to arrive.
     arriving: Vec<(Place, Vec<u8>)>,
     /// The ports of links that the last packet left by, in order.
-    pub crossed: Vec<Place>,
+    crossed: Vec<Place>,
 }
 
 impl Node {
@@ -63,10 +63,6 @@ impl Node {
         }
         switch.connect();
         Node { switch, ports }
-    }
-
-    pub fn rules(&self) -> usize {
-        self.switch.tables().iter().map(|table| table.len()).sum()
     }
 }
 
@@ -134,9 +130,24 @@ impl Fabric {
         }
     }
 
+    /// Returns the ports of links that the last packet left by, in order.
+    pub fn crossed(&self) -> &[Place] {
+        &self.crossed
+    }
+
+    /// Returns a switch.
+    pub fn switch(&self, switch: usize) -> &Switch {
+        &self.nodes[switch].switch
+    }
+
+    /// The number of rules of a switch.
+    pub fn rules(&self, switch: usize) -> usize {
+        self.switch(switch).tables().iter().map(|table| table.len()).sum()
+    }
+
     /// The number of rules of a switch that send to the controller.
     pub fn to_controller(&self, switch: usize) -> usize {
-        let rules = self.nodes[switch].switch.tables().iter().flat_map(|table| table.iter());
+        let rules = self.switch(switch).tables().iter().flat_map(|table| table.iter());
         rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
     }
 }

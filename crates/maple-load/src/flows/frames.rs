@@ -1,5 +1,6 @@
 //! The frames that hosts send, and their recognition at the egress port.
 
+use maple_wire::eth_type;
 use maple_wire::packet::build::Frame;
 
 use crate::workload::NetworkHost;
@@ -12,7 +13,6 @@ const AT: usize = 42;
 const SHORTEST: usize = 60;
 /// The UDP source and destination ports.
 const PORTS: (u16, u16) = (31_256, 22_635);
-const ARP: [u8; 2] = [0x08, 0x06];
 const REQUEST: u8 = 1;
 
 /// Builds the first packet of a flow.
@@ -50,7 +50,8 @@ pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
 /// Returns the requested address and the requesting host's addresses, if the frame is an ARP request other than our
 /// announcements.
 pub(crate) fn asked_for(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
-    let is_request = frame.get(12..14)? == ARP && *frame.get(21)? == REQUEST && flow_of(frame).is_none();
+    let is_request =
+        frame.get(12..14)? == eth_type::ARP.to_be_bytes() && *frame.get(21)? == REQUEST && flow_of(frame).is_none();
     let at = |at: usize| frame.get(at..at + 4)?.try_into().ok();
     is_request.then(|| Some((at(38)?, frame.get(22..28)?.try_into().ok()?, at(28)?)))?
 }

@@ -313,7 +313,7 @@ impl Lab {
     /// Returns the link ports that a packet of this pair would leave by; `None` unless rules alone bring it to its
     /// host.
     pub fn path(&mut self, pair: Pair) -> Option<&[Place]> {
-        self.comes_out(pair, u32::MAX).then_some(&self.fabric.crossed[..])
+        self.comes_out(pair, u32::MAX).then_some(self.fabric.crossed())
     }
 
     /// Reports whether rules alone bring a packet of this pair to its host.
@@ -527,7 +527,7 @@ impl Lab {
 
     /// The number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
-        self.fabric.nodes[switch].rules()
+        self.fabric.rules(switch)
     }
 
     /// The number of a switch's rules that send packets to the controller.

@@ -36,7 +36,7 @@ fn fabric(version: Version) -> Fabric {
 fn obey(fabric: &mut Fabric, switch: usize, message: Message) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
     let mut bytes = Vec::new();
-    message.encode(fabric.nodes[switch].switch.version(), 7, &mut bytes).expect("its version has it");
+    message.encode(fabric.switch(switch).version(), 7, &mut bytes).expect("its version has it");
     fabric.obey(switch, 7, message, &bytes, &mut seen);
     seen
 }
@@ -72,7 +72,7 @@ fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
     let rest = FlowMod { table_id: 2, ..FlowMod::new(FlowModCommand::Add, 0, Match::any(), vec![]) };
     add(&mut fabric, 1, rest);
     assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
-    assert_eq!(fabric.crossed, [(0, 2)]);
+    assert_eq!(fabric.crossed(), [(0, 2)]);
     fabric.set_link([(0, 2), (1, 2)], false);
     assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost]);
 }
@@ -128,7 +128,7 @@ fn a_group_that_goes_takes_its_rules_along() {
     assert_eq!(obey(&mut fabric, 0, group(1, &[9])), []);
     assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "there is no port 9");
     assert_eq!(obey(&mut fabric, 0, group(2, &[])), []);
-    assert_eq!(fabric.nodes[0].rules(), 0);
+    assert_eq!(fabric.rules(0), 0);
 }
 
 /// The messages that a controller leaves out.

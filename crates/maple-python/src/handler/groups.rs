@@ -1,5 +1,7 @@
 //! Groups and meters (OpenFlow 1.3 §5.6, §5.7), and the messages that change them.
 
+use maple_wire::msg::ALL_GROUPS;
+use maple_wire::msg::command::{ADD, DELETE, MODIFY};
 use maple_wire::msg::{Band, BandKind, Bucket, GroupMod, MeterMod};
 use maple_wire::{Message, PortNo};
 use maple_wire::{Version, print};
@@ -12,8 +14,6 @@ use crate::told::described;
 
 /// Any group (`OFPG_ANY`), or all meters (`OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;
-/// All groups (`OFPG_ALL`).
-const ALL_GROUPS: u32 = 0xffff_fffc;
 /// The names of the group types `OFPGT_*`, by number.
 const KINDS: [&str; 4] = ["all", "select", "indirect", "ff"];
 /// The meter flags `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
@@ -21,10 +21,6 @@ const PER_KILOBIT: u16 = 1;
 pub(super) const PER_PACKET: u16 = 2;
 const BURST: u16 = 4;
 const STATISTICS: u16 = 8;
-/// The commands `OFPGC_*` of groups and `OFPMC_*` of meters.
-const ADD: u16 = 0;
-const MODIFY: u16 = 1;
-const DELETE: u16 = 2;
 
 /// One of the action lists of a group.
 #[pyclass(frozen, name = "Bucket", module = "maple", eq)]

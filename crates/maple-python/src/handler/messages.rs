@@ -1,5 +1,6 @@
 //! The messages that handlers return.
 
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::{FlowMod, FlowModCommand, NO_BUFFER, PacketOut};
 use maple_wire::{Header, Version, print};
 use maple_wire::{Instruction, Match, Message, PortNo};
@@ -9,8 +10,6 @@ use super::action;
 use super::matching::PyMatch;
 use super::packet_in::PyPacketIn;
 
-/// All tables (`OFPTT_ALL`).
-const ALL_TABLES: u8 = 0xff;
 /// The flow-mod flag `OFPFF_CHECK_OVERLAP`.
 const CHECK_OVERLAP: u16 = 2;
 

@@ -1,5 +1,7 @@
 //! Statistics: requests of handlers, and answers of switches.
 
+use maple_wire::msg::ALL_GROUPS;
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::msg::stats::{GroupDesc, MeterConfig};
 use maple_wire::{Instruction, Match, Message, PortNo};
@@ -14,12 +16,8 @@ use super::groups::{PyBand, PyBucket, kind_name};
 use super::matching::PyMatch;
 use super::messages::shown;
 
-/// All tables (`OFPTT_ALL`).
-const ALL_TABLES: u8 = 0xff;
 /// Any group, all queues, all meters (`OFPG_ANY`, `OFPQ_ALL`, `OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;
-/// All groups (`OFPG_ALL`).
-const ALL_GROUPS: u32 = 0xffff_fffc;
 
 /// Asks the switch for statistics.
 #[pyclass(frozen, name = "StatsRequest", module = "maple", eq)]

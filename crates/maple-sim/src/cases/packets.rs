@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use maple_wire::eth_type;
 use maple_wire::packet::Frame;
 use maple_wire::packet::lldp::Tlv;
 
@@ -69,7 +70,7 @@ impl PacketSpec {
     pub fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = Frame::ethernet(self.dst, self.src);
         for tag in &self.tags {
-            frame = frame.tag(if tag.service { 0x88a8 } else { 0x8100 }, tag.vid, tag.pcp);
+            frame = frame.tag(if tag.service { eth_type::QINQ } else { eth_type::VLAN }, tag.vid, tag.pcp);
         }
         let payload = number.to_be_bytes();
         let mut bytes = match &self.body {

@@ -6,6 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_core::network::{Location, Mac};
 use maple_core::state::Value;
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, TCP, UDP};
 use maple_wire::{Dpid, Field, PortNo};
 
 use super::super::Random;
@@ -414,11 +416,11 @@ impl World {
         let values: &[u128] = match field {
             Field::InPort => &[1, 2, 3, 4, 5],
             Field::EthSrc | Field::EthDst => &[mac, mac, mac, 0xffff_ffff_ffff],
-            Field::EthType => &[0x800, 0x806, 0x86dd, 0x88b5],
+            Field::EthType => &[IPV4, ARP, IPV6, 0x88b5],
             Field::VlanVid => &[0, 0x1001, 0x1002, 0x1007],
             Field::VlanPcp => &[0, 3],
             Field::IpDscp => &[0, 10, 46],
-            Field::IpProto => &[1, 6, 17, 47, 58],
+            Field::IpProto => &[ICMP, TCP, UDP, 47, ICMPV6],
             Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa => &[ipv4, ipv4, 0x0a00_0100, 0x0b00_0001],
             Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst => &[22, 80, 1023, 1024, 5000],
             Field::Icmpv4Type => &[0, 8],

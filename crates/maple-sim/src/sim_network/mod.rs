@@ -170,7 +170,7 @@ impl SimNetwork {
             queue: BTreeMap::new(),
             last: BTreeMap::new(),
             sent: 0,
-            random: Random(seed),
+            random: Random::new(seed),
         }
     }
 
@@ -249,7 +249,7 @@ impl SimNetwork {
 
     /// Draws delays and the like from another seed from now on.
     pub fn reseed(&mut self, seed: u64) {
-        self.random = Random(seed);
+        self.random = Random::new(seed);
     }
 
     /// Returns the engines, by shard.

@@ -141,7 +141,7 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
 fn changes_during_an_audit_are_no_findings() {
     for (seed, version) in (0..40).zip([Version::Of10, Version::Of13].into_iter().cycle()) {
         let mut sim = audited(version, Duration::from_millis(1));
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         for _ in 0..60 {
             let port = 1000 + random.below(8) as u16;
             match random.below(4) {

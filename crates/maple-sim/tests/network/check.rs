@@ -57,7 +57,7 @@ fn program(seed: u64, depth: u32) -> Program {
         hosts: (1..=4).map(host).collect(),
         all_answers: true,
     };
-    world.program(&mut Random(seed), depth)
+    world.program(&mut Random::new(seed), depth)
 }
 
 proptest! {

@@ -346,7 +346,7 @@ fn collides(outcome: &FrameFate) -> bool {
 fn a_composition_does_what_its_parts_do_one_by_one() {
     let mut counts = [0; 3];
     for seed in seeds(15_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let tree = setting.tree(&mut random, 3);
         let (came_in, frame) = setting.frame(&mut random);
@@ -385,7 +385,7 @@ fn any(tree: &Tree, what: &dyn Fn(&Tree) -> bool) -> bool {
 fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
     let mut alike = 0;
     for seed in seeds(5_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let tree = setting.tree(&mut random, 3);
         let (came_in, frame) = setting.frame(&mut random);
@@ -421,7 +421,7 @@ fn what(error: PolicyError) -> String {
 fn assert_law(law: impl Fn(&Setting, &mut Random) -> Option<(Tree, Tree)>) {
     let mut compared = 0;
     for seed in seeds(5_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let Some((left, right)) = law(&setting, &mut random) else { continue };
         for _ in 0..3 {
@@ -515,7 +515,7 @@ fn only_failures_need_a_fallback() {
 
 #[test]
 fn names_are_in_lines_and_errors() {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let setting = Setting::new(&mut random);
     let (came_in, frame) = setting.frame(&mut random);
     let named = |part: Part| {
@@ -540,7 +540,7 @@ fn names_are_in_lines_and_errors() {
 
 #[test]
 fn what_was_written_costs_no_observation() {
-    let setting = Setting::new(&mut Random(1));
+    let setting = Setting::new(&mut Random::new(1));
     let web = |pkt: &PacketHandle, _: &Net| {
         if pkt.is(Field::Ipv4Dst, 0x0a00_0063) {
             Route::pass().set(Field::Ipv4Dst, 0x0a00_0001).set(Field::TcpDst, 8080)

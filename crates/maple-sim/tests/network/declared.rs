@@ -328,7 +328,7 @@ pub fn event(sim: &mut SimNetwork, random: &mut Random, all: &[Location]) -> (Lo
 #[test]
 fn declared_facts_hold_whatever_happens() {
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let (edge, link) = (ports(3), PortSet(vec![1..=2]));
         let first = SwitchFacts { edge: edge.clone(), link, max_hosts: vec![(ports(4), 2)], ports: None };
         let second = SwitchFacts { edge, ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };

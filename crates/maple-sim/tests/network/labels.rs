@@ -156,7 +156,7 @@ fn by_variable(pkt: &PacketHandle, net: &Net) -> Route {
 fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
     let (mut lost, mut delivered) = (0, 0);
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let versions = *random.pick(&MIXED);
         let options = Options { track_hosts: false, labels: range(20, 22), ..Options::default() };
         let mut sim = line(Arc::new(by_variable), &options, 1 + random.below(3) as u8, &versions);

@@ -193,7 +193,7 @@ fn the_temporary_rule_is_never_there_without_the_one_below() {
     let (mut seen, mut gone) = (0, 0);
     for seed in 0..6 {
         let mut sim = network(Version::Of13);
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
         for round in 0..400 {
             match random.below(24) {

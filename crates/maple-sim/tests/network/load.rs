@@ -41,7 +41,7 @@ fn network(version: Version, decide: fn(&Net) -> bool) -> (SimNetwork, Arc<Atomi
         let link = if decide(net) { 3 } else { 2 };
         Route::hops([Hop::new(Dpid(1), PortNo(link)), Hop::new(to.switch, to.port)])
     };
-    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 4);
     for dpid in [Dpid(1), Dpid(2)] {
         sim.add_switch(dpid, version, 3);
     }
@@ -136,7 +136,7 @@ fn a_shard_that_hears_of_nothing_else_measures_what_another_one_s_policy_asks_fo
         }
         Route::to([PortNo(2)])
     };
-    let mut sim = SimNetwork::new(Arc::new(policy), 2, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 2, &Options { poll: POLL, ..Options::default() }, 4);
     [Dpid(1), Dpid(2)].into_iter().for_each(|dpid| sim.add_switch(dpid, Version::Of13, 2));
     sim.run();
     sim.settle_ports();
@@ -173,7 +173,7 @@ fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
         counted.fetch_add(1, Ordering::Relaxed);
         net.path(at(1, 1), to, UTILISATION)
     };
-    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 3);
+    let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { poll: POLL, ..Options::default() }, 4);
     [Dpid(1), Dpid(2)].into_iter().for_each(|dpid| sim.add_switch(dpid, Version::Of13, 3));
     sim.run();
     sim.add_link(at(1, 2), at(2, 2));

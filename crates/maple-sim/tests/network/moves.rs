@@ -200,7 +200,7 @@ fn check(sim: &mut SimNetwork, packets: u32, what: &str) {
 #[test]
 fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
     for seed in 0..30 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let shards = 1 + random.below(3) as u8;
         let version = *random.pick(&[Version::Of10, Version::Of13]);
         let mut sim = mesh(Arc::new(cheapest), 5, shards, version);
@@ -232,7 +232,7 @@ fn any_path(random: &mut Random, n: u64) -> Vec<Hop> {
 fn no_packet_is_lost_or_goes_in_circles_when_a_route_passes_the_same_links_in_another_order() {
     let mut moved = 0;
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let paths: Vec<Vec<Hop>> = (0..6).map(|_| any_path(&mut random, 7)).collect();
         let ways = paths.clone();
         let policy = move |pkt: &PacketHandle, net: &Net| {

@@ -35,6 +35,7 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
 fn new_ports(version: Version, options: &Options) -> SimNetwork {
     let mut sim = SimNetwork::new(Arc::new(learning), 1, options, 7);
     sim.add_switch(Dpid(1), version, 9);
+    sim.run();
     sim.tell(Event::PortIsEdge { port: at(PortNo(9)) });
     sim.run();
     sim
@@ -114,6 +115,7 @@ fn the_switchs_own_host_is_a_host_like_any_other() {
     for version in VERSIONS {
         let mut sim = SimNetwork::new(Arc::new(learning), 1, &Options::default(), 7);
         sim.connect(maple_sim::SimSwitch::new(Dpid(1), version), [PortNo(1), PortNo(2), PortNo::LOCAL]);
+        sim.run();
         sim.settle_ports();
         sim.run();
         let mut send = |from: PortNo, src: Mac, dst: Mac| {

@@ -349,7 +349,7 @@ fn begins_anew(sim: &mut SimNetwork, all: &[Location]) -> (Vec<Vec<Delivery>>, V
 #[test]
 fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
     for seed in 0..60 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let version = VERSIONS[random.below(2)];
         let (first, last) = (some_facts(&mut random), some_facts(&mut random));
         let shards = 1 + random.below(3) as u8;
@@ -364,15 +364,15 @@ fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
         let all: Vec<Location> = sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect();
         let mut now = first;
         for step in 0..40 {
-            let events = Random(seed * 1000 + step);
+            let events = Random::new(seed * 1000 + step);
             let is_declared = random.one_in(5);
             if is_declared {
                 // Shards learn of the declaration at different times, and other things happen meanwhile.
                 now = some_facts(&mut random);
                 sim.declare(Arc::clone(&now));
             }
-            event(&mut sim, &mut Random(events.0), &all);
-            event(&mut other, &mut Random(events.0), &all);
+            event(&mut sim, &mut events.clone(), &all);
+            event(&mut other, &mut events.clone(), &all);
             if is_declared {
                 rediscover(&mut sim);
                 sim.run();

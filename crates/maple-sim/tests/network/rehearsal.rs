@@ -204,7 +204,7 @@ fn ingress_rules(sim: &mut SimNetwork) -> Vec<String> {
 
 #[test]
 fn a_policy_that_returns_has_its_rules_again() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     for _ in 0..20 {
         let mut ports = || -> Vec<u16> { (0..random.below(6)).map(|_| 1 + random.below(12) as u16).collect() };
         let (first, second) = (ports(), ports());

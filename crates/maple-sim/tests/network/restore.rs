@@ -110,7 +110,7 @@ fn a_restart_changes_no_rule_and_loses_no_packet() {
 #[test]
 fn a_restart_keeps_priorities_also_where_labels_come_late() {
     let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for _ in 0..400 {
         let (from, to) = (random.below(30) as u16, random.below(60) as u16);
         send(&mut sim, at(1, 3), connection(1000 + from, to));

@@ -245,7 +245,7 @@ fn a_segment_goes_with_its_designated_switch_and_leaves_nothing_behind() {
 #[test]
 fn whatever_comes_and_goes_packets_on_segments_come_once() {
     for seed in 0..30 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let version = VERSIONS[random.below(2)];
         let switches = 2 + random.below(3) as u64;
         let mut world = World::new(switches, version, 1 + random.below(3) as u8, seed);

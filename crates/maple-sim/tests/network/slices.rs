@@ -239,7 +239,7 @@ fn sets_costs(writes: &[Write]) -> bool {
 fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
     let mut counts = [0; 3];
     for seed in seeds(8_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -266,7 +266,7 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
 fn a_slice_in_a_slice_has_what_both_have() {
     let mut compared = 0;
     for seed in seeds(4_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let program = program(&setting, &mut random);
         let (came_in, frame) = setting.frame(&mut random);
@@ -293,7 +293,7 @@ fn a_slice_in_a_slice_has_what_both_have() {
 fn what_one_slice_writes_changes_nothing_of_another() {
     let (mut wrote, mut compared) = (0, 0);
     for seed in seeds(4_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let (red, blue) = (setting.world.program(&mut random, 5), program(&setting, &mut random));
         let port = Constraint::exact(Field::TcpDst, 80);
@@ -332,7 +332,7 @@ fn what_one_slice_writes_changes_nothing_of_another() {
 fn packets_that_pass_the_trace_of_slices_get_their_answer() {
     let mut alike = 0;
     for seed in seeds(2_000) {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let setting = Setting::new(&mut random);
         let (came_in, frame) = setting.frame(&mut random);
         let has = setting.has(&mut random, came_in);
@@ -396,7 +396,7 @@ fn slices_with_a_packet_in_common_are_refused_with_an_example() {
 
 #[test]
 fn a_route_that_leaves_the_slice_names_slice_and_line() {
-    let setting = Setting::new(&mut Random(3));
+    let setting = Setting::new(&mut Random::new(3));
     let state = setting.snapshot(&[], &setting.state);
     let frame = maple_wire::packet::Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
@@ -446,9 +446,9 @@ fn a_route_that_leaves_the_slice_names_slice_and_line() {
 
 #[test]
 fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
-    let setting = Setting::new(&mut Random(3));
+    let setting = Setting::new(&mut Random::new(3));
     let state = setting.snapshot(&[], &setting.state);
-    let (_, frame) = setting.frame(&mut Random(1));
+    let (_, frame) = setting.frame(&mut Random::new(1));
     let to = |port| Composition::single(Arc::new(move |_: &PacketHandle, _: &Net| Route::to([PortNo(port)])) as Part);
     let slices = |policy| {
         let here = Slice::new("red", policy).ports([at(1, 3), at(1, 9)]);
@@ -464,9 +464,9 @@ fn a_fallback_in_a_slice_sees_that_a_route_leaves_it() {
 
 #[test]
 fn a_limit_is_the_slices_own() {
-    let setting = Setting::new(&mut Random(3));
+    let setting = Setting::new(&mut Random::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random(1));
+    let (_, frame) = setting.frame(&mut Random::new(1));
     let limited = |_: &PacketHandle, _: &Net| Route::flood().limit(Limit::packets("floods", 10));
     let limited = Composition::single(Arc::new(limited) as Part);
     let inner = Composition::slices([Slice::new("web", limited)], pass(), None).expect("one");
@@ -486,9 +486,9 @@ fn only_what_is_kept_outside_is_kept_in_slices() {
 
 #[test]
 fn an_error_in_a_slice_names_it() {
-    let setting = Setting::new(&mut Random(3));
+    let setting = Setting::new(&mut Random::new(3));
     let state = setting.snapshot(&[], &[]);
-    let (_, frame) = setting.frame(&mut Random(1));
+    let (_, frame) = setting.frame(&mut Random::new(1));
     struct Fails;
     impl Policy for Fails {
         fn decide(&self, _: &PacketHandle, _: &Net) -> Result<Route, PolicyError> {

@@ -163,7 +163,7 @@ struct Case {
 
 impl Case {
     fn new(seed: u64) -> Case {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let count = 5 + random.below(100);
         let before = lines(&mut random, count);
         let after = with_another_line(&mut random, &before);
@@ -174,7 +174,7 @@ impl Case {
 
     /// Creates a network at rest under the first policy.
     fn network(&mut self) -> SimNetwork {
-        self.random = Random(!self.seed);
+        self.random = Random::new(!self.seed);
         let shards = 1 + self.random.below(2) as u8;
         let mut sim = network(Arc::clone(&self.before), shards, self.version, self.seed);
         for _ in 0..100 + self.random.below(500) {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use maple_wire::eth_type;
 use maple_wire::field::Prerequisite;
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::oxm::{Stated, stated};
 use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
 
@@ -157,7 +159,7 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
         }
         match instruction {
             // A deletion in all tables has no table to compare with.
-            Instruction::GotoTable(to) if *to <= table && table != super::ALL_TABLES || *to >= abilities.n_tables => {
+            Instruction::GotoTable(to) if *to <= table && table != ALL_TABLES || *to >= abilities.n_tables => {
                 return Err(Refusal::GotoTable);
             }
             Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}
@@ -224,8 +226,12 @@ fn actions_from(
             Action::Unknown { kind: SET_FIELD, body } if abilities.version == Version::Of13 => {
                 return Err(wrong_set_field(body));
             }
-            Action::PushVlan(tag) if !matches!(tag, 0x8100 | 0x88a8) => return Err(Refusal::ActionArgument),
-            Action::PushMpls(tag) if !matches!(tag, 0x8847 | 0x8848) => return Err(Refusal::ActionArgument),
+            Action::PushVlan(tag) if !matches!(*tag, eth_type::VLAN | eth_type::QINQ) => {
+                return Err(Refusal::ActionArgument);
+            }
+            Action::PushMpls(tag) if !matches!(*tag, eth_type::MPLS | eth_type::MPLS_MULTICAST) => {
+                return Err(Refusal::ActionArgument);
+            }
             Action::PopVlan => promised.has_or_is_written(Field::VlanVid, place),
             Action::PopMpls(_)
             | Action::SetMplsTtl(_)

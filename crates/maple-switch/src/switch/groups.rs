@@ -1,5 +1,7 @@
 //! Groups: lists of actions that several rules share (1.3 §5.6, §6.5).
 
+use maple_wire::msg::command::{ADD, DELETE, MODIFY};
+use maple_wire::msg::{ALL_GROUPS, ANY_GROUP};
 use maple_wire::msg::{Bucket, GroupMod};
 use maple_wire::{ActionSet, Field, Packet, PortNo};
 
@@ -9,19 +11,11 @@ use super::refusal::Refusal;
 use super::{Lost, Outgoing, Removal, Switch};
 use crate::time::Time;
 
-const ADD: u16 = 0;
-const MODIFY: u16 = 1;
-const DELETE: u16 = 2;
-
 /// The maximum depth of groups that watch each other.
 const MAX_WATCHED: u8 = 8;
 
 /// The maximum number that a group may have.
 const MAX_GROUP: u32 = 0xffff_ff00;
-/// `OFPG_ALL`.
-const ALL_GROUPS: u32 = 0xffff_fffc;
-/// `OFPG_ANY`: as a watched group, no group.
-const NO_GROUP: u32 = 0xffff_ffff;
 
 /// The rule by which a group chooses its buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +174,7 @@ impl Switch {
 }
 
 fn is_watching(bucket: &Bucket) -> bool {
-    bucket.watch_port != PortNo::ANY || bucket.watch_group != NO_GROUP
+    bucket.watch_port != PortNo::ANY || bucket.watch_group != ANY_GROUP
 }
 
 /// FNV-1a over the fields that distinguish flows, so that all packets of a flow take one path.

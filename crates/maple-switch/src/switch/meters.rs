@@ -5,16 +5,14 @@
 //! band. Of the bands that it exceeds, the one with the highest rate applies. Bands drop; remarking is refused.
 
 use maple_wire::Instruction;
+use maple_wire::msg::ALL_METERS;
+use maple_wire::msg::command::{ADD, DELETE, MODIFY};
 use maple_wire::msg::stats::{BandCounter, MeterConfig, MeterFeatures, MeterStats};
 use maple_wire::msg::{Band, BandKind, MeterMod};
 
 use super::refusal::Refusal;
 use super::{Lost, Rule, Switch};
 use crate::time::{SECOND, Time};
-
-const ADD: u16 = 0;
-const MODIFY: u16 = 1;
-const DELETE: u16 = 2;
 
 /// `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
 const KBPS: u16 = 1;
@@ -26,8 +24,6 @@ const STATS: u16 = 1 << 3;
 const MAX_METERS: usize = 65_536;
 /// The maximum number of bands of a meter.
 const MAX_BANDS: usize = 8;
-/// `OFPM_ALL`.
-pub(super) const ALL_METERS: u32 = 0xffff_ffff;
 
 /// A meter.
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
 
@@ -448,8 +449,6 @@ impl Switch {
     }
 }
 
-/// `OFPTT_ALL`.
-const ALL_TABLES: u8 = 0xff;
 /// `OFPFF_EMERG` (1.0).
 const EMERGENCY: u16 = 1 << 2;
 /// The flags of a flow-mod in 1.0: report its end, check overlaps, emergency.

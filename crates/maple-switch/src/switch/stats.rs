@@ -4,18 +4,16 @@ use maple_wire::msg::stats::{
     AggregateStats, BucketCounter, Desc, FlowStats, FlowStatsRequest, GroupDesc, GroupFeatures, GroupStats, OxmId,
     PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
 };
+use maple_wire::msg::{ALL_GROUPS, ALL_METERS};
 use maple_wire::msg::{FlowMod, FlowModCommand, ReplyBody, RequestBody, StatsReply, StatsRequest, Text};
 use maple_wire::{Field, Instruction, Message, PortNo, Version};
 
 use super::check;
-use super::meters::ALL_METERS;
 use super::refusal::Refusal;
 use super::table::{Rule, Table};
 use super::{Switch, SwitchPort};
 use crate::time::{SECOND, Time};
 
-/// `OFPG_ALL`.
-const ALL_GROUPS: u32 = 0xffff_fffc;
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
 /// Maximum number of content bytes of one reply, because the length field of the header has 16 bits.

@@ -2,6 +2,7 @@
 //!
 //! What differs between the two switches on purpose is left out: `docs/emulator.md` has the list.
 
+use maple_wire::ip_proto::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::msg::{Bucket, FlowMod, FlowModCommand, GroupMod};
 use maple_wire::packet::Frame;
 use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, PortNo, Version};
@@ -48,12 +49,6 @@ enum Kind {
     Arp,
     Mpls,
 }
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const SCTP: u8 = 132;
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 fn kind(random: &mut Random, version: Version) -> Kind {
     let last = if version == Version::Of10 { 8 } else { 12 };

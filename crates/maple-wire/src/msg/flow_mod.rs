@@ -6,12 +6,8 @@ use super::instruction;
 use super::wire::Wire;
 use crate::error::{Error, Result};
 use crate::flow::{Instruction, Match};
+use crate::msg::{ALL_TABLES, ANY_GROUP};
 use crate::port::PortNo;
-
-/// No restriction to a group (`OFPG_ANY`).
-const GROUP_ANY: u32 = 0xffff_ffff;
-/// All tables (`OFPTT_ALL`).
-const TABLE_ALL: u8 = 0xff;
 
 /// The command of a flow-mod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +83,7 @@ impl FlowMod {
             priority,
             buffer_id: super::NO_BUFFER,
             out_port: PortNo::ANY,
-            out_group: GROUP_ANY,
+            out_group: ANY_GROUP,
             flags: 0,
             matching,
             instructions,
@@ -100,10 +96,10 @@ impl FlowMod {
         if self.cookie_mask != 0 && !adds {
             return unsupported(Version::Of10, "a cookie mask");
         }
-        if self.out_group != GROUP_ANY && !adds {
+        if self.out_group != ANY_GROUP && !adds {
             return unsupported(Version::Of10, "a restriction to a group");
         }
-        if self.table_id != 0 && self.table_id != TABLE_ALL {
+        if self.table_id != 0 && self.table_id != ALL_TABLES {
             return unsupported(Version::Of10, format!("table {}", self.table_id));
         }
         Ok(())
@@ -125,7 +121,7 @@ impl Wire for FlowMod {
             .ok_or(Error::BadValue { what: "flow-mod command", value: command.into() })?;
         let (idle_timeout, hard_timeout, priority) = (reader.u16()?, reader.u16()?, reader.u16()?);
         let (buffer_id, out_port) = (reader.u32()?, PortNo::read(reader)?);
-        let out_group = if in10 { GROUP_ANY } else { reader.u32()? };
+        let out_group = if in10 { ANY_GROUP } else { reader.u32()? };
         let flags = reader.u16()?;
         let matching = match first {
             Some(first) => first,

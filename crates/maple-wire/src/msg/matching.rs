@@ -9,8 +9,11 @@ use super::bytes::{Put, Reader, array_at, at_least, number, padded, u16_at, u32_
 use super::oxm::{self, Entries};
 use super::wire::Wire;
 use crate::error::{Error, Result};
+use crate::eth_type::value::{ARP, IPV4, IPV6};
+use crate::field::VLAN_PRESENT;
 use crate::field::{Field, FieldSet};
 use crate::flow::{Constraint, Match, MatchField};
+use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::port::PortNo;
 
 /// Offsets in `ofp_match` of 1.0.
@@ -61,12 +64,6 @@ mod wildcard {
 const TYPE_OXM: u16 = 1;
 /// The `dl_vlan` of 1.0 for packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
-/// The bit of `vlan_vid` that is set if there is a tag.
-const VLAN_PRESENT: u128 = 0x1000;
-
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const IPV6: u128 = 0x86dd;
 
 /// A match of a request when it is written. In 1.0 it must not be about IPv6: a switch that does not know IPv6 would read
 /// it as a wider match.
@@ -185,11 +182,11 @@ impl Of10 {
 /// Returns the fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
 fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
     match (eth_type, ip_proto) {
-        (IPV4, 1) => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
-        (IPV6, 58) => Some([Field::Icmpv6Type, Field::Icmpv6Code]),
-        (IPV4 | IPV6, 6) => Some([Field::TcpSrc, Field::TcpDst]),
-        (IPV4 | IPV6, 17) => Some([Field::UdpSrc, Field::UdpDst]),
-        (IPV4 | IPV6, 132) => Some([Field::SctpSrc, Field::SctpDst]),
+        (IPV4, ICMP) => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
+        (IPV6, ICMPV6) => Some([Field::Icmpv6Type, Field::Icmpv6Code]),
+        (IPV4 | IPV6, TCP) => Some([Field::TcpSrc, Field::TcpDst]),
+        (IPV4 | IPV6, UDP) => Some([Field::UdpSrc, Field::UdpDst]),
+        (IPV4 | IPV6, SCTP) => Some([Field::SctpSrc, Field::SctpDst]),
         _ => None,
     }
 }

@@ -71,6 +71,24 @@ pub use crate::version::Version;
 
 /// The buffer id of a packet that is not buffered: the message contains its bytes.
 pub const NO_BUFFER: u32 = 0xffff_ffff;
+/// All tables (`OFPTT_ALL`).
+pub const ALL_TABLES: u8 = 0xff;
+/// All groups (`OFPG_ALL`).
+pub const ALL_GROUPS: u32 = 0xffff_fffc;
+/// Any group, or none (`OFPG_ANY`).
+pub const ANY_GROUP: u32 = 0xffff_ffff;
+/// All meters (`OFPM_ALL`).
+pub const ALL_METERS: u32 = 0xffff_ffff;
+
+/// The commands of group-mods and meter-mods (`OFPGC_*`, `OFPMC_*`).
+pub mod command {
+    /// Adds a group or meter.
+    pub const ADD: u16 = 0;
+    /// Changes one.
+    pub const MODIFY: u16 = 1;
+    /// Deletes one, or all.
+    pub const DELETE: u16 = 2;
+}
 
 #[cfg(test)]
 mod test;

@@ -2,7 +2,7 @@
 
 use super::Packet;
 use super::bytes::{chunk, u16_at, u32_at, u48_at};
-use super::ethernet::TYPE_ARP;
+use crate::eth_type;
 
 /// The length of an ARP message for IPv4 over Ethernet in bytes.
 pub const LEN: usize = 28;
@@ -43,7 +43,7 @@ pub(super) fn tha(packet: &Packet) -> Option<u128> {
 /// Returns the offset of the message, if this is ARP for IPv4 over Ethernet and long enough.
 pub(super) fn start(packet: &Packet) -> Option<usize> {
     let link = packet.link();
-    let is_arp = link.eth_type() == Some(TYPE_ARP)
+    let is_arp = link.eth_type() == Some(eth_type::ARP)
         && packet.wire_len_from(link.end()) >= LEN
         && chunk(packet.frame, link.end()) == Some(PREAMBLE);
     is_arp.then_some(link.end())

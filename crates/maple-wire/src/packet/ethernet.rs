@@ -2,6 +2,7 @@
 
 use super::Packet;
 use super::bytes::{chunk, u16_at, u48_at};
+use crate::eth_type;
 
 /// The length of two addresses and a type in bytes.
 pub const HEADER_LEN: usize = 14;
@@ -10,24 +11,6 @@ pub const TAG_LEN: usize = 4;
 /// The offset of the type, or of the first tag.
 pub const TYPE_OFFSET: usize = 12;
 
-/// IPv4.
-pub const TYPE_IPV4: u16 = 0x0800;
-/// ARP.
-pub const TYPE_ARP: u16 = 0x0806;
-/// 802.1Q customer tag.
-pub const TYPE_VLAN: u16 = 0x8100;
-/// IPv6.
-pub const TYPE_IPV6: u16 = 0x86dd;
-/// MPLS unicast.
-pub const TYPE_MPLS: u16 = 0x8847;
-/// MPLS with upstream-assigned label (once "multicast").
-pub const TYPE_MPLS_MULTICAST: u16 = 0x8848;
-/// 802.1ad service tag.
-pub const TYPE_QINQ: u16 = 0x88a8;
-/// LLDP.
-pub const TYPE_LLDP: u16 = 0x88cc;
-/// 802.1ah backbone service tag.
-pub const TYPE_PBB: u16 = 0x88e7;
 /// The type that switches report for an 802.3 frame without an Ethernet type (1.0 §3.4, `OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const TYPE_NONE: u16 = 0x05ff;
 /// The smallest type. Smaller numbers in its place are lengths (802.3).
@@ -67,7 +50,7 @@ const FOUND: u64 = 1 << 42;
 /// Whether this type announces a VLAN tag.
 #[inline]
 pub fn is_tag(eth_type: u16) -> bool {
-    eth_type == TYPE_VLAN || eth_type == TYPE_QINQ
+    matches!(eth_type, eth_type::VLAN | eth_type::QINQ)
 }
 
 impl Link {

@@ -3,11 +3,7 @@
 use super::bytes::{u8_at, u48_at, u128_at};
 use super::{Packet, transport};
 use crate::field::Field;
-
-/// ICMPv6 type of a neighbour solicitation.
-pub const NEIGHBOR_SOLICIT: u8 = 135;
-/// ICMPv6 type of a neighbour advertisement.
-pub const NEIGHBOR_ADVERT: u8 = 136;
+use crate::icmpv6_type::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 
 /// Option: the sender's link-layer address.
 pub(super) const OPTION_SOURCE: u8 = 1;

@@ -5,9 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::bytes::u8_at;
 use super::membership::{Belonging, Membership, Sources, records};
 use super::{Frame, NetworkKind, Packet, checksum, ipv4};
-
-/// The protocol's number in IPv4.
-pub const PROTO: u8 = 2;
+use crate::ip_proto;
 
 const QUERY: u8 = 0x11;
 const REPORT_V1: u8 = 0x12;
@@ -24,7 +22,7 @@ const ROUTER_ALERT: [u8; 4] = [0x94, 4, 0, 0];
 /// it is cut off, or if its checksum is wrong.
 pub fn read(packet: &Packet) -> Option<Membership> {
     let network = packet.network();
-    if network.kind() != NetworkKind::V4 || !network.carries(PROTO) || network.is_fragment() {
+    if network.kind() != NetworkKind::V4 || !network.carries(ip_proto::IGMP) || network.is_fragment() {
         return None;
     }
     if u8_at(packet.frame(), network.start() + ipv4::TTL)? != 1 {
@@ -75,7 +73,7 @@ fn frame(src: [u8; 6], from: Ipv4Addr, to: Ipv4Addr, message: &[u8]) -> Vec<u8> 
         .ipv4(from, to)
         .ttl(1)
         .options(&ROUTER_ALERT)
-        .proto(PROTO)
+        .proto(ip_proto::IGMP)
         .payload(message)
 }
 

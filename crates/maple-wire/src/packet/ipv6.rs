@@ -2,6 +2,7 @@
 
 use super::bytes::{u8_at, u16_at, u32_at, u128_at};
 use super::{NetworkKind, NetworkLayer, Packet};
+use crate::ip_proto::IPV6_FRAGMENT;
 
 /// The length of the fixed header in bytes.
 pub const HEADER_LEN: usize = 40;
@@ -10,8 +11,6 @@ pub const HEADER_LEN: usize = 40;
 pub const HOP_BY_HOP: u8 = 0;
 /// Routing header.
 pub const ROUTING: u8 = 43;
-/// Fragment header; also the `ip_proto` of later fragments.
-pub const FRAGMENT: u8 = 44;
 /// Encapsulating security payload: nothing after it can be read.
 pub const ESP: u8 = 50;
 /// Authentication header.
@@ -71,7 +70,9 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer
                 kind = next;
                 at += len;
             }
-            HeaderKind::LaterFragment => return NetworkLayer::v6(start, at, end).fragment_of(true).carrying(FRAGMENT),
+            HeaderKind::LaterFragment => {
+                return NetworkLayer::v6(start, at, end).fragment_of(true).carrying(IPV6_FRAGMENT);
+            }
             HeaderKind::Last => return reached(at, is_fragment).carrying(kind),
             HeaderKind::Broken | HeaderKind::Cut => {
                 return reached(start + HEADER_LEN, is_fragment).with_broken_chain();
@@ -82,7 +83,7 @@ pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> NetworkLayer
 
 /// Examines a header of number `kind` at `at` in a packet that ends at `end`.
 fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> HeaderKind {
-    if !matches!(kind, HOP_BY_HOP | ROUTING | FRAGMENT | AUTH | DESTINATION) {
+    if !matches!(kind, HOP_BY_HOP | ROUTING | IPV6_FRAGMENT | AUTH | DESTINATION) {
         return HeaderKind::Last;
     }
     if end - at < 8 {
@@ -93,12 +94,12 @@ fn step(frame: &[u8], kind: u8, at: usize, end: usize) -> HeaderKind {
         return HeaderKind::Cut;
     };
     let len = match kind {
-        FRAGMENT if fragment & 0xfff8 != 0 => return HeaderKind::LaterFragment,
-        FRAGMENT => 8,
+        IPV6_FRAGMENT if fragment & 0xfff8 != 0 => return HeaderKind::LaterFragment,
+        IPV6_FRAGMENT => 8,
         AUTH => (usize::from(len) + 2) * 4,
         _ => (usize::from(len) + 1) * 8,
     };
-    let first_fragment = kind == FRAGMENT && fragment != 0;
+    let first_fragment = kind == IPV6_FRAGMENT && fragment != 0;
     if end - at < len { HeaderKind::Broken } else { HeaderKind::Extension { next, len, first_fragment } }
 }
 
@@ -193,7 +194,7 @@ impl SeenExtensions {
             // Destination options come before a routing header, or last of all.
             DESTINATION if self.rank < 2 => (BIT_DESTINATION, 2),
             ROUTING => (BIT_ROUTER, 3),
-            FRAGMENT => (BIT_FRAGMENT, 4),
+            IPV6_FRAGMENT => (BIT_FRAGMENT, 4),
             AUTH => (BIT_AUTH, 5),
             ESP => (BIT_ESP, 6),
             DESTINATION => (BIT_DESTINATION, 7),

@@ -2,8 +2,8 @@
 
 use super::Packet;
 use super::bytes::u16_at;
-use super::ethernet::TYPE_LLDP;
 use crate::error::{Error, Result};
+use crate::eth_type;
 
 /// The destination address of LLDP frames. Bridges don't forward it.
 pub const MULTICAST: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
@@ -67,7 +67,7 @@ pub struct Tlvs<'a> {
 /// Iterates over the entries of an LLDP frame; `None` for other frames.
 pub fn tlvs<'a>(packet: &Packet<'a>) -> Option<Tlvs<'a>> {
     let link = packet.link();
-    if link.eth_type() != Some(TYPE_LLDP) {
+    if link.eth_type() != Some(eth_type::LLDP) {
         return None;
     }
     Some(Tlvs { rest: packet.frame.get(link.end()..)? })

@@ -6,7 +6,8 @@ use super::build::multicast_mac;
 use super::bytes::{u8_at, u128_at};
 use super::checksum::Sum;
 use super::membership::{Belonging, Membership, Sources, records};
-use super::{Frame, NetworkKind, Packet, ipv6, transport};
+use super::{Frame, NetworkKind, Packet, ipv6};
+use crate::ip_proto;
 
 /// ICMPv6 type of a query.
 pub const QUERY: u8 = 130;
@@ -26,7 +27,7 @@ const ROUTER_ALERT: [u8; 6] = [5, 2, 0, 0, 1, 0];
 /// router alert, from a link-local address or from none), if it is cut off, or if its checksum is wrong.
 pub fn read(packet: &Packet) -> Option<Membership> {
     let network = packet.network();
-    if network.kind() != NetworkKind::V6 || !network.carries(transport::ICMPV6) || network.is_fragment() {
+    if network.kind() != NetworkKind::V6 || !network.carries(ip_proto::ICMPV6) || network.is_fragment() {
         return None;
     }
     let message = packet.frame().get(network.transport()..network.end())?;
@@ -37,7 +38,7 @@ pub fn read(packet: &Packet) -> Option<Membership> {
         .with_pseudo_header(
             packet.frame().get(addresses..addresses + 16)?,
             packet.frame().get(addresses + 16..addresses + 32)?,
-            transport::ICMPV6,
+            ip_proto::ICMPV6,
             message.len(),
         )
         .with(message)
@@ -111,12 +112,12 @@ fn frame(src: [u8; 6], to: Ipv6Addr, kind: u8, response: u16, group: Ipv6Addr) -
     message.extend([0, 0]);
     message.extend(group.octets());
     let sum = Sum::default()
-        .with_pseudo_header(&from.octets(), &to.octets(), transport::ICMPV6, message.len())
+        .with_pseudo_header(&from.octets(), &to.octets(), ip_proto::ICMPV6, message.len())
         .with(&message)
         .finish();
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     let ip = Frame::ethernet(multicast_mac(to), src).ipv6(from, to).ttl(1).options(&ROUTER_ALERT);
-    ip.proto(transport::ICMPV6).payload(&message)
+    ip.proto(ip_proto::ICMPV6).payload(&message)
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub mod text;
 
 use std::cell::Cell;
 
+use crate::eth_type;
 use crate::field::{Field, Prerequisite};
 use ethernet::Link;
 pub(crate) use network_layer::{NetworkKind, NetworkLayer};
@@ -220,9 +221,9 @@ impl<'a> Packet<'a> {
     fn parse_network(&self) -> NetworkLayer {
         let link = self.link();
         let wire_len = self.wire_len_from(link.end());
-        if link.is(ethernet::TYPE_IPV4) {
+        if link.is(eth_type::IPV4) {
             ipv4::parse(self.frame, link.end(), wire_len)
-        } else if link.is(ethernet::TYPE_IPV6) {
+        } else if link.is(eth_type::IPV6) {
             ipv6::parse(self.frame, link.end(), wire_len)
         } else {
             NetworkLayer::OTHER

@@ -2,7 +2,7 @@
 
 use super::Packet;
 use super::bytes::u32_at;
-use super::ethernet::{TYPE_MPLS, TYPE_MPLS_MULTICAST, TYPE_PBB};
+use crate::eth_type;
 
 /// The length of a label stack entry in bytes.
 pub const ENTRY_LEN: usize = 4;
@@ -57,7 +57,7 @@ impl Iterator for Stack<'_> {
 
 /// Whether this type announces a label stack.
 pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
-    matches!(eth_type, Some(TYPE_MPLS | TYPE_MPLS_MULTICAST))
+    matches!(eth_type, Some(eth_type::MPLS | eth_type::MPLS_MULTICAST))
 }
 
 /// Returns the bits of the outermost entry.
@@ -68,7 +68,7 @@ pub(super) fn entry(packet: &Packet) -> Option<u32> {
 /// Returns the service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
-    if link.eth_type() != Some(TYPE_PBB) {
+    if link.eth_type() != Some(eth_type::PBB) {
         return None;
     }
     u32_at(packet.frame, link.end()).map(|word| u128::from(word & 0xff_ffff))

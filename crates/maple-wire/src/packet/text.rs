@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
+use super::{Packet, arp, lldp};
+use crate::field::VLAN_PRESENT;
 use crate::field::{Field, parse_number};
 use crate::port::PortNo;
-
-/// The bit of `vlan_vid` that is set if there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
-const VLAN_PRESENT: u128 = 0x1000;
+use crate::{eth_type, icmpv6_type, ip_proto};
 
 /// The error for a text that is not a value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -143,12 +142,12 @@ pub fn summary(packet: &Packet) -> String {
     let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
     let rest = match packet.link().eth_type() {
         None => format!("short frame of {} bytes", packet.frame().len()),
-        Some(ethernet::TYPE_LLDP) => lldp_summary(packet),
-        Some(ethernet::TYPE_MPLS | ethernet::TYPE_MPLS_MULTICAST) => {
+        Some(eth_type::LLDP) => lldp_summary(packet),
+        Some(eth_type::MPLS | eth_type::MPLS_MULTICAST) => {
             let labels: Vec<String> = packet.mpls_stack().map(|entry| entry.label.to_string()).collect();
             format!("mpls {}", labels.join("/"))
         }
-        Some(ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6) if packet.network().is_later_fragment() => {
+        Some(eth_type::IPV4 | eth_type::IPV6) if packet.network().is_later_fragment() => {
             without_ports(&read, format!("fragment of proto {}", show(&read, Field::IpProto)))
         }
         Some(kind) => of_type(&read, kind),
@@ -163,7 +162,7 @@ pub fn summary_of_fields(read: &dyn Fn(Field) -> Option<u128>) -> String {
     let vlan = tag.map(|vid| format!("vlan {} ", vid ^ VLAN_PRESENT)).unwrap_or_default();
     vlan + &match read(Field::EthType).map(|kind| kind as u16) {
         None => "frame without a type".to_string(),
-        Some(ethernet::TYPE_MPLS | ethernet::TYPE_MPLS_MULTICAST) => format!("mpls {}", show(read, Field::MplsLabel)),
+        Some(eth_type::MPLS | eth_type::MPLS_MULTICAST) => format!("mpls {}", show(read, Field::MplsLabel)),
         Some(kind) => of_type(read, kind),
     }
 }
@@ -171,8 +170,8 @@ pub fn summary_of_fields(read: &dyn Fn(Field) -> Option<u128>) -> String {
 /// Summarises the part after the tags of a packet.
 fn of_type(read: &dyn Fn(Field) -> Option<u128>, kind: u16) -> String {
     match kind {
-        ethernet::TYPE_ARP => arp_summary(read),
-        ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6 => ip_summary(read),
+        eth_type::ARP => arp_summary(read),
+        eth_type::IPV4 | eth_type::IPV6 => ip_summary(read),
         _ => format!("eth_type {kind:#06x} {} > {}", show(read, Field::EthSrc), show(read, Field::EthDst)),
     }
 }
@@ -197,13 +196,13 @@ fn ip_summary(read: &dyn Fn(Field) -> Option<u128>) -> String {
         format!("{name} {} > {}", end(source(read), from), end(destination(read), to))
     };
     match read(IpProto).map(|proto| proto as u8) {
-        Some(transport::TCP) => with_ports("tcp", TcpSrc, TcpDst),
-        Some(transport::UDP) => with_ports("udp", UdpSrc, UdpDst),
-        Some(transport::SCTP) => with_ports("sctp", SctpSrc, SctpDst),
-        Some(transport::ICMP) if read(Ipv4Src).is_some() => {
+        Some(ip_proto::TCP) => with_ports("tcp", TcpSrc, TcpDst),
+        Some(ip_proto::UDP) => with_ports("udp", UdpSrc, UdpDst),
+        Some(ip_proto::SCTP) => with_ports("sctp", SctpSrc, SctpDst),
+        Some(ip_proto::ICMP) if read(Ipv4Src).is_some() => {
             without_ports(read, "icmp".to_string()) + &icmp_kind(read, Icmpv4Type, Icmpv4Code)
         }
-        Some(transport::ICMPV6) if read(Ipv6Src).is_some() => {
+        Some(ip_proto::ICMPV6) if read(Ipv6Src).is_some() => {
             without_ports(read, "icmp6".to_string()) + &icmp_kind(read, Icmpv6Type, Icmpv6Code)
         }
         _ => without_ports(read, format!("ip proto {}", show(read, IpProto))),
@@ -220,8 +219,8 @@ fn icmp_kind(read: &dyn Fn(Field) -> Option<u128>, kind: Field, code: Field) -> 
     match (kind, read(kind).map(|kind| kind as u8)) {
         (Field::Icmpv4Type, Some(8)) | (Field::Icmpv6Type, Some(128)) => " echo request".to_string(),
         (Field::Icmpv4Type, Some(0)) | (Field::Icmpv6Type, Some(129)) => " echo reply".to_string(),
-        (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_SOLICIT)) => format!(" neighbor who-has {}", target()),
-        (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_ADVERT)) => format!(" neighbor {} is here", target()),
+        (Field::Icmpv6Type, Some(icmpv6_type::NEIGHBOR_SOLICIT)) => format!(" neighbor who-has {}", target()),
+        (Field::Icmpv6Type, Some(icmpv6_type::NEIGHBOR_ADVERT)) => format!(" neighbor {} is here", target()),
         _ => format!(" type {} code {}", show(read, kind), show(read, code)),
     }
 }

@@ -2,17 +2,7 @@
 
 use super::bytes::{u8_at, u16_at};
 use super::{NetworkKind, NetworkLayer, Packet};
-
-/// IP protocol of ICMP.
-pub const ICMP: u8 = 1;
-/// IP protocol of TCP.
-pub const TCP: u8 = 6;
-/// IP protocol of UDP.
-pub const UDP: u8 = 17;
-/// IP protocol of ICMPv6.
-pub const ICMPV6: u8 = 58;
-/// IP protocol of SCTP.
-pub const SCTP: u8 = 132;
+use crate::ip_proto::{ICMP, ICMPV6, SCTP, TCP, UDP};
 
 /// The length of a TCP header without options in bytes.
 pub const TCP_LEN: usize = 20;

@@ -3,15 +3,15 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use super::matching::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST, RARP, shorthand};
+use super::matching::shorthand;
 use super::value::{Ipv6, Mac};
+use crate::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST, RARP};
 use crate::field::Field;
+use crate::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
+use crate::ip_proto::{ICMP, ICMPV6, IGMP, SCTP, TCP, UDP};
 use crate::packet::ethernet::{TAG_LEN, TYPE_OFFSET};
 use crate::packet::mpls::Entry;
-use crate::packet::transport::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::packet::{NetworkKind, Packet};
-
-const IGMP: u8 = 2;
 
 /// Returns the packet as text: its fields, and the checksum of its transport header.
 ///
@@ -136,7 +136,7 @@ impl Fields {
             let known = packet.get(Field::TcpSrc).and_then(|_| word(payload, 12));
             self.put(format_args!("tcp_flags={}", TcpFlags(known.unwrap_or(0) & 0xfff)));
         }
-        let is_discovery = matches!(value(packet, Field::Icmpv6Type), 135 | 136);
+        let is_discovery = matches!(value(packet, Field::Icmpv6Type), NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT);
         if proto == ICMPV6 && is_discovery && value(packet, Field::Icmpv6Code) == 0 {
             self.put(format_args!("nd_target={}", Ipv6(value(packet, Field::Ipv6NdTarget))));
             self.put(format_args!("nd_sll={}", Mac(value(packet, Field::Ipv6NdSll))));

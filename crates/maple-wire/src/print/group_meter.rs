@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use super::actions;
 use super::table::ACTIONS;
 use super::value::{Hex, HexBytes};
+use crate::msg::ANY_GROUP;
+use crate::msg::command::DELETE;
 use crate::msg::group_mod::Bucket;
 use crate::msg::meter_mod::{Band, BandKind};
 use crate::msg::stats::GroupFeatures;
@@ -12,8 +14,6 @@ use crate::msg::{GroupMod, MeterMod, Version};
 use crate::port::PortNo;
 
 const SELECT: u8 = 1;
-const DELETE: u16 = 2;
-const NO_GROUP: u32 = 0xffff_ffff;
 
 /// The bit of a meter's flags that is set if its bands have a burst size.
 const METER_BURST: u16 = 4;
@@ -49,7 +49,7 @@ pub(super) fn group(out: &mut String, group: u32, kind: u8, buckets: &[Bucket]) 
         if bucket.watch_port != PortNo::ANY {
             write!(out, "watch_port:{},", bucket.watch_port)?;
         }
-        if bucket.watch_group != NO_GROUP {
+        if bucket.watch_group != ANY_GROUP {
             write!(out, "watch_group:{},", bucket.watch_group)?;
         }
         write!(out, "actions={}", actions(Version::Of13, &bucket.actions))?;

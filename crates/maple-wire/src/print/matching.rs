@@ -7,17 +7,12 @@
 use std::fmt::{Display, Write};
 
 use super::value::{HexBytes, Impossible, Masked};
+use crate::eth_type::value::{ARP, IPV4, IPV6, MPLS, MPLS_MULTICAST, RARP};
 use crate::field::Field;
 use crate::flow::{Constraint, Match, MatchField};
+use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::msg::Version;
 use crate::msg::oxm::stated;
-
-pub(super) const IPV4: u128 = 0x0800;
-pub(super) const ARP: u128 = 0x0806;
-pub(super) const RARP: u128 = 0x8035;
-pub(super) const MPLS: u128 = 0x8847;
-pub(super) const MPLS_MULTICAST: u128 = 0x8848;
-pub(super) const IPV6: u128 = 0x86dd;
 
 /// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
@@ -45,15 +40,15 @@ pub fn matching(version: Version, matching: &Match) -> String {
 /// Returns the word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
 pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
     Some(match (eth_type, proto) {
-        (IPV4, Some(1)) => ("icmp", true),
-        (IPV4, Some(6)) => ("tcp", true),
-        (IPV4, Some(17)) => ("udp", true),
-        (IPV4, Some(132)) => ("sctp", true),
+        (IPV4, Some(ICMP)) => ("icmp", true),
+        (IPV4, Some(TCP)) => ("tcp", true),
+        (IPV4, Some(UDP)) => ("udp", true),
+        (IPV4, Some(SCTP)) => ("sctp", true),
         (IPV4, _) => ("ip", false),
-        (IPV6, Some(6)) => ("tcp6", true),
-        (IPV6, Some(17)) => ("udp6", true),
-        (IPV6, Some(58)) => ("icmp6", true),
-        (IPV6, Some(132)) => ("sctp6", true),
+        (IPV6, Some(TCP)) => ("tcp6", true),
+        (IPV6, Some(UDP)) => ("udp6", true),
+        (IPV6, Some(ICMPV6)) => ("icmp6", true),
+        (IPV6, Some(SCTP)) => ("sctp6", true),
         (IPV6, _) => ("ipv6", false),
         (ARP, _) => ("arp", false),
         (RARP, _) => ("rarp", false),

@@ -24,13 +24,11 @@ use std::ops::{Bound, RangeBounds};
 use maple_core::run::Observe as _;
 use maple_core::{PacketHandle, Source};
 use maple_wire::Field;
+use maple_wire::field::VLAN_PRESENT;
 
 use crate::prefix::Prefix;
 
 pub use crate::value::{Address, FieldValue, Ordered};
-
-/// The bit of `vlan_vid` that is set if a packet has a tag. Policies see the 12 bits below it.
-const TAGGED: u128 = 0x1000;
 
 /// A field of the packet that is being decided, with values of type `T`.
 ///
@@ -168,14 +166,14 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     fn read(self, mask: u128, source: Source) -> Option<u128> {
         let value = self.packet.read(self.field, mask, Some(source))?;
         match self.field {
-            Field::VlanVid => (value & TAGGED != 0).then_some(value & !TAGGED),
+            Field::VlanVid => (value & VLAN_PRESENT != 0).then_some(value & !VLAN_PRESENT),
             _ => Some(value),
         }
     }
 
     fn present(self, source: Source) -> bool {
         match self.field {
-            Field::VlanVid => self.packet.equals(self.field, TAGGED, TAGGED, Some(source)),
+            Field::VlanVid => self.packet.equals(self.field, VLAN_PRESENT, VLAN_PRESENT, Some(source)),
             field => self.packet.present(field, Some(source)),
         }
     }
@@ -344,7 +342,7 @@ impl<T: FieldValue> PartialEq<PacketField<'_, T>> for PacketField<'_, T> {
 /// Returns the largest value that a policy can see in `field`.
 fn largest(field: Field) -> u128 {
     match field {
-        Field::VlanVid => TAGGED - 1,
+        Field::VlanVid => VLAN_PRESENT - 1,
         _ => field.full_mask(),
     }
 }
@@ -352,7 +350,7 @@ fn largest(field: Field) -> u128 {
 /// Returns the engine's form of a policy's value: `vlan_vid` gets its tag bit.
 fn raw(field: Field, value: u128) -> u128 {
     match field {
-        Field::VlanVid => value | TAGGED,
+        Field::VlanVid => value | VLAN_PRESENT,
         _ => value,
     }
 }

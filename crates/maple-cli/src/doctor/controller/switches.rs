@@ -1,5 +1,6 @@
 //! Faults of the connected switches.
 
+use maple_controller::OPENFLOW_PORT;
 use serde_json::Value;
 
 use super::{Finding, FindingId, Level, Listening, items, text};
@@ -21,7 +22,8 @@ fn is_away(switch: &Value) -> bool {
 }
 
 fn no_switch(listening: Option<Listening>) -> Finding {
-    let (kind, port) = listening.map_or(("tcp", 6653), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
+    let (kind, port) =
+        listening.map_or(("tcp", OPENFLOW_PORT), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
     Finding::new(Level::Warning, FindingId::NoSwitch, "the controller")
         .what("no switch is connected")
         .so("the policy runs for nobody")

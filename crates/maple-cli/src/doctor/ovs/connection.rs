@@ -1,12 +1,10 @@
 //! The targets of bridges, and whether they reach the controller.
 
+use maple_controller::OPENFLOW_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use super::super::finding::{FindingId, Level, quoted};
 use super::{Bridge, Expected, Finding, Listening, Target, at};
-
-/// OpenFlow's port, used for a target without a port.
-const PORT: u16 = 6653;
 
 /// The relation of a target to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,15 +191,16 @@ fn fit(target: &Target, expected: &Expected) -> TargetFit {
 /// Parses the address of a target. `None` if it is a name.
 fn parse(target: &str) -> Option<SocketAddr> {
     let (_, rest) = target.split_once(':')?;
-    let bare = |ip: &str| Some(SocketAddr::new(ip.trim_matches(['[', ']']).parse().ok()?, PORT));
+    let bare = |ip: &str| Some(SocketAddr::new(ip.trim_matches(['[', ']']).parse().ok()?, OPENFLOW_PORT));
     rest.parse().ok().or_else(|| bare(rest))
 }
 
 /// Reports whether an address belongs to this host: a socket can bind to it. If sockets can bind to any address (for
 /// addresses that move between hosts), a packet to the address must also leave from it.
 fn is_local(ip: IpAddr) -> bool {
-    let leaves_from =
-        |socket: UdpSocket| socket.connect((ip, PORT)).is_ok() && socket.local_addr().is_ok_and(|own| own.ip() == ip);
+    let leaves_from = |socket: UdpSocket| {
+        socket.connect((ip, OPENFLOW_PORT)).is_ok() && socket.local_addr().is_ok_and(|own| own.ip() == ip)
+    };
     let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     ip.is_loopback()
         || UdpSocket::bind((ip, 0)).is_ok() && (!binds_others(ip) || UdpSocket::bind((any, 0)).is_ok_and(leaves_from))
@@ -217,7 +216,7 @@ fn binds_others(ip: IpAddr) -> bool {
 fn wanted(expected: &Expected) -> String {
     let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
     // Without a controller on this host it may be anywhere.
-    let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{PORT}") };
+    let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{OPENFLOW_PORT}") };
     let address = match address.ip() {
         IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
         ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),

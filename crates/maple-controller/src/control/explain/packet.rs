@@ -8,18 +8,16 @@ use maple_core::check::frame_of;
 use maple_core::explain::EnteringPacket;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
 use maple_wire::field::Prerequisite;
+use maple_wire::field::VLAN_PRESENT;
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::packet::text::parse_field_value;
 use maple_wire::{Field, Packet, nearest};
 
 use super::Explain;
 use crate::names::Names;
 
-const IPV4: u128 = 0x0800;
-const ARP: u128 = 0x0806;
-const IPV6: u128 = 0x86dd;
-/// The bit of `vlan_vid` that marks a packet with a tag.
-const TAGGED: u128 = 0x1000;
 /// The sender's and the receiver's port, where only the other is given.
 const PORTS: [u128; 2] = [40_000, 80];
 
@@ -76,7 +74,7 @@ pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
         return Err(format!("{name:?} is not a field{}", near.unwrap_or_default()));
     };
     let value = parse_field_value(field, value).map_err(|error| error.to_string())?;
-    let value = if field == Field::VlanVid && value != 0 { value | TAGGED } else { value };
+    let value = if field == Field::VlanVid && value != 0 { value | VLAN_PRESENT } else { value };
     Ok((field, value))
 }
 
@@ -319,15 +317,15 @@ fn address(end: &PacketEnd, is_ipv6: bool) -> Option<u128> {
 fn transport(headers: &mut BTreeMap<Field, u128>) {
     let kind = headers.get(&Field::EthType).copied();
     let (echo, request) = match kind {
-        Some(IPV4) => (1, Field::Icmpv4Type),
-        Some(IPV6) => (58, Field::Icmpv6Type),
+        Some(IPV4) => (ICMP, Field::Icmpv4Type),
+        Some(IPV6) => (ICMPV6, Field::Icmpv6Type),
         _ => return,
     };
     let proto = *headers.entry(Field::IpProto).or_insert(echo);
     let ports = match proto {
-        6 => [Field::TcpSrc, Field::TcpDst],
-        17 => [Field::UdpSrc, Field::UdpDst],
-        132 => [Field::SctpSrc, Field::SctpDst],
+        TCP => [Field::TcpSrc, Field::TcpDst],
+        UDP => [Field::UdpSrc, Field::UdpDst],
+        SCTP => [Field::SctpSrc, Field::SctpDst],
         proto if proto == echo => {
             headers.entry(request).or_insert(if kind == Some(IPV4) { 8 } else { 128 });
             return;
@@ -422,7 +420,7 @@ mod tests {
         #[test]
         fn what_conditions_are_printed_as_can_be_given(value: u128, at in 0..Field::ALL.len()) {
             let field = Field::ALL[at];
-            let value = value & field.full_mask() | if field == Field::VlanVid { TAGGED } else { 0 };
+            let value = value & field.full_mask() | if field == Field::VlanVid { VLAN_PRESENT } else { 0 };
             let printed = Cond::default().and(Constraint::exact(field, value)).to_string();
             let (name, text) = printed.split_once('=').expect("a field and its value");
             assert_eq!(field_value(name, text), Ok((field, value)), "{printed}");

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use super::file::{WrittenRows, write};
 use super::journal::{LeafJournal, PERIOD, Rows};
-use crate::memory::late::LateDatabase;
+use crate::memory::late::{LateDatabase, OpenDatabase};
 use crate::memory::restart::Restart;
 use crate::priority::lower_for_good;
 
@@ -30,7 +30,7 @@ impl Remembering {
             if database.wait().is_some() {
                 // Nothing waits for it, and after a start there is much to write.
                 lower_for_good();
-                write_until_end(&database, &of_thread, &restart);
+                Writer::new(&database, &of_thread, &restart).run();
             }
         };
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
@@ -50,61 +50,101 @@ impl Drop for Remembering {
     }
 }
 
-/// Writes what waits until the end, into a database that may fail and be opened again.
-fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Restart) {
-    let (mut written, mut version, mut was_quiet) = (WrittenRows::default(), 0, false);
-    let (mut made_anew, mut has_failed, mut has_lost) = (0, false, false);
-    loop {
-        let (rows, lost, is_last) = journal.next();
-        has_lost |= has_failed && lost > 0;
-        if lost > 0 && !has_failed {
+/// Writes what waits, into a database that may fail and be opened again.
+struct Writer<'a> {
+    database: &'a LateDatabase,
+    journal: &'a LeafJournal,
+    restart: &'a Restart,
+    written: WrittenRows,
+    /// The version of the state at the last turn.
+    version: u64,
+    was_quiet: bool,
+    /// The number of times that the file was made anew, when it was last written.
+    made_anew: u64,
+    /// Whether the file failed, and is not open again.
+    has_failed: bool,
+    /// Whether the file lacks rows that are not in the journal either.
+    has_lost: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(database: &'a LateDatabase, journal: &'a LeafJournal, restart: &'a Restart) -> Writer<'a> {
+        let (written, version, was_quiet) = (WrittenRows::default(), 0, false);
+        let (made_anew, has_failed, has_lost) = (0, false, false);
+        Writer { database, journal, restart, written, version, was_quiet, made_anew, has_failed, has_lost }
+    }
+
+    /// Writes until the journal ends, or the database is closed.
+    fn run(mut self) {
+        loop {
+            let (rows, lost, is_last) = self.journal.next();
+            self.note_lost(lost);
+            let policy = self.journal.policy();
+            if self.has_nothing_to_write(&rows, policy.as_ref()) && !is_last {
+                self.journal.wrote_all_but(Rows::new());
+                continue;
+            }
+            // Nobody takes a copy for a process that takes over while it waits for this.
+            let opened = self.database.wait_for(PERIOD);
+            self.has_failed = opened.is_none();
+            match opened {
+                Some(opened) => self.write(&opened, rows, policy, is_last),
+                None => {
+                    self.journal.wrote_all_but(rows);
+                    if self.database.is_closed() {
+                        return;
+                    }
+                }
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    fn note_lost(&mut self, lost: u64) {
+        self.has_lost |= self.has_failed && lost > 0;
+        if lost > 0 && !self.has_failed {
             // Asking for all of them again would not make it quicker.
             tracing::warn!("the state file is too slow: a restart will not know {} of the leaves", lost);
         }
-        let newest = restart.store().snapshot().version();
-        // Labels come a moment after what they are for.
-        let policy = journal.policy();
-        let is_same = rows.is_empty() && policy == written.policy;
-        let is_quiet = std::mem::replace(&mut version, newest) == newest && is_same;
+    }
+
+    /// Reports whether nothing has changed for two turns, and the file has everything. Labels come a moment after what
+    /// they are for.
+    fn has_nothing_to_write(&mut self, rows: &Rows, policy: Option<&String>) -> bool {
+        let newest = self.restart.store().snapshot().version();
+        let is_same = rows.is_empty() && policy == self.written.policy.as_ref();
+        let is_quiet = std::mem::replace(&mut self.version, newest) == newest && is_same;
+        let was_quiet = std::mem::replace(&mut self.was_quiet, is_quiet);
         // A file that was made anew lacks all rows, also if nothing changes.
-        let is_whole = !has_lost && !database.is_another(made_anew);
-        if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last && is_whole {
-            journal.wrote_all_but(Rows::new());
-            continue;
+        let is_whole = !self.has_lost && !self.database.is_another(self.made_anew);
+        is_quiet && was_quiet && is_whole
+    }
+
+    /// Writes rows. If that fails, they stay in the journal.
+    fn write(&mut self, opened: &OpenDatabase, rows: Rows, policy: Option<String>, is_last: bool) {
+        if std::mem::replace(&mut self.made_anew, opened.made_anew) != opened.made_anew {
+            self.written = WrittenRows::default();
+            self.has_lost = true;
         }
-        was_quiet = is_quiet;
-        // Nobody takes a copy for a process that takes over while it waits for this.
-        let opened = database.wait_for(PERIOD);
-        has_failed = opened.is_none();
-        let Some(opened) = opened else {
-            journal.wrote_all_but(rows);
-            if is_last || database.is_closed() {
-                return;
+        let (written, restart) = (&mut self.written, self.restart);
+        match opened.work(|database| write(database, &rows, policy, written, restart)) {
+            Ok(()) => {
+                self.journal.wrote_all_but(Rows::new());
+                if std::mem::take(&mut self.has_lost) {
+                    self.journal.want_all(self.restart.departed_rows());
+                }
             }
-            continue;
-        };
-        if std::mem::replace(&mut made_anew, opened.made_anew) != opened.made_anew {
-            written = WrittenRows::default();
-            has_lost = true;
-        }
-        match opened.work(|database| write(database, &rows, policy, &mut written, restart)) {
-            Ok(()) => journal.wrote_all_but(Rows::new()),
             Err(why) => {
-                journal.wrote_all_but(rows);
-                written = WrittenRows::default();
+                self.journal.wrote_all_but(rows);
+                self.written = WrittenRows::default();
                 if is_last {
                     return tracing::error!("the state file: {why}; a restart will not know the newest leaves");
                 }
-                database.fail(&opened, why);
-                has_failed = true;
-                continue;
+                self.database.fail(opened, why);
+                self.has_failed = true;
             }
-        }
-        if std::mem::take(&mut has_lost) {
-            journal.want_all(restart.departed_rows());
-        }
-        if is_last {
-            return;
         }
     }
 }

@@ -282,3 +282,19 @@ fn a_switch_that_never_ends_its_rules_has_a_deadline() {
     }
     assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
 }
+
+#[test]
+fn statistics_of_another_kind_than_was_asked_for_are_a_warning() {
+    let asks: [fn(&mut Peer); 3] = [
+        |peer| peer.session.read_flows(peer.now, &mut peer.out),
+        |peer| peer.session.ask_for_ports(&mut peer.out),
+        |peer| peer.session.ask_for_table_sizes(&mut peer.out),
+    ];
+    for ask in asks {
+        let mut peer = Peer::up(Version::Of13);
+        ask(&mut peer);
+        let xid = peer.sent()[0].0;
+        peer.says(Version::Of13, xid, &Message::StatsReply(StatsReply::new(ReplyBody::Desc(desc()))));
+        assert!(matches!(peer.out[..], [Output::Warning { warning: ProtocolWarning::OtherStatistics, first: true }]));
+    }
+}

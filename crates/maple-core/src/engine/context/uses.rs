@@ -387,7 +387,7 @@ impl EngineStore {
 
     /// Runs `work` on the label ids of any switch.
     pub fn with_other_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        self.used(|store| store.alone(|_| work(store.labels().for_switch(switch))))
+        self.used(|store| store.alone(|_| store.with_label_ids(switch, work)))
     }
 
     pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::RestoreProgress) -> T) -> T {
@@ -395,7 +395,7 @@ impl EngineStore {
     }
 
     pub fn change_restoring<T>(&self, work: impl FnOnce(&mut crate::state::RestoreProgress) -> T) -> T {
-        self.used(|store| store.alone(|_| work(&mut store.restoring())))
+        self.used(|store| store.alone(|_| store.change_restoring(work)))
     }
 
     /// Notes the model of a switch of this engine.

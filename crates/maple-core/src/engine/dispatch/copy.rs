@@ -25,7 +25,7 @@ impl EngineCopy {
         copy.topology.address_kinds = engine.topology.address_kinds;
         copy.decisions.leaves = engine.decisions.leaves.clone();
         drop(copy.decisions.leaves.take_held());
-        copy.fabric.routes = engine.fabric.routes.clone();
+        copy.fabric.copy_routes(&engine.fabric);
         copy.reload.former = engine.reload.former.clone();
         copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
         copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
@@ -36,7 +36,6 @@ impl EngineCopy {
             .dirty
             .extend(engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
         copy.fabric.ctx.inbox = engine.fabric.ctx.inbox.clone();
-        copy.fabric.early_requests = engine.fabric.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
         let is_kept = |timer: &Timer| {
             use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};

@@ -315,7 +315,7 @@ impl Engine {
                 Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.go_on(decisions, fabric),
                 Timer::Trial => reload.go_on(decisions, fabric),
-                Timer::EarlyRequests => Restore::ask_again(fabric),
+                Timer::EarlyRequests => fabric.acquire_early_labels(),
                 Timer::Restore(dpid) => Restore::go_on(decisions, fabric, dpid),
                 Timer::Live(number) => live.look_after(fabric, number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.

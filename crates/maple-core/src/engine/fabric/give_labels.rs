@@ -32,6 +32,11 @@ impl Fabric {
         }
     }
 
+    /// Handles the requests that waited until all rules of an earlier run were known.
+    pub(in crate::engine) fn acquire_early_labels(&mut self) {
+        std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
+    }
+
     /// The reason why a label cannot be given out; `None` if it can.
     fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;

@@ -21,13 +21,19 @@ pub(super) struct Fabric {
     pub switches: Switches,
     pub routes: Routes,
     /// Requests for labels that came before all rules of an earlier run were known.
-    pub early_requests: Vec<Acquire>,
+    early_requests: Vec<Acquire>,
 }
 
 impl Fabric {
     /// Creates the fabric of a shard without switches.
     pub fn new(ctx: Context) -> Fabric {
         Fabric { routes: Routes::new(ctx.shard), ctx, switches: Switches::default(), early_requests: Vec::new() }
+    }
+
+    /// Takes over the routes of another fabric, and what asks for labels.
+    pub(in crate::engine) fn copy_routes(&mut self, of: &Fabric) {
+        self.routes = of.routes.clone();
+        self.early_requests = of.early_requests.clone();
     }
 
     /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.

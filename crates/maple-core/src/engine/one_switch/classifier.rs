@@ -1,5 +1,6 @@
 //! The classifier: which packets go to which logical table. It lets a host's packets pass only at the host's own port.
 
+use maple_wire::eth_type::value as eth_type;
 use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::ports::is_virtual;
@@ -38,8 +39,8 @@ const SHUT: u16 = KNOWN;
 // Compiled rules lie above all rules for hosts of a single table.
 const _: () = assert!(*COMPILED.start() == KNOWN + 1);
 
-/// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
-const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
+/// The Ethernet types of discovery's frames.
+const DISCOVERY_TYPES: [u128; 2] = [eth_type::LLDP, eth_type::BDDP];
 
 /// Reports whether a packet is of a type that only discovery uses, whatever its sender.
 pub(in crate::engine) fn is_discovery_frame(packet: &Packet<'_>) -> bool {

@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::Instruction;
+use maple_wire::msg::ALL_METERS;
+use maple_wire::msg::command::{ADD, DELETE, MODIFY};
 use maple_wire::msg::stats::{MeterConfig, RequestBody, StatsRequest};
 use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 
@@ -37,10 +39,6 @@ pub(in crate::engine) const SWEEP: Duration = Duration::from_secs(10);
 /// The number of requests that are remembered, to know which one an error is about.
 const MAX_REQUESTS: usize = 256;
 
-/// The commands of a meter-mod.
-const ADD: u16 = 0;
-const MODIFY: u16 = 1;
-const DELETE: u16 = 2;
 /// The flags of a meter-mod: the unit, and whether there is a burst.
 const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
@@ -51,8 +49,6 @@ pub(in crate::engine) const METER_MOD_FAILED: u16 = 12;
 const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
 /// The minimum time between two repairs of a meter that refused rules have shown to be missing.
 const LOST_FOR: Duration = Duration::from_secs(30);
-/// `OFPM_ALL`.
-const ALL_METERS: u32 = 0xffff_ffff;
 
 /// The meters of a switch.
 #[derive(Clone, Debug, Default)]

@@ -162,15 +162,7 @@ impl Restore {
                 switch.ingress.table.begin_rebuild();
             }
         }
-        let until = fabric.ctx.now + RESERVATION;
-        fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
-        // Another switch may have lost the rules for labels that this one pushes.
-        let state = fabric.ctx.store.snapshot();
-        for (port, id) in pushed {
-            let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
-            let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
-            fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
-        }
+        reserve_labels(fabric, dpid, labels, pushed);
         revoke_lost_labels(fabric, dpid);
         fabric.sync_route_rules();
         fabric.ctx.store.change_restoring(|all| {
@@ -180,16 +172,11 @@ impl Restore {
                 all.unconfirmed.remove(&dpid);
             }
         });
-        Restore::ask_again(fabric);
+        fabric.acquire_early_labels();
         fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         if is_confirmed {
             Restore::go_on(decisions, fabric, dpid);
         }
-    }
-
-    /// Handles requests that waited until all rules of an earlier run were known.
-    pub(in crate::engine) fn ask_again(fabric: &mut Fabric) {
-        std::mem::take(&mut fabric.early_requests).into_iter().for_each(|asked| fabric.acquire_label(asked));
     }
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
@@ -217,7 +204,7 @@ impl Restore {
             all.undecided.remove(&dpid);
             all.asking.remove(&dpid);
         });
-        Restore::ask_again(fabric);
+        fabric.acquire_early_labels();
     }
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
@@ -320,6 +307,19 @@ impl Restore {
         } else if is_confirmed || !has_waited {
             fabric.ctx.wake_at(next_look, Timer::Restore(dpid));
         }
+    }
+}
+
+/// Reserves the labels of a switch's rules, and at its neighbours those that its rules push: another switch may have
+/// lost the rules for them.
+fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: Vec<(PortNo, u16)>) {
+    let until = fabric.ctx.now + RESERVATION;
+    fabric.ctx.store.with_label_ids(dpid, |ids| ids.reserve(own, until));
+    let state = fabric.ctx.store.snapshot();
+    for (port, id) in pushed {
+        let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
+        let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
+        fabric.ctx.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
     }
 }
 

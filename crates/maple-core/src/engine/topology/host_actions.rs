@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Field, Match, PortNo};
@@ -21,9 +22,6 @@ use crate::ids::ShardId;
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};
 use crate::state::{Snapshot, Write};
-
-/// The table number that stands for all tables in a request for statistics.
-const ALL_TABLES: u8 = 0xff;
 
 impl Topology {
     /// Learns from a packet at an edge port. Returns whether the packet is accepted.

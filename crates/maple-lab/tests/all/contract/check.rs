@@ -14,37 +14,24 @@ use std::fmt;
 
 use maple_core::Mac;
 use maple_core::engine::Stats;
-use maple_core::network::{Location, PortKind, PortRole};
-use maple_emulator::emulated::{Delivery, Drop, EnteredFrame, FrameId, Origin, Outcome};
-use maple_emulator::switch::Lost;
+use maple_core::network::Location;
+use maple_emulator::emulated::{Delivery, FrameId, Origin, Outcome};
 use maple_emulator::time::{MILLISECOND, Time};
 use maple_sim::cases::Step;
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, Field, Version};
 
 use crate::contract::case::Case;
-use crate::contract::oracle::{Arrival, Decided, How, Out, verdict};
+use crate::contract::judged::{Excuse, JudgedFrame, show, strays, trail};
+use crate::contract::oracle::{Arrival, Decided, How, verdict};
 use crate::contract::state::State;
 use crate::contract::world::World;
 
-/// The time that a packet may wait for rules under way: the engine's `hold`, and some more.
-const HOLD: Time = 150 * MILLISECOND;
 /// The time that the network gets for one packet when nothing else happens.
 const QUIET: Time = 300 * MILLISECOND;
 
 /// The time after a host's last packet until it is known whether it has moved. The engine's counters are read every
 /// `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
 const MOVE: Time = 2100 * MILLISECOND;
-
-/// A reason why less may come out than f says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Excuse {
-    /// A link or port was down when a copy came to it.
-    NetworkLost,
-    /// A switch on the way was not under control: it was restarting, or its control channel was broken.
-    OutOfControl,
-    /// Ports or switches changed while the frame was under way.
-    TopologyChanged,
-}
 
 /// The counts of what was checked.
 #[derive(Clone, Debug, Default)]
@@ -140,43 +127,51 @@ fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure>
     for packet in 0..world.case.scenario.packets.len() {
         let mut expected = None;
         for round in 0..2 {
-            let before = world.state().clone();
-            let entered = world.network.log().entries().count();
-            let id = world.send(packet);
-            world.run_for(world.case.lag() + QUIET);
-            let log = world.network.log();
-            let alone = log.entries().skip(entered).filter(|e| matches!(e.origin, Origin::Port(..))).count() == 1;
-            let entry = log.entries().find(|entry| entry.id == id).expect("the log is long enough");
-            let Origin::Port(dpid, port) = entry.origin else { unreachable!("hosts send by ports") };
-            let arrival = Arrival { at: Location::new(dpid, port), frame: &entry.frame };
-            let said = verdict(world.program(), world.case.track_hosts, &before, arrival);
-            let is_up = before.ports.get(&arrival.at).is_some_and(|info| info.up);
-            if is_up {
-                same_at_rest(world, packet, round, id, arrival, &said, alone)?;
-                *counts.how.entry(said.how).or_default() += 1;
-                counts.repeated += 1;
-                if expected.as_ref() == Some(&before) && said.how == How::Pure && is_cacheable(world, arrival, &before)
-                {
-                    no_packet_in(world, packet, id, counts)?;
-                }
-                let moving = said.how == How::NotAsked("host elsewhere");
-                expected = alone.then_some(said.after);
-                if moving || !alone {
-                    world.run_for(MOVE);
-                }
-            }
+            expected = send_at_rest(world, packet, round, expected, counts)?;
         }
     }
     Ok(())
 }
 
-/// Returns a port by which a copy of a frame left a switch, although f's route does not leave there.
-fn strays(said: &Decided, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
-    let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
-    let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));
-    left.find(|(dpid, port)| !said.hops.get(dpid).is_some_and(|ports| ports.contains(port)))
+/// Sends a packet and checks what comes out. `expected` is the state after the last packet, if nothing else entered
+/// with it. Returns the same of this packet.
+fn send_at_rest(
+    world: &mut World,
+    packet: usize,
+    round: usize,
+    expected: Option<State>,
+    counts: &mut MessageCounts,
+) -> Result<Option<State>, Failure> {
+    let before = world.state().clone();
+    let entered = world.network.log().entries().count();
+    let id = world.send(packet);
+    world.run_for(world.case.lag() + QUIET);
+    let log = world.network.log();
+    let is_alone = log.entries().skip(entered).filter(|e| matches!(e.origin, Origin::Port(..))).count() == 1;
+    let entry = log.entries().find(|entry| entry.id == id).expect("the log is long enough");
+    let Origin::Port(dpid, port) = entry.origin else { unreachable!("hosts send by ports") };
+    let arrival = Arrival { at: Location::new(dpid, port), frame: &entry.frame };
+    if !before.ports.get(&arrival.at).is_some_and(|info| info.up) {
+        return Ok(expected);
+    }
+    let said = verdict(world.program(), world.case.track_hosts, &before, arrival);
+    let is_moving = said.how == How::NotAsked("host elsewhere");
+    same_at_rest(world, packet, round, id, arrival, &said)?;
+    if is_alone && !is_moving {
+        same_state(world, packet, id, &said)?;
+    }
+    *counts.how.entry(said.how).or_default() += 1;
+    counts.repeated += 1;
+    if expected.as_ref() == Some(&before) && said.how == How::Pure && is_cacheable(world, arrival, &before) {
+        no_packet_in(world, packet, id, counts)?;
+    }
+    if is_moving || !is_alone {
+        world.run_for(MOVE);
+    }
+    Ok(is_alone.then_some(said.after))
 }
 
+/// Checks that a packet came out where the oracle says, once and by the route.
 fn same_at_rest(
     world: &World,
     packet: usize,
@@ -184,36 +179,36 @@ fn same_at_rest(
     id: FrameId,
     arrival: Arrival,
     said: &Decided,
-    alone: bool,
 ) -> Result<(), Failure> {
     let log = world.network.log();
-    let about = || {
-        format!(
-            "packet #{packet} at rest, time {}, at {:?}, {:?}\nsaid {}\ncame {}\n{}",
-            round + 1,
-            arrival.at,
-            said.how,
-            show(&said.out),
-            show(&log.egress(id)),
-            trail(log.of_frame(id))
-        )
+    let failure = |kind, what: String| {
+        let (at, how, time) = (arrival.at, said.how, round + 1);
+        let (out, came, trail) = (show(&said.out), show(&log.egress(id)), trail(log.of_frame(id)));
+        let text =
+            format!("packet #{packet} at rest, time {time}, at {at:?}, {how:?}\nsaid {out}\ncame {came}\n{trail}");
+        Err(Failure::new(kind, what + &text))
     };
     if log.egress(id) != said.out {
-        return Err(Failure::new("wrong at rest", about()));
+        return failure("wrong at rest", String::new());
     }
     if log.copies(id) != said.out.len() {
-        return Err(Failure::new("twice at rest", about()));
+        return failure("twice at rest", String::new());
     }
     let deliveries: Vec<&Delivery> = log.of_frame(id).collect();
-    if let Some((dpid, port)) = strays(said, &deliveries) {
-        return Err(Failure::new("wrong way at rest", format!("not by {}:{port}\n{}", dpid.0, about())));
+    match strays(said, &deliveries) {
+        Some((dpid, port)) => failure("wrong way at rest", format!("not by {}:{port}\n", dpid.0)),
+        None => Ok(()),
     }
+}
+
+/// Checks that the state after a packet that entered alone is as the oracle says.
+fn same_state(world: &World, packet: usize, id: FrameId, said: &Decided) -> Result<(), Failure> {
     let (now, after) = (world.state(), &said.after);
-    let moving = said.how == How::NotAsked("host elsewhere");
-    if alone && !moving && now != after {
-        return Err(Failure::new("wrong state", format!("{}\nsaid {after:#?}\nis {now:#?}", about())));
+    if now == after {
+        return Ok(());
     }
-    Ok(())
+    let trail = trail(world.network.log().of_frame(id));
+    Err(Failure::new("wrong state", format!("packet #{packet} at rest\n{trail}\nsaid {after:#?}\nis {now:#?}")))
 }
 
 /// Reports whether the second packet must do without the controller: the switches can match everything, the host can be
@@ -301,168 +296,22 @@ fn check_log(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
             counts.skipped += 1;
             continue;
         }
-        let at = Location::new(dpid, port);
-        let none = Vec::new();
-        judge(world, entry, at, deliveries.get(&entry.id).unwrap_or(&none), counts)?;
+        let deliveries = deliveries.remove(&entry.id).unwrap_or_default();
+        judge(&JudgedFrame::new(world, entry, Location::new(dpid, port), deliveries), counts)?;
     }
     Ok(())
 }
 
-fn judge(
-    world: &World,
-    entry: &EnteredFrame,
-    at: Location,
-    deliveries: &[&Delivery],
-    counts: &mut MessageCounts,
-) -> Result<(), Failure> {
-    let arrival = Arrival { at, frame: &entry.frame };
-    let mut came = Out::new();
-    let mut copies = 0;
-    for delivery in deliveries {
-        if let Outcome::Egress { dpid, port, .. } = &delivery.outcome {
-            came.insert((*dpid, *port, delivery.frame.clone()));
-            copies += 1;
-        }
-    }
-    let last = deliveries.iter().map(|delivery| delivery.at).max().unwrap_or(entry.at);
-    let lag = world.case.lag();
-    let end = last + lag + if came.is_empty() { HOLD } else { 0 };
-    let begin = entry.at.saturating_sub(lag);
-    let answers: Vec<Decided> = verdicts(world, arrival, begin, end);
-    let explain = || {
-        let said: Vec<String> = answers.iter().map(|v| format!("  {:?} {}", v.how, show(&v.out))).collect();
-        format!(
-            "frame {:?} (packet {:?}) entered at {at:?} at {} ns\nsaid one of\n{}\ncame {}\n{}",
-            entry.id,
-            world.sent.get(&entry.id),
-            entry.at,
-            said.join("\n"),
-            show(&came),
-            trail(deliveries.iter().copied())
-        )
-    };
-    counts.delivered += u64::from(!came.is_empty());
-    let outs: BTreeSet<&Out> = answers.iter().map(|answer| &answer.out).collect();
-    let took = |answer: &&Decided| answer.out == came && strays(answer, deliveries).is_none();
-    if copies == came.len() && answers.iter().find(took).is_some() {
-        *if outs.len() == 1 { &mut counts.exact } else { &mut counts.choice } += 1;
+fn judge(frame: &JudgedFrame, counts: &mut MessageCounts) -> Result<(), Failure> {
+    counts.delivered += u64::from(!frame.came.is_empty());
+    if frame.is_as_said() {
+        *if frame.has_one_answer() { &mut counts.exact } else { &mut counts.choice } += 1;
         return Ok(());
     }
-    match excuse(world, arrival, &answers, &came, deliveries, (begin, end)) {
-        Some(excuse) => {
-            *counts.excused.entry(excuse).or_default() += 1;
-            Ok(())
-        }
-        None if copies > came.len() => Err(Failure::new("twice", explain())),
-        None => Err(Failure::new("wrong", explain())),
+    match frame.excuse() {
+        Some(excuse) => *counts.excused.entry(excuse).or_default() += 1,
+        None if frame.is_repeated() => return Err(Failure::new("twice", frame.to_string())),
+        None => return Err(Failure::new("wrong", frame.to_string())),
     }
-}
-
-/// Returns the oracle's verdicts in all states that the controller knew between two times.
-fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
-    let history = &world.history;
-    let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
-    let valid = (0..history.len()).filter(|at| history[*at].0 <= end && until(*at) >= begin);
-    valid.map(|at| verdict(world.program(), world.case.track_hosts, &history[at].1, arrival)).collect()
-}
-
-/// Returns why less may have come out, or something else where a switch was not under control.
-fn excuse(
-    world: &World,
-    arrival: Arrival,
-    answers: &[Decided],
-    came: &Out,
-    deliveries: &[&Delivery],
-    (begin, end): (Time, Time),
-) -> Option<Excuse> {
-    let copies = deliveries.iter().filter(|delivery| matches!(delivery.outcome, Outcome::Egress { .. })).count();
-    let less = copies == came.len() && answers.iter().any(|answer| came.is_subset(&answer.out));
-    let lost = |why: &Drop| matches!(why, Drop::LinkDown | Drop::Switch(Lost::PortDown(_)));
-    if less && deliveries.iter().any(|d| matches!(&d.outcome, Outcome::Dropped(_, why) if lost(why))) {
-        return Some(Excuse::NetworkLost);
-    }
-    let route = answers.iter().flat_map(|answer| answer.hops.keys().copied());
-    let passed = deliveries.iter().flat_map(|delivery| delivery.path.iter().map(|hop| hop.dpid));
-    let switches: BTreeSet<Dpid> = route.chain(passed).chain([arrival.at.switch]).collect();
-    let outages = switches.iter().filter_map(|dpid| world.outage(*dpid, begin, end));
-    if let Some(since) = outages.map(|outage| outage.from).min() {
-        let allowed = out_of_control(world, arrival, deliveries, (since, begin, end));
-        let wild = |dpid: Dpid| world.outage(dpid, begin, end).is_some();
-        // What such a switch sends on by its stale rules, perhaps under a label, goes wherever the others' rules say.
-        let passed_wild = |copy: &(Dpid, PortNo, Vec<u8>)| {
-            let is_it = |d: &Delivery| {
-                let at = matches!(d.outcome, Outcome::Egress { dpid, port, .. } if (dpid, port) == (copy.0, copy.1));
-                at && d.frame == copy.2
-            };
-            deliveries.iter().filter(|d| is_it(d)).all(|d| d.path.iter().any(|hop| wild(hop.dpid)))
-        };
-        if came.iter().all(|copy| wild(copy.0) || allowed.contains(copy) || passed_wild(copy)) {
-            return Some(Excuse::OutOfControl);
-        }
-    }
-    (less && topology_changed(world, begin, end)).then_some(Excuse::TopologyChanged)
-}
-
-/// Returns what may come out of the other switches while one is not under control. Its rules are what they were when
-/// that began; and what it sends to switches under control enters the network there, for all that the controller can
-/// know.
-fn out_of_control(
-    world: &World,
-    arrival: Arrival,
-    deliveries: &[&Delivery],
-    (since, begin, end): (Time, Time, Time),
-) -> Out {
-    let lag = world.case.lag();
-    let mut all: Out =
-        verdicts(world, arrival, since.saturating_sub(lag), end).into_iter().flat_map(|verdict| verdict.out).collect();
-    for delivery in deliveries {
-        for hops in delivery.path.windows(2) {
-            if world.outage(hops[0].dpid, begin, end).is_some() && hops[1].in_port.is_physical() {
-                let at = Location::new(hops[1].dpid, hops[1].in_port);
-                // The frame may bear the tag that the stale rules have for its path.
-                for frame in [arrival.frame, &delivery.frame] {
-                    all.extend(verdicts(world, Arrival { at, frame }, begin, end).into_iter().flat_map(|v| v.out));
-                }
-            }
-        }
-    }
-    all
-}
-
-/// Reports whether a link or switch came or went, or a port was closed or opened, as the controller saw it.
-fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
-    let skeleton = |state: &State| {
-        let links: Vec<_> = state
-            .ports
-            .iter()
-            .filter(|(_, info)| matches!(info.kind, PortKind::Link(_)))
-            .map(|(a, b)| (*a, *b))
-            .collect();
-        // What is under way to a port that is closed is dropped there.
-        let is_closed = |at: &&Location| state.facts.role(**at) == PortRole::Closed;
-        let closed: Vec<_> = state.ports.keys().filter(is_closed).copied().collect();
-        (state.switches.clone(), links, closed)
-    };
-    let times = || world.history.windows(2).filter(|pair| (begin..=end).contains(&pair[1].0));
-    times().any(|pair| skeleton(&pair[0].1) != skeleton(&pair[1].1))
-}
-
-fn show(out: &Out) -> String {
-    let one = |(dpid, port, frame): &(Dpid, PortNo, Vec<u8>)| {
-        format!("{}:{port} {}", dpid.0, frame.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-    };
-    if out.is_empty() { "nothing".to_owned() } else { out.iter().map(one).collect::<Vec<_>>().join(", ") }
-}
-
-/// Describes what became of a frame, one line a copy.
-fn trail<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
-    let hop = |hop: &maple_emulator::emulated::Hop| {
-        let steps: Vec<String> = hop.steps.iter().map(|step| format!("{step:?}")).collect();
-        format!("{}[in {} {} out {:?}]", hop.dpid.0, hop.in_port, steps.join(" "), hop.out_port)
-    };
-    let line = |d: &Delivery| {
-        let path: Vec<String> = d.path.iter().map(hop).collect();
-        format!("  {} ns {:?} by {}", d.at, d.outcome, path.join(" "))
-    };
-    deliveries.map(line).collect::<Vec<_>>().join("\n")
+    Ok(())
 }

@@ -55,7 +55,7 @@ fn driver(random: &mut Random, flavour: Flavour, declares_places: bool) -> Drive
 
 /// Makes the case of a seed.
 pub fn case(seed: u64, flavour: Flavour) -> Case {
-    let random = &mut Random(seed);
+    let random = &mut Random::new(seed);
     let track_hosts = !random.one_in(10);
     let driver = driver(random, flavour, track_hosts);
     let theme = *random.pick(&[

@@ -19,10 +19,12 @@ mod state;
 mod world;
 
 mod check;
+mod judged;
 mod shrink;
 
-use check::{Excuse, MessageCounts};
+use check::MessageCounts;
 use generate::Flavour;
+use judged::Excuse;
 use maple_sim::seeds::Seeds;
 
 /// The number of cases of all tests together that are the same in each run.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_core::network::{Location, PortKind};
 use maple_core::{Mac, Value};
 use maple_sim::cases::{Answer, Change, Operand, Program, Question, Subject, TABLES, Who, int};
+use maple_wire::eth_type::value::LLDP;
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
@@ -15,8 +16,6 @@ use crate::contract::paths;
 use crate::contract::routes::{Branch, Routed, resolve};
 use crate::contract::state::State;
 
-/// The Ethernet type of LLDP, which is discovery's.
-const LLDP: u128 = 0x88cc;
 /// The source address of the controller's host probes. Packets to it are not for the policy.
 const PROBE_MAC: u128 = 0x026d_6170_6c65;
 

@@ -67,51 +67,15 @@ pub struct Outage {
 impl<'a> World<'a> {
     /// Creates the case's network, before anything has happened.
     pub fn new(case: &'a Case) -> World<'a> {
-        let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
-        let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
-        let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
-        let policy = Arc::new(case.scenario.policy.clone());
-        let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
-        // Hosts that announced nothing are searched for no longer than others.
-        let silence = Duration::from_millis(500);
-        let core = Options {
-            track_hosts,
-            new_table: compiler.new_table(),
-            max_rules,
-            max_traces,
-            silence,
-            ..Options::default()
-        };
-        let pace = ControllerDelays { busy: case.busy, mail: case.mail, seed: case.seed ^ 1 };
         let (sender, trail) = mpsc::channel();
         let store = Store::new();
         store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
-        let setting = SimulationOptions {
-            shards: case.shards,
-            clock: Arc::default(),
-            store,
-            policy,
-            engine: core,
-            deadlines: Deadlines::default(),
-            limits: QueueLimits::default(),
-            forget_after: Some(FORGET_SWITCH_AFTER),
-            subscriptions: Vec::new(),
-        };
-        let mut control = Control::new(&setting, pace).expect("the system has polls");
-        if case.trace {
-            control.trace();
-        }
         let dpids = case.dpids();
-        let mut network = EmulatedNetwork::with_options(&case.topology(), options);
-        for dpid in &dpids {
-            let faults = ControlFaults { jitter: case.jitter, ..ControlFaults::default() };
-            network.control_faults(*dpid, faults).expect("the switch is in the network");
-        }
         World {
             case,
-            network,
-            control,
+            network: network(case),
+            control: control(case, store),
             trail,
             reports: Vec::new(),
             history: vec![(0, State::default())],
@@ -451,6 +415,50 @@ impl<'a> World<'a> {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         switch.tables()[0].rules().iter().any(|rule| rule.cookie == FOREIGN)
     }
+}
+
+/// Creates the controller of a case.
+fn control(case: &Case, store: Arc<Store>) -> Control {
+    let (max_rules, max_traces) = case.room;
+    let engine = Options {
+        track_hosts: case.track_hosts,
+        new_table: case.compiler.new_table(),
+        max_rules,
+        max_traces,
+        // Hosts that announced nothing are searched for no longer than others.
+        silence: Duration::from_millis(500),
+        ..Options::default()
+    };
+    let setting = SimulationOptions {
+        shards: case.shards,
+        clock: Arc::default(),
+        store,
+        policy: Arc::new(case.scenario.policy.clone()),
+        engine,
+        deadlines: Deadlines::default(),
+        limits: QueueLimits::default(),
+        forget_after: Some(FORGET_SWITCH_AFTER),
+        subscriptions: Vec::new(),
+    };
+    let pace = ControllerDelays { busy: case.busy, mail: case.mail, seed: case.seed ^ 1 };
+    let mut control = Control::new(&setting, pace).expect("the system has polls");
+    if case.trace {
+        control.trace();
+    }
+    control
+}
+
+/// Creates the emulated network of a case.
+fn network(case: &Case) -> EmulatedNetwork {
+    let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
+    let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
+    let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
+    let mut network = EmulatedNetwork::with_options(&case.topology(), options);
+    for dpid in case.dpids() {
+        let faults = ControlFaults { jitter: case.jitter, ..ControlFaults::default() };
+        network.control_faults(dpid, faults).expect("the switch is in the network");
+    }
+    network
 }
 
 /// Reports whether the switch's rule is the one that the controller wants, not an older one.

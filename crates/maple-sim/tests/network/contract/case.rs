@@ -14,8 +14,9 @@ use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
 
 use super::guards::{Guard, guards};
-use super::play::{Play, Tally};
+use super::play::Play;
 use super::shape::{Shape, driver};
+use super::tally::Tally;
 
 /// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ pub struct Case {
 impl Case {
     /// Creates a case about something, mostly with any policy and packets.
     fn about(theme: Theme, seed: u64) -> Case {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let scenario = Scenario::generate(&mut random, &driver(), theme);
         let shape = Shape::any(&mut random, &scenario.network, theme);
         let (labels, track_hosts) = (labels(&mut random), theme == Theme::ManyFlows || !random.chance(10));
@@ -72,7 +73,7 @@ impl Case {
     /// Creates a case in which constraints judge the routes.
     pub fn of_guards(seed: u64) -> Case {
         let mut case = Case::generate(seed);
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         let world = case.world();
         if random.one_in(2) {
             case.scenario.policy = world.program_of_filters(&mut random);
@@ -98,7 +99,7 @@ impl Case {
     /// first.
     pub fn of_reloads(seed: u64) -> Case {
         let mut case = Case::of_any_kind(seed);
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         let smaller = case.scenario.policy.smaller();
         let other = if smaller.is_empty() || random.one_in(2) {
             case.world().program(&mut random, 3)
@@ -115,7 +116,7 @@ impl Case {
     /// Creates a case in which the controller restarts, sometimes after or before a reload.
     pub fn of_restarts(seed: u64) -> Case {
         let mut case = if seed.is_multiple_of(8) { Case::of_reloads(seed) } else { Case::of_any_kind(seed) };
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         for _ in 0..1 + random.below(3) {
             let knows = if random.one_in(2) { Knows::Everything } else { Knows::Some };
             let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows };
@@ -139,7 +140,7 @@ impl Case {
             1 => Case::of_restarts(seed),
             _ => Case::of_any_kind(seed),
         };
-        let mut random = Random(!seed);
+        let mut random = Random::new(!seed);
         if random.one_in(2) {
             case.shape = case.shape.of_mixed_versions(&mut random);
         }
@@ -179,12 +180,12 @@ impl Case {
 
     /// Reports whether a switch has bundles, if it speaks 1.3.
     pub fn has_bundles(&self, dpid: Dpid) -> bool {
-        Random(self.seed ^ dpid.0 << 32).one_in(2)
+        Random::new(self.seed ^ dpid.0 << 32).one_in(2)
     }
 
     /// Returns packets that the policy decides beforehand.
     fn samples(&self) -> Vec<SamplePacket> {
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let world = self.world();
         let mut sample = || SamplePacket::new(world.packet(&mut random, &[]).frame(0));
         (0..self.seed % 8).map(|_| sample()).collect()
@@ -207,7 +208,7 @@ impl Case {
         if !self.sliced {
             return policy;
         }
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let network = &self.scenario.network;
         let links: Vec<LinkName> = network.links.iter().map(|link| LinkName::Port(link.a)).collect();
         let (red, blue): (Vec<Location>, Vec<Location>) = network.edges.iter().copied().partition(|_| random.one_in(2));

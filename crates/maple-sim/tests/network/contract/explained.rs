@@ -6,6 +6,8 @@ use maple_core::explain::{Alternative, EnteringPacket, PacketFate, explain};
 use maple_core::network::{Location, Mac};
 use maple_core::state::Cell;
 use maple_sim::Delivery;
+use maple_wire::eth_type::value::ARP;
+use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use maple_wire::{Field, Packet};
 
 use super::play::{Play, Sent};
@@ -85,8 +87,8 @@ fn delivery(at: Location, frame: &[u8]) -> Delivery {
 fn may_announce(frame: &[u8]) -> bool {
     let packet = Packet::new(frame, 0);
     let is = |field, value| packet.switch_value(field) == Some(value);
-    is(Field::EthType, 0x0806)
-        || [135, 136].into_iter().any(|kind| is(Field::Icmpv6Type, kind))
+    is(Field::EthType, ARP)
+        || [NEIGHBOR_SOLICIT, NEIGHBOR_ADVERT].into_iter().any(|kind| is(Field::Icmpv6Type, kind))
         || is(Field::UdpSrc, 68)
 }
 

@@ -12,12 +12,14 @@ mod connections;
 mod explained;
 mod guards;
 mod play;
+mod rest;
 mod shape;
+mod tally;
 
 use maple_sim::seeds::Seeds;
 
 use case::Case;
-use play::Tally;
+use tally::Tally;
 
 /// The number of cases of all tests together that are the same in each run.
 const FIXED: u64 = 4_000;

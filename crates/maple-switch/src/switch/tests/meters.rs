@@ -1,5 +1,6 @@
 //! Meters, and the operator's settings of queues and ports.
 
+use maple_wire::msg::command::{ADD, DELETE, MODIFY};
 use maple_wire::msg::stats::QueueStatsRequest;
 use maple_wire::msg::{
     Band, BandKind, MeterMod, QueueConfig, QueueDesc, QueueProperty, ReplyBody, RequestBody, StatsReply, StatsRequest,
@@ -7,9 +8,6 @@ use maple_wire::msg::{
 
 use super::*;
 
-const ADD: u16 = 0;
-const MODIFY: u16 = 1;
-const DELETE: u16 = 2;
 const KBPS: u16 = 1;
 const PKTPS: u16 = 2;
 const BURST: u16 = 4;

@@ -5,13 +5,9 @@ use crate::flow::{Instruction, Match};
 use crate::msg::Version;
 use crate::msg::bytes::{Element, Put, Reader, unsupported};
 use crate::msg::wire::Wire;
+use crate::msg::{ALL_TABLES, ANY_GROUP};
 use crate::msg::{instruction, matching};
 use crate::port::PortNo;
-
-/// No restriction to a group (`OFPG_ANY`).
-const GROUP_ANY: u32 = 0xffff_ffff;
-/// All tables (`OFPTT_ALL`).
-const TABLE_ALL: u8 = 0xff;
 
 /// The rules that a flow or aggregate request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +59,9 @@ impl FlowStatsRequest {
     /// Creates a request for all rules of all tables.
     pub fn all() -> FlowStatsRequest {
         FlowStatsRequest {
-            table_id: TABLE_ALL,
+            table_id: ALL_TABLES,
             out_port: PortNo::ANY,
-            out_group: GROUP_ANY,
+            out_group: ANY_GROUP,
             cookie: 0,
             cookie_mask: 0,
             matching: Match::any(),
@@ -100,7 +96,7 @@ impl Wire for FlowStatsRequest {
             out.put_u64(self.cookie_mask);
             return self.matching.write(version, out);
         }
-        if self.cookie_mask != 0 || self.out_group != GROUP_ANY {
+        if self.cookie_mask != 0 || self.out_group != ANY_GROUP {
             return unsupported(version, "statistics of the rules with a cookie or group");
         }
         self.matching.write(version, out)?;

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use super::TTL;
 use crate::packet::checksum::{self, Sum};
 use crate::packet::{icmpv6, ipv4, ipv6, transport};
+use crate::{icmpv6_type, ip_proto};
 
 const SYN: u8 = 0x02;
 const MORE_FRAGMENTS: u16 = 0x2000;
@@ -116,7 +117,7 @@ impl IpFrame {
     /// identification.
     pub fn fragment(mut self, offset: u16, more: bool, id: u32) -> IpFrame {
         if self.is_v6 {
-            self.announce(ipv6::FRAGMENT);
+            self.announce(ip_proto::IPV6_FRAGMENT);
             self.next_at = self.bytes.len();
             self.bytes.extend_from_slice(&[0, 0]);
             self.bytes.extend_from_slice(&(offset << 3 | u16::from(more)).to_be_bytes());
@@ -143,19 +144,19 @@ impl IpFrame {
         header[8..12].copy_from_slice(&ack.to_be_bytes());
         header[12..14].copy_from_slice(&[5 << 4, flags]);
         header[14..16].copy_from_slice(&0xffffu16.to_be_bytes());
-        self.transport(transport::TCP, &header)
+        self.transport(ip_proto::TCP, &header)
     }
 
     /// Adds a UDP header.
     pub fn udp(self, src: u16, dst: u16) -> TransportFrame {
         let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
-        self.transport(transport::UDP, &[a, b, c, d, 0, 0, 0, 0])
+        self.transport(ip_proto::UDP, &[a, b, c, d, 0, 0, 0, 0])
     }
 
     /// Adds the common header of SCTP with verification tag 0. The payload contains the chunks.
     pub fn sctp(self, src: u16, dst: u16) -> TransportFrame {
         let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
-        self.transport(transport::SCTP, &[a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
+        self.transport(ip_proto::SCTP, &[a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
     /// Adds the header of a ping: an ICMP or ICMPv6 echo request.
@@ -173,7 +174,7 @@ impl IpFrame {
     /// Adds a header of ICMP over IPv4, or of ICMPv6 over IPv6: type, code and the 4 bytes that depend on them.
     pub fn icmp(self, kind: u8, code: u8, rest: [u8; 4]) -> TransportFrame {
         let [a, b, c, d] = rest;
-        let proto = if self.is_v6 { transport::ICMPV6 } else { transport::ICMP };
+        let proto = if self.is_v6 { ip_proto::ICMPV6 } else { ip_proto::ICMP };
         self.transport(proto, &[kind, code, 0, 0, a, b, c, d])
     }
 
@@ -190,7 +191,7 @@ impl IpFrame {
 
     /// Returns a neighbour discovery message. The type determines which option carries `mac`.
     pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
-        let is_solicit = kind == icmpv6::NEIGHBOR_SOLICIT;
+        let is_solicit = kind == icmpv6_type::NEIGHBOR_SOLICIT;
         let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };
         let payload = [&target.octets()[..], &[option, 1], &mac].concat();
         self.icmp(kind, 0, [flags, 0, 0, 0]).payload(&payload)
@@ -240,7 +241,7 @@ impl TransportFrame {
         let len = u16::try_from(len).unwrap_or_else(|_| panic!("IP packet of {len} bytes"));
         let len_at = self.ip.start + if self.ip.is_v6 { ipv6::PAYLOAD_LEN } else { 2 };
         self.ip.bytes[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
-        if self.proto == Some(transport::UDP) {
+        if self.proto == Some(ip_proto::UDP) {
             let len = (self.ip.bytes.len() - self.start) as u16;
             self.ip.bytes[self.start + 4..self.start + 6].copy_from_slice(&len.to_be_bytes());
         }
@@ -260,20 +261,20 @@ impl TransportFrame {
         let Some(proto) = self.proto else { return };
         let Some(place) = transport::checksum_place(proto) else { return };
         let segment = &bytes[self.start..];
-        if proto == transport::SCTP {
+        if proto == ip_proto::SCTP {
             let crc = checksum::crc32c(segment);
             bytes[self.start + place..self.start + place + 4].copy_from_slice(&crc.to_le_bytes());
             return;
         }
         let mut sum = Sum::default().with(segment);
-        if proto != transport::ICMP {
+        if proto != ip_proto::ICMP {
             let addresses = &bytes[start + addresses.start..start + addresses.end];
             let (src, dst) = addresses.split_at(addresses.len() / 2);
             sum = sum.with_pseudo_header(src, dst, proto, segment.len());
         }
         let sum = match sum.finish() {
             // In UDP zero means that there is no checksum (RFC 768).
-            0 if proto == transport::UDP => 0xffff,
+            0 if proto == ip_proto::UDP => 0xffff,
             sum => sum,
         };
         bytes[self.start + place..self.start + place + 2].copy_from_slice(&sum.to_be_bytes());

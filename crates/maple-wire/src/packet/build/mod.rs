@@ -14,9 +14,10 @@ mod ip;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::ethernet::{self, TYPE_ARP, TYPE_IPV4, TYPE_IPV6, TYPE_LLDP, TYPE_MPLS, TYPE_QINQ, TYPE_VLAN};
+use super::ethernet;
 use super::mpls::Entry;
-use super::{arp, icmpv6, lldp};
+use super::{arp, lldp};
+use crate::{eth_type, icmpv6_type};
 
 pub use ip::{IpFrame, TransportFrame};
 
@@ -43,12 +44,12 @@ impl Frame {
 
     /// Adds an 802.1Q tag with priority 0, after the existing tags.
     pub fn vlan(self, vid: u16) -> Frame {
-        self.tag(TYPE_VLAN, vid, 0)
+        self.tag(eth_type::VLAN, vid, 0)
     }
 
     /// Adds an 802.1ad service tag with priority 0.
     pub fn service_vlan(self, vid: u16) -> Frame {
-        self.tag(TYPE_QINQ, vid, 0)
+        self.tag(eth_type::QINQ, vid, 0)
     }
 
     /// Adds a tag of type `tpid`, with VLAN id (12 bits) and priority (3 bits).
@@ -61,7 +62,7 @@ impl Frame {
     /// Returns MPLS unicast with these labels, the outermost first, traffic class 0 and time to live 64, over
     /// `payload`.
     pub fn mpls(mut self, labels: &[u32], payload: &[u8]) -> Vec<u8> {
-        self.put(&TYPE_MPLS.to_be_bytes());
+        self.put(&eth_type::MPLS.to_be_bytes());
         for (i, label) in labels.iter().enumerate() {
             let entry = Entry { label: label & 0xf_ffff, tc: 0, bottom: i + 1 == labels.len(), ttl: TTL };
             self.put(&entry.to_bits().to_be_bytes());
@@ -91,7 +92,7 @@ impl Frame {
 
     /// Returns an ARP message with all its fields.
     pub fn arp(mut self, op: u16, sha: [u8; 6], spa: Ipv4Addr, tha: [u8; 6], tpa: Ipv4Addr) -> Vec<u8> {
-        self.put(&TYPE_ARP.to_be_bytes());
+        self.put(&eth_type::ARP.to_be_bytes());
         self.put(&arp::PREAMBLE);
         self.put(&op.to_be_bytes());
         self.put(&sha);
@@ -106,33 +107,33 @@ impl Frame {
     /// # Panics
     /// If an entry is longer than [`lldp::MAX_VALUE`].
     pub fn lldp(mut self, tlvs: &[lldp::Tlv]) -> Vec<u8> {
-        self.put(&TYPE_LLDP.to_be_bytes());
+        self.put(&eth_type::LLDP.to_be_bytes());
         lldp::emit(tlvs, &mut self.bytes);
         self.bytes
     }
 
     /// Adds an IPv4 header: time to live 64, no options, no fragment.
     pub fn ipv4(mut self, src: impl Into<Ipv4Addr>, dst: impl Into<Ipv4Addr>) -> IpFrame {
-        self.put(&TYPE_IPV4.to_be_bytes());
+        self.put(&eth_type::IPV4.to_be_bytes());
         IpFrame::v4(self.bytes, src.into(), dst.into())
     }
 
     /// Adds an IPv6 header: hop limit 64, flow label 0.
     pub fn ipv6(mut self, src: impl Into<Ipv6Addr>, dst: impl Into<Ipv6Addr>) -> IpFrame {
-        self.put(&TYPE_IPV6.to_be_bytes());
+        self.put(&eth_type::IPV6.to_be_bytes());
         IpFrame::v6(self.bytes, src.into(), dst.into())
     }
 
     /// Returns a neighbour solicitation for `target` from `sender`, to the target's solicited-node address.
     pub fn neighbor_solicit(self, sender: impl Into<Ipv6Addr>, target: impl Into<Ipv6Addr>) -> Vec<u8> {
         let (sll, target) = (self.src(), target.into());
-        self.ipv6(sender, solicited_node(target)).ttl(255).discovery(icmpv6::NEIGHBOR_SOLICIT, 0, target, sll)
+        self.ipv6(sender, solicited_node(target)).ttl(255).discovery(icmpv6_type::NEIGHBOR_SOLICIT, 0, target, sll)
     }
 
     /// Returns a solicited neighbour advertisement to `receiver`: `target` is at this frame's source.
     pub fn neighbor_advert(self, target: impl Into<Ipv6Addr>, receiver: impl Into<Ipv6Addr>) -> Vec<u8> {
         let (tll, target) = (self.src(), target.into());
-        self.ipv6(target, receiver).ttl(255).discovery(icmpv6::NEIGHBOR_ADVERT, 0x60, target, tll)
+        self.ipv6(target, receiver).ttl(255).discovery(icmpv6_type::NEIGHBOR_ADVERT, 0x60, target, tll)
     }
 
     fn dst(&self) -> [u8; 6] {

@@ -5,13 +5,10 @@ use super::{
     RewriteError, copy_ttl_in, copy_ttl_out, dec_mpls_ttl, dec_ttl, pop_mpls, pop_vlan, push_mpls, push_vlan,
     set_field, set_mpls_ttl, set_ttl,
 };
+use crate::eth_type;
 use crate::field::Field;
+use crate::field::VLAN_PRESENT;
 use crate::flow::{Action, Constraint};
-
-/// The type of the tag that OpenFlow 1.0 pushes.
-const VLAN: u16 = 0x8100;
-/// The bit of `vlan_vid` that is set if there is a tag.
-const TAGGED: u128 = 0x1000;
 
 /// The effect of an action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +45,7 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) -> Applied {
         Action::DecNwTtl => dec_ttl(frame),
         Action::CopyTtlOut => copy_ttl_out(frame),
         Action::CopyTtlIn => copy_ttl_in(frame),
-        Action::SetVlanVid(vid) => set_tag(frame, Field::VlanVid, TAGGED | u128::from(*vid)),
+        Action::SetVlanVid(vid) => set_tag(frame, Field::VlanVid, VLAN_PRESENT | u128::from(*vid)),
         Action::SetVlanPcp(pcp) => set_tag(frame, Field::VlanPcp, u128::from(*pcp)),
         Action::SetTpSrc(port) => set_transport(frame, [Field::TcpSrc, Field::UdpSrc], *port),
         Action::SetTpDst(port) => set_transport(frame, [Field::TcpDst, Field::UdpDst], *port),
@@ -68,8 +65,8 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) -> Applied {
 fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> super::Result {
     // A frame that ends within its tag has no tag, as in Open vSwitch.
     let tag = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanVid);
-    if tag.is_none_or(|vid| vid & TAGGED == 0) {
-        push_vlan(frame, VLAN)?;
+    if tag.is_none_or(|vid| vid & VLAN_PRESENT == 0) {
+        push_vlan(frame, eth_type::VLAN)?;
     }
     set_field(frame, &Constraint::exact(field, value))
 }

@@ -16,6 +16,7 @@ use super::mpls::{self, ENTRY_LEN, Entry};
 use super::{NetworkKind, NetworkLayer, Packet, arp, checksum, icmpv6, ipv4, ipv6, transport};
 use crate::field::Field;
 use crate::flow::Constraint;
+use crate::ip_proto;
 
 /// The reason why a frame can't be changed in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -335,11 +336,11 @@ fn adjust_transport(
 ) {
     let Some(proto) = network.proto().filter(|_| !network.is_later_fragment()) else { return };
     let Some(at) = transport::checksum_place(proto).map(|place| network.transport() + place) else { return };
-    let has_pseudo_header = !matches!(proto, transport::ICMP | transport::SCTP);
+    let has_pseudo_header = !matches!(proto, ip_proto::ICMP | ip_proto::SCTP);
     if covered == Covered::Address && !has_pseudo_header {
         return;
     }
-    if proto == transport::SCTP {
+    if proto == ip_proto::SCTP {
         // The CRC is linear: the stored CRC changes by the change of the segment's CRC.
         if let (Some(old), Some(new), Some(stored)) = (crc_before, crc(frame, network), u32_at(frame, at)) {
             let mended = stored.swap_bytes() ^ old ^ new;
@@ -347,11 +348,11 @@ fn adjust_transport(
         }
         return;
     }
-    if proto == transport::UDP && u16_at(frame, at) == Some(0) {
+    if proto == ip_proto::UDP && u16_at(frame, at) == Some(0) {
         return; // Zero says that there is no checksum.
     }
     adjust(frame, at, before, after);
-    if proto == transport::UDP && u16_at(frame, at) == Some(0) {
+    if proto == ip_proto::UDP && u16_at(frame, at) == Some(0) {
         frame[at..at + 2].fill(0xff);
     }
 }
@@ -370,7 +371,7 @@ fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
 
 /// Computes the CRC of an SCTP segment, with zeros in place of the checksum.
 fn crc(frame: &[u8], network: &NetworkLayer) -> Option<u32> {
-    if network.proto() != Some(transport::SCTP) {
+    if network.proto() != Some(ip_proto::SCTP) {
         return None;
     }
     let mut segment = frame.get(network.transport()..network.end().min(frame.len()))?.to_vec();

@@ -1,5 +1,7 @@
 //! Describes the packets of a rule in one line.
 
+use maple_wire::eth_type::value::{ARP, IPV4, IPV6};
+use maple_wire::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use maple_wire::{Constraint, Field, Match};
 
 use crate::trace;
@@ -44,21 +46,21 @@ pub fn class_of(matching: &Match) -> String {
 fn kind(matching: &Match) -> Option<String> {
     let exact_value = |field| super::exact(matching, field);
     Some(match (exact_value(Field::EthType)?, exact_value(Field::IpProto)) {
-        (0x806, _) => "arp".to_owned(),
-        (0x800 | 0x86dd, Some(6)) => "tcp".to_owned(),
-        (0x800 | 0x86dd, Some(17)) => "udp".to_owned(),
-        (0x800 | 0x86dd, Some(132)) => "sctp".to_owned(),
-        (0x800, Some(1)) => "icmp".to_owned(),
-        (0x86dd, Some(58)) => "icmp6".to_owned(),
-        (0x800 | 0x86dd, Some(other)) => format!("ip proto {other}"),
-        (0x800, None) => "ip".to_owned(),
-        (0x86dd, None) => "ip6".to_owned(),
+        (ARP, _) => "arp".to_owned(),
+        (IPV4 | IPV6, Some(TCP)) => "tcp".to_owned(),
+        (IPV4 | IPV6, Some(UDP)) => "udp".to_owned(),
+        (IPV4 | IPV6, Some(SCTP)) => "sctp".to_owned(),
+        (IPV4, Some(ICMP)) => "icmp".to_owned(),
+        (IPV6, Some(ICMPV6)) => "icmp6".to_owned(),
+        (IPV4 | IPV6, Some(other)) => format!("ip proto {other}"),
+        (IPV4, None) => "ip".to_owned(),
+        (IPV6, None) => "ip6".to_owned(),
         (other, _) => format!("eth_type={other:#x}"),
     })
 }
 
 fn is_ip(matching: &Match) -> bool {
-    matches!(super::exact(matching, Field::EthType), Some(0x800 | 0x86dd))
+    matches!(super::exact(matching, Field::EthType), Some(IPV4 | IPV6))
 }
 
 /// A constraint without its field: `10.0.99.0/24`.

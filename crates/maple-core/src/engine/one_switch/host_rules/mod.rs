@@ -38,13 +38,15 @@ mod rule_set;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use maple_wire::eth_type::value::{ARP, IPV6};
+use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
+use maple_wire::ip_proto::value::ICMPV6;
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
 use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::one_switch::INGRESS;
-use crate::engine::one_switch::protocols::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION};
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::network::Mac;
@@ -452,8 +454,8 @@ impl HostRules {
         let (priority, matching, instructions) = match kind {
             HOST => (HOSTS, of_host(), vec![goto]),
             COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
-            COPY_SOLICITATION => (COPIES, neighbours(SOLICITATION), copy()),
-            COPY_ADVERTISEMENT => (COPIES, neighbours(ADVERTISEMENT), copy()),
+            COPY_SOLICITATION => (COPIES, neighbours(NEIGHBOR_SOLICIT), copy()),
+            COPY_ADVERTISEMENT => (COPIES, neighbours(NEIGHBOR_ADVERT), copy()),
             // With three tables, above the rule that it gets once it is known: there may be both for a moment.
             PASS_KNOWN => (if self.three_tables { HOSTS + 1 } else { KNOWN }, of_host(), to_controller()),
             ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),

@@ -10,9 +10,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use maple_wire::eth_type::value::{ARP, IPV6};
+use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use maple_wire::{Field, Packet};
-
-use crate::engine::one_switch::protocols::{ADVERTISEMENT, ARP, IPV6, SOLICITATION};
 
 /// The UDP port of DHCP clients.
 const DHCP_CLIENT: u128 = 68;
@@ -24,7 +24,7 @@ const DHCP_SERVER: u128 = 67;
 pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
     match packet.get(Field::EthType) {
         Some(ARP) => true,
-        Some(IPV6) => matches!(packet.get(Field::Icmpv6Type), Some(SOLICITATION | ADVERTISEMENT)),
+        Some(IPV6) => matches!(packet.get(Field::Icmpv6Type), Some(NEIGHBOR_SOLICIT | NEIGHBOR_ADVERT)),
         _ => packet.get(Field::UdpSrc) == Some(DHCP_CLIENT),
     }
 }
@@ -36,8 +36,8 @@ pub(in crate::engine) fn announcement(packet: &Packet<'_>) -> Option<IpAddr> {
     let own = match packet.get(Field::EthType)? {
         ARP if packet.get(Field::ArpSha) == Some(source) => v4(packet.get(Field::ArpSpa)?),
         IPV6 => match packet.get(Field::Icmpv6Type)? {
-            SOLICITATION if is_own(Field::Ipv6NdSll) => v6(packet.get(Field::Ipv6Src)?),
-            ADVERTISEMENT if is_own(Field::Ipv6NdTll) => v6(packet.get(Field::Ipv6NdTarget)?),
+            NEIGHBOR_SOLICIT if is_own(Field::Ipv6NdSll) => v6(packet.get(Field::Ipv6Src)?),
+            NEIGHBOR_ADVERT if is_own(Field::Ipv6NdTll) => v6(packet.get(Field::Ipv6NdTarget)?),
             _ => return None,
         },
         _ if packet.get(Field::UdpSrc) == Some(DHCP_CLIENT) && packet.get(Field::UdpDst) == Some(DHCP_SERVER) => {

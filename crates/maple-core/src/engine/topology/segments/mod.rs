@@ -29,13 +29,13 @@ mod edit;
 
 use std::collections::BTreeSet;
 
+use maple_wire::icmpv6_type::value::NEIGHBOR_SOLICIT;
 use maple_wire::{Field, Packet};
 
 use super::Topology;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::protocols::SOLICITATION;
 use crate::forwarding::TAG_PRESENT;
 use crate::ids::Time;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};
@@ -164,7 +164,7 @@ fn pinned_hosts(fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> V
 fn is_chatter(packet: &Packet<'_>) -> bool {
     let is = |field, value| packet.switch_value(field) == Some(value);
     let to_routers = ROUTERS.iter().any(|address| is(Field::EthDst, *address));
-    to_routers || is(Field::Icmpv6Type, SOLICITATION) && is(Field::Ipv6Src, 0)
+    to_routers || is(Field::Icmpv6Type, NEIGHBOR_SOLICIT) && is(Field::Ipv6Src, 0)
 }
 
 /// Reports whether two ports are on a segment that has hosts now. A link between them would cut those hosts off.
