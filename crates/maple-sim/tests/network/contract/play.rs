@@ -13,9 +13,9 @@ use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::{Resolved, RouteError};
 use maple_core::run::Run;
 use maple_core::state::{Name, Snapshot, Txn, Write};
-use maple_sim::cases::{Network, Step, host};
+use maple_sim::cases::{Change, Network, Step, host};
 use maple_sim::{Delivery, Sim, SimSwitch};
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Dpid, Field, Instruction, PortNo, Version};
 
 use super::case::Case;
 use super::connections::of10_can_say;
@@ -76,6 +76,8 @@ pub struct Tally {
     pub refused: u64,
     /// Routes that constraints refused.
     pub violations: u64,
+    /// Rules of look-ups, at each moment of rest.
+    pub look_ups: u64,
     /// Packets that were explained, those of them that the switches forward without the controller, and alternatives
     /// that were found.
     pub explained: u64,
@@ -98,6 +100,7 @@ impl std::iter::Sum for Tally {
                 labelled: sum.labelled + one.labelled,
                 refused: sum.refused + one.refused,
                 violations: sum.violations + one.violations,
+                look_ups: sum.look_ups + one.look_ups,
                 explained: sum.explained + one.explained,
                 agreed: sum.agreed + one.agreed,
                 alternatives: sum.alternatives + one.alternatives,
@@ -122,6 +125,7 @@ impl<'a> Play<'a> {
             max_traces,
             host_timeout,
             listener_filters: heard,
+            look_up_tables: case.look_up_tables,
             flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
             ..Options::default()
         };
@@ -230,6 +234,13 @@ impl<'a> Play<'a> {
                     self.sim.tell(in_red(change.event()));
                 }
                 self.sim.tell(change.event());
+            }
+            Step::WriteTogether(changes) => {
+                let writes = || Event::Write(changes.iter().map(Change::write).collect());
+                if self.case.sliced {
+                    self.sim.tell(in_red(writes()));
+                }
+                self.sim.tell(writes());
             }
             Step::Reload => {
                 if let Some(case) = self.swap_policies() {
@@ -473,6 +484,12 @@ impl<'a> Play<'a> {
                 believed.extend(engine.rules(dpid).iter().map(|r| format!("{} {:?}", r.table_id, r.rule)));
             }
             let Some(switch) = self.sim.switch(dpid) else { continue };
+            let is_of_look_up = |flow: &&InstalledFlow| {
+                let leads_on =
+                    |to: &Instruction| matches!(to, Instruction::GotoTable(next) if *next == flow.table_id + 1);
+                flow.table_id > 0 && flow.priority > 0 && flow.instructions.iter().any(leads_on)
+            };
+            self.tally.look_ups += switch.flows().iter().filter(is_of_look_up).count() as u64;
             let mut there: Vec<String> = Vec::new();
             // Packets don't reach rules in other tables, and 1.0 can't express their deletion.
             let counts =
