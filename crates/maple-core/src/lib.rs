@@ -23,6 +23,8 @@ pub mod state;
 pub mod network;
 pub mod plan;
 
+pub mod look_ups;
+
 pub mod access;
 pub mod compose;
 pub mod guard;

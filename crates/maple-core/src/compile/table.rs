@@ -123,6 +123,9 @@ pub trait TableBackend: fmt::Debug + Send {
     /// The rules as they should be now, by falling priority.
     fn rules(&self) -> Vec<Rule>;
 
+    /// Reports whether something may have changed since changes were last taken.
+    fn may_have_changes(&self) -> bool;
+
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
     fn take_changes(&mut self) -> Vec<Change>;
 

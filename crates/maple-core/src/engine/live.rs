@@ -46,9 +46,10 @@ use crate::engine::context::timers::Timer;
 use crate::engine::context::watched::{LiveAnswer, LiveFilter, LiveNews, LiveObstacle};
 use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::{COPIES, HOSTS};
 use crate::engine::one_switch::cookies::{live_cookie, live_number};
-use crate::engine::one_switch::{CLASSIFIER, INGRESS, Switch};
+use crate::engine::one_switch::layout::{CLASSIFIER, ENTRY};
 use crate::ids::Time;
 use crate::network::Location;
 use crate::update::entry_key;
@@ -181,7 +182,7 @@ impl LiveWatches {
     fn rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
-        if !switch.three_tables {
+        if !switch.has_three_tables() {
             return Err(LiveObstacle::OneTable);
         }
         if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.dirty.contains(&switch.dpid) {
@@ -190,7 +191,7 @@ impl LiveWatches {
         let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
-        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(INGRESS)]) {
+        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(ENTRY)]) {
             return Err(LiveObstacle::NoRule);
         }
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
@@ -201,7 +202,7 @@ impl LiveWatches {
         let Some(watch) = self.0.get(&number).expected() else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
-        let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
+        let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(ENTRY)];
         let flow_mod = FlowMod {
             cookie: live_cookie(fabric.ctx.options.epoch, number),
             table_id: CLASSIFIER,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::ids::Name;
+use crate::look_ups::SharedRegisters;
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, OmittedPlace, PathReads, Resolved, Route, RouteView};
@@ -20,6 +21,7 @@ use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 mod account;
 mod changes;
 mod guarded;
+mod look_up;
 mod net;
 mod packet;
 mod slice;
@@ -42,6 +44,8 @@ struct RunState {
     ingress: Location,
     track_hosts: bool,
     recorder: Recorder,
+    /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
+    registers: Option<SharedRegisters>,
     /// The fields that earlier policies of a composition wrote into the packet.
     changes: FieldChanges,
     /// The tier of a composition that is running.
@@ -161,6 +165,7 @@ impl Run {
             ingress,
             track_hosts,
             recorder,
+            registers: None,
             changes: FieldChanges::default(),
             tier: None,
             slice: None,
@@ -174,6 +179,13 @@ impl Run {
             result: Finished::nothing(txn),
         };
         Run { state: Rc::new(RefCell::new(Some(state))) }
+    }
+
+    /// Lets the run record look-ups, with the registers of its ingress switch.
+    #[must_use]
+    pub(crate) fn with_registers(self, registers: SharedRegisters) -> Run {
+        self.state().registers = Some(registers);
+        self
     }
 
     /// Returns the packet as it was received, the state that the run began with, and whether hosts are tracked. Returns

@@ -279,8 +279,7 @@ impl Store {
     ) -> (Result<Commit, Conflict>, UseMoment) {
         let (done, seen) = self.seen(|inner| {
             let newest = self.newest();
-            let changed = changed_since(&txn.reads, txn.base.version, &newest);
-            if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
+            if let Some(cell) = outdated(&txn, &newest) {
                 inner.counts.conflicts += 1;
                 return Err(Conflict(cell));
             }
@@ -305,7 +304,7 @@ impl Store {
     /// Reports whether everything that a transaction read still has the value that it saw.
     pub(crate) fn is_valid(&self, txn: &Txn) -> bool {
         let newest = self.snapshot();
-        changed_since(&txn.reads, txn.base.version, &newest).or_else(|| declared_since(txn, &newest)).is_none()
+        outdated(txn, &newest).is_none()
     }
 
     /// Wakes `waker` once when one of the cells that the transaction read has another value than it saw. `None` if one
@@ -445,6 +444,12 @@ impl Store {
     }
 }
 
+/// Finds something that the transaction read and that has another value or another meaning by now.
+fn outdated(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
+    let changed = |reads| changed_since(reads, txn.base.version, newest);
+    changed(&txn.reads).or_else(|| changed(&txn.looked_up)).or_else(|| declared_since(txn, newest))
+}
+
 /// Finds a cell that has another value than was read at `version`.
 fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snapshot) -> Option<Cell> {
     if newest.version == version {
@@ -459,7 +464,7 @@ fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
         return None;
     }
     let is_new = |table: &Name| txn.base.types(table).is_none();
-    let reads = txn.reads.keys().find(|cell| match cell {
+    let reads = txn.reads.keys().chain(txn.looked_up.keys()).find(|cell| match cell {
         Cell::Table(table, key) => is_new(table) && newest.types(table).is_some_and(|types| !types.key.admits(key)),
         _ => false,
     });

@@ -17,6 +17,8 @@ pub struct Txn {
     /// The base with the own writes. Made when a read needs more than the last write to a key or variable.
     working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
+    /// What was read without becoming a dependency. It must still hold at commit.
+    pub(super) looked_up: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
     /// The source lines of the writes, as far as they are known; it may be shorter than `writes`.
     lines: Vec<Option<Source>>,
@@ -41,8 +43,8 @@ impl Txn {
 
     /// Begins a transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
-        let (reads, writes, lines, signed, invalidations, sends) = Default::default();
-        Txn { base, working: OnceLock::new(), reads, writes, lines, signed, invalidations, sends }
+        let (reads, looked_up, writes, lines, signed, invalidations, sends) = Default::default();
+        Txn { base, working: OnceLock::new(), reads, looked_up, writes, lines, signed, invalidations, sends }
     }
 
     /// Reads the value of `cell`, own writes included. The cell becomes a dependency.
@@ -68,6 +70,31 @@ impl Txn {
             self.reads.insert(cell, seen);
         }
         value
+    }
+
+    /// Reads the value of a cell before the first write. The cell does not become a dependency: who uses the value
+    /// depends on it in another way. As long as the transaction has not committed, the value must hold as if it did.
+    ///
+    /// # Panics
+    /// If it is a key of a type other than its table was declared with.
+    #[track_caller]
+    pub(crate) fn look_up(&mut self, cell: Cell) -> CellValue {
+        debug_assert!(self.writes.is_empty(), "a look-up does not see own writes");
+        if let Cell::Table(table, key) = &cell
+            && let Err(mismatch) = self.base.check_key(table, key)
+        {
+            panic!("{mismatch}");
+        }
+        let value = cell.evaluate(&self.base);
+        self.looked_up.insert(cell, value.clone());
+        value
+    }
+
+    /// Makes a dependency of all that was read.
+    #[must_use]
+    pub(crate) fn depending_on_all(mut self) -> Txn {
+        self.reads.append(&mut self.looked_up);
+        self
     }
 
     /// Makes a write, which later reads of this transaction see. A write of the value that is there is not a write but

@@ -61,6 +61,16 @@ impl Fields for Packet<'_> {
     }
 }
 
+impl<P: Fields + ?Sized> Fields for &P {
+    fn value(&self, field: Field) -> Option<u128> {
+        (**self).value(field)
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        (**self).is_captured(field)
+    }
+}
+
 /// A condition that a field lies between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Range {
@@ -212,6 +222,15 @@ impl Trace {
     /// Reports whether a packet gives the same answers.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
+    }
+
+    /// Returns the bits of the metadata that the trace reads: the classes of what look-ups found.
+    pub(crate) fn metadata(&self) -> u64 {
+        let bits = |item: &Item| match item {
+            Item::Read(Constraint { field: Field::Metadata, value, .. }) => *value as u64,
+            _ => 0,
+        };
+        self.items.iter().fold(0, |all, item| all | bits(item))
     }
 
     /// Reports whether another trace has the same reads, tests and answers.

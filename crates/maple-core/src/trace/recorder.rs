@@ -111,6 +111,19 @@ impl Recorder {
         value
     }
 
+    /// Records a part of the packet's metadata, which the packet does not say itself: the class of what a look-up
+    /// found.
+    pub(crate) fn read_class(&mut self, class: Constraint, source: Option<Source>) {
+        if self.known.value(class.field, class.mask).is_none() {
+            self.push(Item::Read(class), source);
+        }
+    }
+
+    /// Returns the value that the packet has in a field that is there, without recording it.
+    pub(crate) fn peek<P: Fields + ?Sized>(&mut self, packet: &P, field: Field) -> u128 {
+        self.look(packet, field)
+    }
+
     /// Reports whether the packet has `field`, and `field & mask == value & mask`.
     ///
     /// Bits of `value` outside `mask` don't count, but a value wider than the field fits no packet. A mask of 0 asks

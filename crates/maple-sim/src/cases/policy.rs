@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
 use maple_core::network::{Hop, LinkName, Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::query::Query;
@@ -121,8 +122,11 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::LocatedAt(who, dpid) => net.locate(mac(*who, pkt)).is_some_and(|at| at.switch == *dpid),
         Question::LocatedUp(who) => net.locate(mac(*who, pkt)).is_some_and(|at| net.is_up(at)),
         Question::Up(at) => net.is_up(*at),
-        Question::TableIs { table, key, value } => net.get(table, &operand(key, pkt)).as_ref() == Some(value),
-        Question::Contains { table, key } => net.contains(table, &operand(key, pkt)),
+        Question::TableIs { table, key, value } => stored(table, key, pkt, net).as_ref() == Some(value),
+        Question::Contains { table, key } => match look_up(table, key, pkt) {
+            Some(look_up) => net.has_key(&look_up),
+            None => net.contains(table, &operand(key, pkt)),
+        },
         Question::AnyEntry { table, value } => net.entries(table).iter().any(|(_, v)| v == value),
         Question::ManyEntries { table, value, least } => {
             MANY_ENTRIES.get(net, &((*table).to_owned(), (value.clone(), *least)))
@@ -162,6 +166,24 @@ fn operand(operand: &Operand, pkt: &PacketHandle) -> Value {
     }
 }
 
+/// Returns what a table has at a key.
+fn stored(table: &str, key: &Operand, pkt: &PacketHandle, net: &Net) -> Option<Value> {
+    match look_up(table, key, pkt) {
+        Some(look_up) => net.look_up(&look_up),
+        None => net.get(table, &operand(key, pkt)),
+    }
+}
+
+/// Returns the look-up of a table at a key, if the key is a field that the packet has.
+fn look_up(table: &str, key: &Operand, pkt: &PacketHandle) -> Option<LookUp> {
+    match key {
+        Operand::Field(field) if pkt.present(*field, None) => {
+            Some(LookUp::by(table, KeyField { field: *field, form: KeyForm::Int }))
+        }
+        Operand::Field(_) | Operand::Constant(_) => None,
+    }
+}
+
 fn write(change: &Change, pkt: &PacketHandle, net: &Net) {
     match change {
         Change::Put { table, key, value } => net.set(table, operand(key, pkt), operand(value, pkt)),
@@ -188,7 +210,7 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
         Answer::To(ports) => Route::to(ports.iter().copied()),
         Answer::ToEdges(count) => Route::to(net.edge_ports(pkt.switch()).into_iter().take(*count)),
         Answer::ToPort(to) => path(Location::new(pkt.switch(), PortNo(0)), *to, false, net),
-        Answer::ToStored { table, key, otherwise } => match net.get(table, &operand(key, pkt)) {
+        Answer::ToStored { table, key, otherwise } => match stored(table, key, pkt, net) {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },

@@ -174,11 +174,23 @@ impl Change {
     ///
     /// If only a packet can make the change: the change counts, or it needs a field.
     pub fn event(&self) -> Event {
+        match self {
+            Change::Invalidate { field, value } => Event::Invalidate(selection(*field, *value)),
+            change => Event::Write(vec![change.write()]),
+        }
+    }
+
+    /// Returns the write that makes this change from outside, without a packet.
+    ///
+    /// # Panics
+    ///
+    /// If only a packet can make the change, or if it is not a write.
+    pub fn write(&self) -> Write {
         let constant = |operand: &Operand| match operand {
             Operand::Constant(value) => value.clone(),
             Operand::Field(field) => panic!("{self:?} asks for {field:?}, and there is no packet"),
         };
-        let write = match self {
+        match self {
             Change::Put { table, key, value } => {
                 Write::Table { table: (*table).into(), key: constant(key), value: Some(constant(value)) }
             }
@@ -187,10 +199,9 @@ impl Change {
             Change::Cost { from, to, cost } => {
                 Write::Cost { name: WEIGHT.into(), link: LinkName::Switches(*from, *to), cost: Some(*cost) }
             }
-            Change::Invalidate { field, value } => return Event::Invalidate(selection(*field, *value)),
+            Change::Invalidate { .. } => panic!("{self:?} is not a write"),
             Change::Count { name } => panic!("only a packet counts {name}"),
-        };
-        Event::Write(vec![write])
+        }
     }
 }
 

@@ -108,6 +108,75 @@ impl World {
         program
     }
 
+    /// Returns a program that mostly asks what tables have at fields of the packet.
+    pub fn program_of_look_ups(&self, random: &mut Random, depth: u32) -> Program {
+        let (table, key) = (*random.pick(&TABLES), Operand::Field(*random.pick(&KEYS)));
+        if depth == 0 || random.one_in(8) {
+            let otherwise = Box::new(Answer::Drop);
+            return Program::Answer(match random.below(8) {
+                0..3 => Answer::ToStored { table, key, otherwise },
+                3..6 => Answer::ToPort(*random.pick(&self.edges)),
+                6 => Answer::Path { to: Who::Destination, weighted: false, otherwise },
+                _ => Answer::Drop,
+            });
+        }
+        let question = match random.below(8) {
+            0..3 => Question::TableIs { table, key, value: small(random, 3) },
+            3..6 => Question::Contains { table, key },
+            6 => Question::VarIs { name: random.pick::<&str>(&VARS), value: small(random, 3) },
+            _ => self.question_of_packet(random),
+        };
+        let [yes, no] = [(); 2].map(|()| Box::new(self.program_of_look_ups(random, depth - 1)));
+        Program::Ask { question, yes, no }
+    }
+
+    /// Returns a program whose answer depends on what two tables have for a packet's source and destination together, and
+    /// sometimes on a variable.
+    pub fn program_of_pairs(&self, random: &mut Random) -> Program {
+        let asks =
+            |table, field, value: u128| Question::TableIs { table, key: Operand::Field(field), value: int(value) };
+        let mut questions = Vec::new();
+        for (table, field) in TABLES.into_iter().zip([Field::EthSrc, Field::EthDst]) {
+            questions.push(vec![asks(table, field, 0), asks(table, field, 1)]);
+        }
+        if random.one_in(2) {
+            questions.push(vec![Question::VarIs { name: VARS[0], value: int(0) }]);
+        }
+        if random.one_in(2) {
+            questions.swap(0, 1);
+        }
+        self.by_all(random, &questions)
+    }
+
+    /// Returns a program that gives each combination of answers an answer of its own.
+    fn by_all(&self, random: &mut Random, questions: &[Vec<Question>]) -> Program {
+        let Some((first, rest)) = questions.split_first() else {
+            return Program::Answer(Answer::ToPort(*random.pick(&self.edges)));
+        };
+        let mut program = self.by_all(random, rest);
+        for question in first.iter().rev() {
+            let yes = Box::new(self.by_all(random, rest));
+            program = Program::Ask { question: question.clone(), yes, no: Box::new(program) };
+        }
+        program
+    }
+
+    /// Returns writes that change what [`World::program_of_pairs`] reads for a packet, mostly all of it.
+    pub fn writes_to_pair(random: &mut Random, packet: &PacketSpec) -> Vec<Change> {
+        let value = |random: &mut Random| Operand::Constant(small(random, 3));
+        let key = |mac| Operand::Constant(int(Mac(mac).bits()));
+        let mut all = vec![
+            Change::Put { table: TABLES[0], key: key(packet.src), value: value(random) },
+            Change::Put { table: TABLES[1], key: key(packet.dst), value: value(random) },
+            Change::Set { name: VARS[0], value: value(random) },
+        ];
+        if random.one_in(4) {
+            all[0] = Change::Take { table: TABLES[0], key: key(packet.src) };
+        }
+        all.retain(|_| !random.one_in(4));
+        all
+    }
+
     fn ask(&self, random: &mut Random, next: impl Fn(&World, &mut Random) -> Program) -> Program {
         let question = self.question(random);
         Program::Ask { question, yes: Box::new(next(self, random)), no: Box::new(next(self, random)) }
@@ -328,6 +397,18 @@ impl World {
         }
     }
 
+    /// Returns a write to what programs of look-ups read.
+    pub fn write_to_looked_up(&self, random: &mut Random) -> Change {
+        let constant = |value| Operand::Constant(value);
+        let (table, field) = (*random.pick(&TABLES), *random.pick(&KEYS));
+        let key = constant(int(self.value(random, field)));
+        match random.below(8) {
+            0..5 => Change::Put { table, key, value: constant(int(random.below(6) as u128)) },
+            5..7 => Change::Take { table, key },
+            _ => Change::Set { name: random.pick::<&str>(&VARS), value: constant(small(random, 3)) },
+        }
+    }
+
     /// Returns a change of the cost of a link in one direction.
     pub fn cost(&self, random: &mut Random) -> Change {
         let (a, b) = *random.pick(&self.links);
@@ -473,6 +554,9 @@ fn port(random: &mut Random) -> PortNo {
 fn small(random: &mut Random, bound: usize) -> Value {
     int(random.below(bound) as u128)
 }
+
+/// The fields by which programs look something up.
+const KEYS: [Field; 4] = [Field::EthSrc, Field::EthDst, Field::TcpDst, Field::InPort];
 
 /// The fields that programs ask for.
 const FIELDS: [Field; 24] = [

@@ -96,6 +96,8 @@ pub enum Step {
     AddPort(Location),
     /// The state is written from outside the policy.
     Write(Change),
+    /// The state is written from outside the policy, all of this at once.
+    WriteTogether(Vec<Change>),
     /// Other facts are declared of ports and hosts.
     Declare(Arc<Facts>),
     /// Leaves are withdrawn.
@@ -204,6 +206,7 @@ impl Step {
             Step::RemovePort(_) => "ports removed",
             Step::AddPort(_) => "ports added",
             Step::Write(_) => "writes",
+            Step::WriteTogether(_) => "writes together",
             Step::Declare(_) => "declarations",
             Step::Invalidate(Selection::All) => "invalidations",
             Step::Invalidate(_) => "partial invalidations",

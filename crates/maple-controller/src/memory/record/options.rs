@@ -40,6 +40,9 @@ pub(super) struct OptionsForm {
     host_timeout: Duration,
     max_rules: Option<usize>,
     max_traces: Option<usize>,
+    /// Recordings of versions without look-ups do not have it.
+    #[serde(default)]
+    look_up_tables: u8,
     eviction_period: Duration,
     poll: Duration,
     audit: Duration,

@@ -79,6 +79,11 @@ impl ChangeLog {
         }
     }
 
+    /// Reports whether no rule has changed since changes were last taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.gone.items().is_empty()
+    }
+
     /// Reports whether the switch has a rule for an entry: one that was sent when changes were last taken, or another
     /// entry's.
     pub(super) fn is_installed(&self, id: EntryId) -> bool {

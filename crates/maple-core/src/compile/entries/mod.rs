@@ -272,6 +272,11 @@ impl EntryTable {
         WantedRules { store, levels, necessities }.all(&self.actions, cookie)
     }
 
+    /// Reports whether something may have changed since changes were last taken.
+    pub(super) fn may_have_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Returns what has changed since the last call, in an order whose every prefix is safe.
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
         let EntryTable { store, levels, necessities, .. } = self;

@@ -462,6 +462,10 @@ impl TableBackend for IncrementalCompiler {
         self.entries.rules(&*self.target.cookie)
     }
 
+    fn may_have_changes(&self) -> bool {
+        self.entries.may_have_changes()
+    }
+
     fn take_changes(&mut self) -> Vec<Change> {
         self.entries.take_changes(&*self.target.cookie)
     }

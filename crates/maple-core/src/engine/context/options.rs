@@ -67,6 +67,9 @@ pub struct Options {
     /// The maximum number of rules in all tables of a switch. The engine's own rules, a few for each port and host, are
     /// always installed.
     pub max_rules: Option<usize>,
+    /// The maximum number of a switch's tables that are for look-ups. Without them, a look-up by a field of the packet is
+    /// a read of the field.
+    pub look_up_tables: u8,
     /// The maximum number of leaves in a switch's tree.
     pub max_traces: Option<usize>,
     /// The minimum time between two requests for the counters of a switch's rules, and between two evictions there.
@@ -118,6 +121,7 @@ impl Default for Options {
             max_hosts: 16_384,
             host_timeout: Duration::from_secs(300),
             max_rules: None,
+            look_up_tables: 0,
             max_traces: None,
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),

@@ -41,6 +41,8 @@ pub(in crate::engine) enum Timer {
     Pace(Dpid),
     /// A switch that is to be audited.
     Audit(Dpid),
+    /// A switch whose keys' rules wait for the rules of leaves.
+    LookUps(Dpid),
     /// The gauges that f wants.
     Demand,
     /// The next leaf to check.

@@ -7,6 +7,7 @@ use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::ids::LeafId;
 use crate::route::Goal;
 use crate::run::Finished;
@@ -120,7 +121,9 @@ pub(in crate::engine) fn shown(leaf: &Leaf) -> String {
 /// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same
 /// questions.
 pub(in crate::engine) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
-    let packet = leaf.witness.packet();
+    // The leaf is for packets of the classes that its run observed, whatever class its witness packet is in by now.
+    let metadata = leaf.trace.metadata();
+    let packet = WithMetadata { packet: leaf.witness.packet(), metadata };
     let mut run = table.begin_replay();
     run.observe(&packet, &leaf.trace);
     let run = run.finish(&packet);

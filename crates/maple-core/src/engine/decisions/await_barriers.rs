@@ -212,8 +212,12 @@ impl Decisions {
             match waiter {
                 Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
                 Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
-                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
+                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
             }
+        }
+        for (_, dependent, _) in switch.ingress.look_ups.dependents() {
+            fabric.switches.forget_look_up(dependent);
+            fabric.ctx.store.forget(dependent);
         }
         fabric.close_all_labels(switch.paths.labels, dpid);
         self.drop_waiting(fabric, dpid);

@@ -22,7 +22,8 @@ impl Decisions {
         let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
-        if has_second_step {
+        let switch = fabric.switches.get(&dpid);
+        if has_second_step || switch.is_some_and(|switch| switch.ingress.look_ups.are_changing()) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
         fabric.switches.poll_postponed(&mut fabric.ctx, dpid);
@@ -36,6 +37,12 @@ impl Decisions {
             Waiter::Labels(serials) => fabric.labels_confirmed(dpid, &serials),
             Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
             Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
+            Waiter::LookUps => {
+                let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+                switch.ingress.look_ups.confirm();
+                switch.tables.end_holding_back();
+                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            }
             Waiter::Barriers(token) => self.confirmed(fabric, dpid, token),
             Waiter::RuleAdded(_, since) => {
                 let took = fabric.ctx.now.0.saturating_sub(since.0);

@@ -13,12 +13,12 @@ use super::leaf::Leaf;
 use crate::access::AccessList;
 use crate::engine::context::cause::DropCause;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::access_hits::AccessHits;
 use crate::engine::one_switch::classifier::drops_by_priority;
 use crate::engine::one_switch::cookies::{Subject, is_ours, own_cookie, subject_of};
+use crate::engine::one_switch::layout::CLASSIFIER;
 use crate::engine::one_switch::rule_growth::{CountedLeaf, RuleReport};
-use crate::engine::one_switch::{CLASSIFIER, Switch};
-use crate::engine::switches::traffic::ingress_table;
 use crate::ids::LeafId;
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
@@ -123,7 +123,7 @@ impl Decisions {
             from_earlier: current != counted.reported,
         };
         match subject_of(epoch, current) {
-            Some(Subject::Dependent(id)) if table == ingress_table(switch) => {
+            Some(Subject::Dependent(id)) if table == switch.ingress_table() => {
                 let id = id.as_leaf();
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
@@ -162,7 +162,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
 
 /// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
 fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>) -> Option<DropCause> {
-    if drops_by_priority(counted.priority, switch.three_tables)? {
+    if drops_by_priority(counted.priority, switch.has_three_tables())? {
         return Some(DropCause::TooManyHosts);
     }
     let mut all = counted.matching.constraints();

@@ -79,6 +79,7 @@ impl Decisions {
     /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
     /// immediately, and so is the plan of its route.
     pub(in crate::engine) fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
+        self.follow_tables(fabric, received.at.switch);
         let leaf = fabric.switches.lookup(received)?;
         let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();
         let stale: BTreeSet<DependentId> =
@@ -142,7 +143,8 @@ impl Decisions {
         }
         let run =
             Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
-        if !switch.three_tables {
+        let run = run.with_registers(switch.ingress.look_ups.registers());
+        if !switch.has_three_tables() {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);
         }
@@ -260,7 +262,7 @@ impl Decisions {
     ) -> bool {
         let id = self.new_dependent_id(fabric);
         let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
-        if fabric.ctx.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
+        if fabric.ctx.commit_txn(finished.txn.without_writes().depending_on_all(), Some(id), exclusive).is_err() {
             return false;
         }
         fabric.ctx.stats.waits += 1;

@@ -28,7 +28,10 @@ impl Decisions {
                         switch.tables.wait(Waiter::Labels(serials));
                     }
                 }
-                left @ (Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_)) => {
+                left @ (Waiter::RuleRemoved { .. }
+                | Waiter::FormerPath { .. }
+                | Waiter::LookUps
+                | Waiter::Barriers(_)) => {
                     if let Some(switch) = fabric.switches.get_mut(&dpid) {
                         switch.tables.wait(left);
                     }

@@ -9,7 +9,7 @@ use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::{ROUTES, Switch};
+use crate::engine::one_switch::Switch;
 use crate::ids::LeafId;
 
 impl Decisions {
@@ -34,8 +34,12 @@ impl Decisions {
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
     pub(in crate::engine) fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        self.follow_tables(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
+        if may_go_on && !self.collect_look_ups(fabric, dpid) {
+            return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
+        }
         if is_away || may_go_on {
             self.collect(fabric, dpid);
         }
@@ -51,7 +55,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
         switch.collect_ingress(fabric.ctx.now, actions);
-        switch.tables.record_changes(ROUTES, switch.paths.route_rules.take_changes());
+        switch.tables.record_changes(switch.layout.routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };

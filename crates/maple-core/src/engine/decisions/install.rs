@@ -16,9 +16,9 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::Waiter;
+use crate::engine::one_switch::{Stale, Switch};
 use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::labels::Carriage;
 use crate::route::Goal;
@@ -67,17 +67,12 @@ impl Decisions {
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
-        let has_route_table =
-            fabric.switches.get(&key.ingress).is_some_and(|switch| switch.paths.route_table == RouteTable::Open);
+        let open_table =
+            |switch: &Switch| switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open);
+        let route_table = fabric.switches.get(&key.ingress).and_then(open_table);
         let mut effects = Vec::new();
-        let route_id = fabric.routes.create(
-            leaf,
-            key,
-            &resolved,
-            subscription,
-            AtIngress { has_route_table, meter },
-            &mut effects,
-        );
+        let route_id =
+            fabric.routes.create(leaf, key, &resolved, subscription, AtIngress { route_table, meter }, &mut effects);
         fabric.apply_label_effects(effects, Timer::Routes);
         Some(route_id)
     }
@@ -245,7 +240,11 @@ impl Decisions {
 
     /// Creates an id for a leaf, a parked packet or the plan of a route.
     pub(in crate::engine) fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
-        self.leaves.new_id(fabric.ctx.shard, |id| self.waiting.has(id) || fabric.routes.of_subscription(id).is_some())
+        self.leaves.new_id(fabric.ctx.shard, |id| {
+            self.waiting.has(id)
+                || fabric.routes.of_subscription(id).is_some()
+                || fabric.switches.of_look_up(id).is_some()
+        })
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) mod leaf;
 pub(super) mod leaf_drops;
 pub(super) mod leaf_view;
 pub(super) mod leaves;
+pub(super) mod look_ups;
 pub(super) mod recheck;
 pub(super) mod reconsider;
 pub(super) mod refusals;

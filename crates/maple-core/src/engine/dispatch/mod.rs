@@ -311,6 +311,7 @@ impl Engine {
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
                 Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
+                Timer::LookUps(dpid) => fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default()),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
                 Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.go_on(decisions, fabric),

@@ -34,9 +34,9 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::CLASSIFIER;
 use super::cookies::Subject;
 use super::host_rules::HostCapacity;
+use super::layout::CLASSIFIER;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
 

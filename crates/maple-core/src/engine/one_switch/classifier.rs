@@ -3,9 +3,10 @@
 use maple_wire::eth_type::value as eth_type;
 use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
+use super::Switch;
+use super::layout::{ENTRY, Layout};
 use super::ports::is_virtual;
 use super::protocols::PROBE_MAC;
-use super::{INGRESS, LABELS, Switch};
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::from_port;
 use crate::forwarding::to_controller;
@@ -65,6 +66,7 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
         cookie,
     };
     let goto = |table| vec![Instruction::GotoTable(table)];
+    let labels = switch.layout.labels();
     let discovery = |kind| rule(LLDP, Match::any().exact(Field::EthType, kind), to_controller());
     let mut rules: Vec<Rule> = DISCOVERY_TYPES.map(discovery).into();
     if track_hosts {
@@ -74,7 +76,7 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     let facts = state.facts();
     let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
-    if !switch.three_tables {
+    if !switch.has_three_tables() {
         let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));
         rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
         return rules;
@@ -84,9 +86,9 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
             PortKind::New if is_closed(port) => rules.push(rule(LINKS, from(port), Vec::new())),
             PortKind::New => {}
             PortKind::Shared { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
-            PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
-            PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(LABELS))),
-            PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
+            PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(ENTRY))),
+            PortKind::Link(_) => rules.push(rule(LINKS, from(port), goto(labels))),
+            PortKind::Edge if !track_hosts => rules.push(rule(HOSTS, from(port), goto(ENTRY))),
             // Each host has its own rules (`host_rules`).
             PortKind::Edge => {}
         }
@@ -97,6 +99,12 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
 /// The rule that sends everything else to the controller.
 pub(in crate::engine) fn table_miss(cookie: u64) -> Rule {
     Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
+}
+
+/// The rule of a look-up's table that sends everything else on to the next table.
+pub(in crate::engine) fn pass_on(table: u8, cookie: u64) -> Rule {
+    let instructions = vec![Instruction::GotoTable(table + 1)].into();
+    Rule { priority: 0, matching: Match::any(), instructions, cookie }
 }
 
 /// Distinguishes the rules of this priority that drop and belong to no leaf. `true`: they are for unknown hosts at a
@@ -112,13 +120,14 @@ pub(in crate::engine) fn drops_by_priority(priority: u16, three_tables: bool) ->
 }
 
 /// The purpose of a rule that belongs to no leaf, in words for people.
-pub(in crate::engine) fn reason(rule: &Rule) -> &'static str {
+pub(in crate::engine) fn reason(rule: &Rule, layout: Layout) -> &'static str {
     match (rule.priority, &rule.instructions[..]) {
         (LLDP, _) => "maple: link discovery",
         (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
-        (_, [Instruction::GotoTable(LABELS)]) => "maple: from another switch",
-        (_, [Instruction::GotoTable(INGRESS)]) => "maple: from a host, where it is known to be",
-        (COPIES, [_, Instruction::GotoTable(INGRESS)]) => {
+        (0, [Instruction::GotoTable(_)]) => "maple: no look-up by this packet has a key here",
+        (_, [Instruction::GotoTable(table)]) if *table == layout.labels() => "maple: from another switch",
+        (_, [Instruction::GotoTable(ENTRY)]) => "maple: from a host, where it is known to be",
+        (COPIES, [_, Instruction::GotoTable(ENTRY)]) => {
             "maple: a host announces an address, and f depends on addresses"
         }
         (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
@@ -136,10 +145,12 @@ mod tests {
 
     #[test]
     fn rules_without_a_leaf_state_their_purpose() {
-        let reason = |priority, does: Vec<_>| reason(&Rule { priority, instructions: does.into(), ..table_miss(0) });
+        let layout = Layout::with_look_ups(3);
+        let rule = |priority, does: Vec<_>| Rule { priority, instructions: does.into(), ..table_miss(0) };
+        let reason = |priority, does| reason(&rule(priority, does), layout);
         assert_eq!(reason(LLDP, to_controller()), "maple: link discovery");
-        assert!(reason(LINKS, vec![Instruction::GotoTable(LABELS)]).contains("another switch"));
-        assert!(reason(HOSTS, vec![Instruction::GotoTable(INGRESS)]).contains("from a host"));
+        assert!(reason(LINKS, vec![Instruction::GotoTable(layout.labels())]).contains("another switch"));
+        assert!(reason(HOSTS, vec![Instruction::GotoTable(ENTRY)]).contains("from a host"));
         assert!(reason(HOSTS, to_controller()).contains("not decided yet"), "a barrier rule may have any priority");
         assert!(reason(0, to_controller()).contains("everything else"));
     }

@@ -7,6 +7,8 @@ use maple_wire::Constraint;
 
 use super::cache::VersionedCache;
 use super::cookies::{dependent_cookie, own_cookie};
+use super::layout::Layout;
+use super::look_ups::LookUps;
 use super::sample_pass::SamplePass;
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
@@ -27,19 +29,22 @@ pub(in crate::engine) struct Ingress {
     pub changed_actions: BTreeSet<LeafId>,
     /// The state of the pass over the policy's samples.
     pub sample_pass: SamplePass,
+    /// What look-ups find for the packets that enter.
+    pub look_ups: LookUps,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
 }
 
 impl Ingress {
     /// Creates the ingress of a switch about which f has decided nothing.
-    pub fn new(capabilities: &Capabilities, options: &Options) -> Ingress {
+    pub fn new(capabilities: &Capabilities, layout: Layout, options: &Options) -> Ingress {
         Ingress {
             table: table(capabilities, options),
             carried: Vec::new(),
             former_priorities: Vec::new(),
             changed_actions: BTreeSet::new(),
             sample_pass: SamplePass::default(),
+            look_ups: LookUps::new(layout),
             verified_hosts: VersionedCache::default(),
         }
     }
@@ -52,6 +57,7 @@ impl Ingress {
             former_priorities: self.former_priorities.clone(),
             changed_actions: self.changed_actions.clone(),
             sample_pass: SamplePass::default(),
+            look_ups: self.look_ups.copy(),
             verified_hosts: VersionedCache::default(),
         }
     }

@@ -11,6 +11,8 @@ pub(super) mod counters;
 pub(super) mod drops;
 pub(super) mod host_rules;
 pub(super) mod ingress;
+pub(super) mod layout;
+pub(super) mod look_ups;
 pub(super) mod meters;
 pub(super) mod new_port_packets;
 pub(super) mod pacing;
@@ -38,6 +40,7 @@ use crate::ids::Time;
 use cookies::TranslatedCookies;
 use counters::Counters;
 use ingress::Ingress;
+use layout::{CLASSIFIER, Layout};
 use pacing::Pacing;
 use paths::{Paths, RouteTable};
 use ports::Ports;
@@ -45,22 +48,13 @@ use restoring::Restoring;
 use room::Room;
 use tables::Tables;
 
-/// The classifier, or the only table of a switch without three tables.
-pub(super) const CLASSIFIER: u8 = 0;
-/// The table for packets that enter here.
-pub(super) const INGRESS: u8 = 1;
-/// The table for labelled packets.
-pub(super) const LABELS: u8 = 2;
-/// The table of routes, to which rules of the ingress table lead, if the switch has a fourth table.
-pub(super) const ROUTES: u8 = 3;
-
 /// A switch of this shard.
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
     /// The number of tables that the switch announces. It may turn out to have one (`decisions/refusals/`).
     pub announced_tables: u8,
-    pub three_tables: bool,
+    pub layout: Layout,
     /// What f decides about packets that enter here.
     pub ingress: Ingress,
     /// How packets go on from here, and what arrives from other switches.
@@ -95,14 +89,15 @@ impl Stale {
 impl Switch {
     /// Creates a switch that has just connected, whose rules are not known.
     pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
-        let three_tables = has_three_tables(capabilities.version, capabilities.tables);
+        let layout = Layout::new(&capabilities, options);
+        let three_tables = layout.has_three_tables();
         // A bundle is committed at once, however many changes a second a switch is to get.
         let bundles = capabilities.bundles && options.flow_mod_rate.is_none();
         Switch {
             dpid,
             announced_tables: capabilities.tables,
-            three_tables,
-            ingress: Ingress::new(&capabilities, options),
+            layout,
+            ingress: Ingress::new(&capabilities, layout, options),
             paths: Paths::new(dpid, capabilities.version, three_tables, options),
             ports: Ports::new(dpid, three_tables, options),
             room: Room::new(three_tables, options),
@@ -123,7 +118,7 @@ impl Switch {
     pub fn copy(&self, options: &Options) -> Switch {
         let unknown = || Tables::new(options.first_xid, self.version(), false);
         Switch {
-            three_tables: self.three_tables,
+            layout: self.layout,
             ingress: self.ingress.copy(),
             paths: self.paths.clone(),
             ports: self.ports.copy(),
@@ -161,14 +156,25 @@ impl Switch {
         });
     }
 
-    /// The table whose rules come from several sources.
-    pub fn shared_table(&self) -> u8 {
-        if self.three_tables { LABELS } else { CLASSIFIER }
+    /// Reports whether the switch has the logical tables, and not one for all rules.
+    pub fn has_three_tables(&self) -> bool {
+        self.layout.has_three_tables()
     }
 
-    /// Reports whether the switch has enough tables for a table of routes.
-    pub fn has_four_tables(&self) -> bool {
-        self.three_tables && self.capabilities.tables > ROUTES
+    /// The table whose rules come from several sources.
+    pub fn shared_table(&self) -> u8 {
+        if self.has_three_tables() { self.layout.labels() } else { CLASSIFIER }
+    }
+
+    /// The table that has the rules of leaves.
+    pub fn ingress_table(&self) -> u8 {
+        if self.has_three_tables() { self.layout.ingress() } else { CLASSIFIER }
+    }
+
+    /// The table of routes, if the switch has enough tables for one.
+    pub fn route_table(&self) -> Option<u8> {
+        let table = self.layout.routes();
+        (self.has_three_tables() && self.capabilities.tables > table).then_some(table)
     }
 
     /// Reports whether the pending rules fit, with or without the reserve.
@@ -183,13 +189,9 @@ impl Switch {
 
     /// Opens the table of routes after a confirmation, if its table-miss rule is there.
     pub fn open_route_table(&mut self) {
-        if self.paths.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
+        let is_confirmed = |table| self.tables.is_confirmed(table);
+        if self.paths.route_table == RouteTable::Closed && self.route_table().is_some_and(is_confirmed) {
             self.paths.route_table = RouteTable::Open;
         }
     }
-}
-
-/// Reports whether a switch has the three logical tables.
-fn has_three_tables(version: Version, tables: u8) -> bool {
-    version == Version::Of13 && tables >= 3
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use maple_wire::Instruction;
 
-use super::classifier::{classifier, table_miss};
+use super::Switch;
+use super::classifier::{classifier, pass_on, table_miss};
 use super::cookies::{label_cookie, own_cookie};
+use super::layout::{CLASSIFIER, ENTRY};
 use super::tables::{Requests, RuleSource, Waiter};
-use super::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use crate::compile::LeafAction;
 use crate::engine::context::Context;
 use crate::ids::{LeafId, Time};
@@ -32,7 +33,7 @@ impl Switch {
     /// Sends the changes that were collected.
     pub(in crate::engine) fn send_update(&mut self, ctx: &mut Context) {
         let mut requests = Requests::new();
-        self.tables.send_update(ctx.now, self.three_tables.then_some(CLASSIFIER), &mut requests);
+        self.tables.send_update(ctx.now, self.has_three_tables().then_some(CLASSIFIER), &mut requests);
         self.send_with_meters(ctx, requests);
     }
 
@@ -64,8 +65,8 @@ impl Switch {
         }
         let mut changes = std::mem::take(&mut self.ingress.carried);
         changes.extend(self.ingress.table.take_changes());
-        if self.three_tables {
-            self.tables.record_changes(INGRESS, changes);
+        if self.has_three_tables() {
+            self.tables.record_changes(self.layout.ingress(), changes);
         } else {
             self.tables.record_shared_changes(self.shared_table(), RuleSource::Ingress, changes);
         }
@@ -82,7 +83,7 @@ impl Switch {
 
     /// Reports whether there are rules that let further hosts into the ingress table.
     pub(in crate::engine) fn has_further_hosts(&self) -> bool {
-        self.three_tables && self.ports.host_rules.has_additions()
+        self.has_three_tables() && self.ports.host_rules.has_additions()
     }
 
     /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
@@ -105,10 +106,11 @@ impl Switch {
             return;
         }
         let mut all = BTreeMap::new();
-        if self.three_tables {
+        if self.has_three_tables() {
             all.insert(CLASSIFIER, self.ports.host_rules.rules().collect());
-            all.insert(INGRESS, self.ingress.table.rules());
-            all.insert(ROUTES, self.paths.route_rules.all().cloned().collect());
+            all.extend(self.ingress.look_ups.rules());
+            all.insert(self.layout.ingress(), self.ingress.table.rules());
+            all.insert(self.layout.routes(), self.paths.route_rules.all().cloned().collect());
         }
         self.tables.compare_all(self.shared_table(), all);
     }
@@ -124,21 +126,22 @@ impl Switch {
         // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));
         // A table without its table-miss rule drops unknown packets, so no packet may be sent there.
-        for table in [INGRESS, LABELS] {
-            if miss(table).is_none() {
+        let layout = self.layout;
+        let look_up_miss = |table: u8| Some(pass_on(table, own)).filter(|rule| !is_refused(table, rule));
+        let is_open = miss(layout.ingress()).is_some() && layout.look_ups().all(|table| look_up_miss(table).is_some());
+        for (table, is_open) in [(ENTRY, is_open), (layout.labels(), miss(layout.labels()).is_some())] {
+            if !is_open {
                 first.retain(|rule| rule.instructions[..] != [Instruction::GotoTable(table)]);
             }
         }
-        let (is_open, last) = (miss(INGRESS).is_some(), miss(INGRESS));
         first.extend(miss(CLASSIFIER));
-        if !self.three_tables {
+        if !self.has_three_tables() {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
-        let mut all = BTreeMap::from([(CLASSIFIER, first), (INGRESS, last.into_iter().collect())]);
-        all.insert(LABELS, miss(LABELS).into_iter().collect());
-        if self.has_four_tables() {
-            all.insert(ROUTES, miss(ROUTES).into_iter().collect());
-        }
+        let mut all = BTreeMap::from([(CLASSIFIER, first)]);
+        let others = [layout.ingress(), layout.labels()].into_iter().chain(self.route_table());
+        all.extend(others.map(|table| (table, miss(table).into_iter().collect())));
+        all.extend(layout.look_ups().map(|table| (table, look_up_miss(table).into_iter().collect())));
         self.ports.host_rules.set_open(is_open);
         all
     }

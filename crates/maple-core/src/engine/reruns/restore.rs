@@ -59,11 +59,11 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::decide::{RunOutcome, outcome};
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::restoring::{LOOK, Restoring};
-use crate::engine::one_switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::Location;
@@ -138,7 +138,7 @@ impl Restore {
         is_confirmed: bool,
     ) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
+        let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
         for (table, rule) in switch.tables.installed() {
@@ -149,12 +149,12 @@ impl Restore {
             }
         }
         let miss = table_miss(own_cookie(fabric.ctx.options.epoch));
-        if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
+        if switch.route_table().and_then(|table| switch.tables.has_but_for_cookie(table, &miss)) == Some(true) {
             switch.open_route_table();
         }
-        if switch.paths.route_table == RouteTable::Open {
+        if let Some(table) = switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open) {
             // The leaves that were decided before use it too.
-            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid));
+            switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table));
         }
         if let Some(restoring) = &mut switch.restoring {
             labels.extend(restoring.labels());

@@ -9,7 +9,7 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsReply, StatsReq
 use maple_wire::{Dpid, Port, PortNo, Version};
 
 use super::Switches;
-use super::traffic::{growth, ingress_table, traffic};
+use super::traffic::{growth, traffic};
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
@@ -171,7 +171,7 @@ impl Switches {
     /// Writes the rates that f wants from an answer.
     fn take_rates(&mut self, ctx: &mut Context, dpid: Dpid, answer: &CompleteAnswer) {
         let Some(switch) = self.get(&dpid).expected() else { return };
-        let table = ingress_table(switch);
+        let table = switch.ingress_table();
         let epoch = ctx.options.epoch;
         let by_use = ctx.store.wants_use_of_links();
         let mut kept = BTreeSet::new();

@@ -14,6 +14,7 @@ pub(super) mod traffic;
 use std::collections::BTreeMap;
 
 use maple_wire::{Dpid, Message};
+use rustc_hash::FxHashMap;
 
 use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
@@ -22,7 +23,8 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
-use crate::ids::LeafId;
+use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::ids::{DependentId, LeafId};
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
@@ -34,6 +36,8 @@ pub(super) struct Switches {
     all: BTreeMap<Dpid, Box<Switch>>,
     /// Switches that turned out to have one table, each with the number of tables that it reports.
     one_table: BTreeMap<Dpid, u8>,
+    /// The switches of look-ups, by the dependents that these are for the store.
+    look_ups: FxHashMap<DependentId, Dpid>,
     pub demand: Demand,
 }
 
@@ -68,6 +72,21 @@ impl Switches {
         self.all.values_mut().map(|switch| &mut **switch)
     }
 
+    /// Notes that a dependent is a look-up of a switch.
+    pub fn note_look_up(&mut self, dependent: DependentId, dpid: Dpid) {
+        self.look_ups.insert(dependent, dpid);
+    }
+
+    /// Removes a dependent that was a look-up.
+    pub fn forget_look_up(&mut self, dependent: DependentId) {
+        self.look_ups.remove(&dependent);
+    }
+
+    /// The switch of a dependent that is a look-up.
+    pub fn of_look_up(&self, dependent: DependentId) -> Option<Dpid> {
+        self.look_ups.get(&dependent).copied()
+    }
+
     /// Notes that a switch has one table, although it announces more. Returns whether that is new.
     pub fn note_one_table(&mut self, dpid: Dpid) -> bool {
         let Some(announced) = self.get(&dpid).map(|switch| switch.announced_tables).expected() else { return false };
@@ -91,7 +110,7 @@ impl Switches {
     /// Copies the switches for a rehearsal ([`Switch::copy`]).
     pub fn copy(&self, options: &Options) -> Switches {
         let all = self.all.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(options)))).collect();
-        Switches { all, ..Switches::default() }
+        Switches { all, look_ups: self.look_ups.clone(), ..Switches::default() }
     }
 
     /// Adds a switch.
@@ -131,7 +150,8 @@ impl Switches {
     pub(in crate::engine) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
-        let leaf = switch.ingress.table.tree().search(&fields);
+        let metadata = switch.ingress.look_ups.metadata(&fields)?;
+        let leaf = switch.ingress.table.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
     }
 }

@@ -11,7 +11,6 @@ use crate::engine::context::Context;
 use crate::engine::context::event::RuleCount;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::polls::{CountedRule, StatisticsReading};
-use crate::engine::one_switch::{CLASSIFIER, INGRESS, Switch};
 use crate::ids::Time;
 use crate::network::{Location, Mac};
 use crate::report::Counted;
@@ -89,7 +88,7 @@ impl Switches {
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = ctx.store.snapshot();
-        let all = traffic(&state, ctx.options.epoch, ingress_table(switch), newest, before.map(|before| &**before));
+        let all = traffic(&state, ctx.options.epoch, switch.ingress_table(), newest, before.map(|before| &**before));
         let measured = |((from, to), sum): (Pair, CounterSum)| Traffic {
             switch: dpid,
             from,
@@ -203,8 +202,3 @@ pub(in crate::engine) fn growth(
 
 /// The value of a counter that the switch does not have.
 const UNCOUNTED: u64 = u64::MAX;
-
-/// The table that has the leaves' rules.
-pub(in crate::engine) fn ingress_table(switch: &Switch) -> u8 {
-    if switch.three_tables { INGRESS } else { CLASSIFIER }
-}

@@ -17,7 +17,8 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::{CLASSIFIER, Stale};
+use crate::engine::one_switch::Stale;
+use crate::engine::one_switch::layout::CLASSIFIER;
 use crate::ids::ShardId;
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};
@@ -169,7 +170,7 @@ impl Topology {
             }
             return;
         }
-        let table_id = if switch.three_tables { CLASSIFIER } else { ALL_TABLES };
+        let table_id = if switch.has_three_tables() { CLASSIFIER } else { ALL_TABLES };
         let at_port = Match::any().with(from_port(at.port));
         let matching = mac.iter().fold(at_port, |all, mac| all.exact(Field::EthSrc, mac.bits()));
         let request = FlowStatsRequest { table_id, matching, ..FlowStatsRequest::all() };

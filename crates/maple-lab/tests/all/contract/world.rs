@@ -15,7 +15,7 @@ use maple_emulator::emulated::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_lab::control::{Control, ControllerDelays, RulesRead};
-use maple_sim::cases::{Program, Step, WEIGHT};
+use maple_sim::cases::{Change, Program, Step, WEIGHT};
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Message};
 
@@ -242,6 +242,9 @@ impl<'a> World<'a> {
             Step::Rest => self.run_for(700 * MILLISECOND),
             Step::LoseRule(dpid, number) => self.lose(*dpid, *number),
             Step::Write(change) => self.tell(change.event()),
+            Step::WriteTogether(changes) => {
+                self.tell(engine::Event::Write(changes.iter().map(Change::write).collect()));
+            }
             Step::Declare(facts) => self.control.declare(engine::Time(self.network.now()), facts),
             Step::Invalidate(leaves) => self.tell(engine::Event::Invalidate(leaves.clone())),
             Step::RegainConnection { dpid, .. } => self.mend(*dpid),

@@ -90,16 +90,19 @@ pub fn table(target: Target) -> Table {
 struct PaperCompiler {
     tree: Tree,
     graph: Graph,
+    /// Whether something was done to it since changes were last taken.
+    has_changed: bool,
 }
 
 impl PaperCompiler {
     /// Creates a compiler with an empty tree and no rules.
     fn new(target: Target) -> PaperCompiler {
-        PaperCompiler { tree: Tree::new(), graph: Graph::new(target) }
+        PaperCompiler { tree: Tree::new(), graph: Graph::new(target), has_changed: false }
     }
 
     /// Adds a trace that the tree has just taken in.
     fn take_in(&mut self, outcome: Augmented, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
+        self.has_changed = true;
         match &outcome {
             Augmented::Existing(_) => return outcome,
             Augmented::Added => {}
@@ -137,11 +140,13 @@ impl TableBackend for PaperCompiler {
     }
 
     fn remove(&mut self, leaf: LeafId) -> bool {
+        self.has_changed = true;
         self.graph.remove(leaf);
         self.tree.remove(leaf)
     }
 
     fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
+        self.has_changed = true;
         self.graph.set_action(leaf, action);
     }
 
@@ -149,7 +154,12 @@ impl TableBackend for PaperCompiler {
         self.graph.rules()
     }
 
+    fn may_have_changes(&self) -> bool {
+        self.has_changed
+    }
+
     fn take_changes(&mut self) -> Vec<Change> {
+        self.has_changed = false;
         self.graph.take_changes()
     }
 }

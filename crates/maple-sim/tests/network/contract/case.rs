@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
 use maple_core::engine::{Engine, LabelRange};
@@ -37,6 +38,8 @@ pub struct Case {
     pub capacity: (Option<usize>, Option<usize>),
     /// Whether chains of questions are asked as lists, and some packets are decided beforehand.
     pub lists: bool,
+    /// The number of tables that switches may use for look-ups.
+    pub look_up_tables: u8,
 }
 
 impl Case {
@@ -48,7 +51,21 @@ impl Case {
         let (labels, track_hosts) = (labels(&mut random), theme == Theme::ManyFlows || !random.chance(10));
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
         let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
-        Case { seed, scenario, shape, other, sliced, guards, labels, track_hosts, compiler, capacity, lists }
+        let look_up_tables = (seed % 5) as u8;
+        Case {
+            seed,
+            scenario,
+            shape,
+            other,
+            sliced,
+            guards,
+            labels,
+            track_hosts,
+            compiler,
+            capacity,
+            lists,
+            look_up_tables,
+        }
     }
 
     pub fn generate(seed: u64) -> Case {
@@ -63,6 +80,35 @@ impl Case {
     /// Creates a case in which many flows share links.
     pub fn of_flows_that_share_links(seed: u64) -> Case {
         Case::about(Theme::ManyFlows, seed)
+    }
+
+    /// Creates a case in which f looks things up while they change.
+    pub fn of_look_ups(seed: u64) -> Case {
+        let mut case = Case::about(Theme::RoutesThatMeet, seed);
+        let (mut random, world) = (Random::new(!seed), case.world());
+        let of_pairs = random.one_in(2);
+        let depth = 1 + random.below(4) as u32;
+        case.scenario.policy =
+            if of_pairs { world.program_of_pairs(&mut random) } else { world.program_of_look_ups(&mut random, depth) };
+        for _ in 0..2 + random.below(8) {
+            let packet = random.below(case.scenario.packets.len());
+            let changes = if of_pairs {
+                World::writes_to_pair(&mut random, &case.scenario.packets[packet])
+            } else {
+                (0..1 + random.below(3)).map(|_| world.write_to_looked_up(&mut random)).collect()
+            };
+            // Of few states, a mixture of two is hardly ever a third.
+            let at = random.below(case.scenario.steps.len() + 1);
+            let sends = |random: &mut Random| {
+                let count = random.below(6);
+                (0..count).flat_map(|_| [Step::Send(packet), Step::Wait(Duration::from_micros(40))]).collect()
+            };
+            let (before, after): (Vec<Step>, Vec<Step>) = (sends(&mut random), sends(&mut random));
+            let rest = random.one_in(2).then_some(Step::Rest);
+            let steps = rest.into_iter().chain(before).chain([Step::WriteTogether(changes)]).chain(after);
+            case.scenario.steps.splice(at..at, steps);
+        }
+        Case { look_up_tables: 1 + (seed % 4) as u8, ..case }
     }
 
     /// Describes the network as programs and packets see it.
@@ -86,11 +132,12 @@ impl Case {
         Case { guards, ..case }
     }
 
-    /// Creates a case with mostly any packets, sometimes with many flows or with routes that meet.
+    /// Creates a case with mostly any packets, sometimes with many flows, with routes that meet or with look-ups.
     fn of_any_kind(seed: u64) -> Case {
-        match seed % 4 {
+        match seed % 5 {
             0 => Case::of_flows_that_share_links(seed),
             1 => Case::of_routes_that_meet(seed),
+            2 => Case::of_look_ups(seed),
             _ => Case::generate(seed),
         }
     }

@@ -26,7 +26,7 @@ const FIXED: u64 = 4_000;
 /// The number of fresh cases of all tests together.
 const FRESH: u64 = 1_000;
 /// The sum of the tests' shares.
-const SHARES: u64 = 32;
+const SHARES: u64 = 36;
 
 #[test]
 fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
@@ -77,6 +77,14 @@ fn the_network_behaves_so_too_while_switches_have_no_control_connection() {
 fn the_network_behaves_so_too_where_many_flows_share_links() {
     play_all(1, Case::of_flows_that_share_links, |all| {
         assert!(all.labelled > all.cases, "labels must be used: {all:?}");
+    });
+}
+
+#[test]
+fn the_network_behaves_so_too_while_what_f_looks_up_changes() {
+    play_all(4, Case::of_look_ups, |all| {
+        assert!(all.look_ups > 4 * all.cases, "rules of look-ups must be used: {all:?}");
+        assert_mostly_exact(all);
     });
 }
 

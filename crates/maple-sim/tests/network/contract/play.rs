@@ -10,7 +10,7 @@ use maple_core::engine::{Event, LabelRange, Options, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::state::{Name, Write};
-use maple_sim::cases::{CaseNetwork, Step, host};
+use maple_sim::cases::{CaseNetwork, Change, Step, host};
 use maple_sim::{SimNetwork, SimSwitch};
 use maple_wire::{Dpid, PortNo, Version};
 
@@ -111,6 +111,7 @@ impl<'a> Play<'a> {
             Step::RemovePort(at) => self.remove_port(*at),
             Step::AddPort(at) => self.add_port(*at),
             Step::Write(change) => self.write(change.event()),
+            Step::WriteTogether(changes) => self.write(Event::Write(changes.iter().map(Change::write).collect())),
             Step::Reload => self.reload(),
             Step::ReloadAsRehearsed => self.reload_as_rehearsed()?,
             Step::Invalidate(leaves) => self.sim.tell(Event::Invalidate(leaves.clone())),
@@ -306,6 +307,7 @@ fn options(case: &Case) -> Options {
         max_traces,
         host_timeout,
         listener_filters: case.shape.heard.clone().into(),
+        look_up_tables: case.look_up_tables,
         flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
         ..Options::default()
     }

@@ -14,7 +14,7 @@ use maple_core::state::{Snapshot, Txn};
 use maple_sim::{Delivery, SimSwitch};
 use maple_wire::eth_type::value::LLDP;
 use maple_wire::packet::text;
-use maple_wire::{Dpid, Field, Packet, Version};
+use maple_wire::{Dpid, Field, Instruction, Packet, Version};
 
 use super::connections::of10_can_say;
 use super::guards::{Judged, Judgement};
@@ -195,6 +195,7 @@ impl Play<'_> {
             let believed = self.believed(dpid);
             let Some(switch) = self.sim.switch(dpid) else { continue };
             let there = rules_of(switch);
+            self.tally.look_ups += count_look_ups(switch);
             if believed != there {
                 return Err(format!("switch {dpid} has {there:#?}, the engine believes {believed:#?}"));
             }
@@ -222,6 +223,15 @@ impl Sent {
     fn mark(&self) -> &[u8] {
         &self.frame[self.frame.len() - 4..]
     }
+}
+
+/// Returns the number of rules of look-ups.
+fn count_look_ups(switch: &SimSwitch) -> u64 {
+    let is_of_look_up = |flow: &InstalledFlow| {
+        let leads_on = |to: &Instruction| matches!(to, Instruction::GotoTable(next) if *next == flow.table_id + 1);
+        flow.table_id > 0 && flow.priority > 0 && flow.instructions.iter().any(leads_on)
+    };
+    switch.flows().iter().filter(|flow| is_of_look_up(flow)).count() as u64
 }
 
 /// Returns the rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express

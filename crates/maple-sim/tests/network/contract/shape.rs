@@ -117,7 +117,7 @@ fn wanted(random: &mut Random, world: &World) -> Vec<Cond> {
 fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
     let number = |version: &Version| match version {
         Version::Of10 => 1,
-        Version::Of13 if random.chance(20) => 1 + random.below(3) as u8,
+        Version::Of13 if random.chance(20) => 1 + random.below(7) as u8,
         Version::Of13 => 254,
     };
     versions.iter().map(number).collect()

@@ -21,6 +21,8 @@ pub struct Tally {
     pub refused: u64,
     /// Routes that constraints refused.
     pub violations: u64,
+    /// Rules of look-ups, at each moment of rest.
+    pub look_ups: u64,
     /// Packets that were explained, those of them that the switches forward without the controller, and alternatives
     /// that were found.
     pub explained: u64,
@@ -43,6 +45,7 @@ impl std::iter::Sum for Tally {
                 labelled: sum.labelled + one.labelled,
                 refused: sum.refused + one.refused,
                 violations: sum.violations + one.violations,
+                look_ups: sum.look_ups + one.look_ups,
                 explained: sum.explained + one.explained,
                 agreed: sum.agreed + one.agreed,
                 alternatives: sum.alternatives + one.alternatives,

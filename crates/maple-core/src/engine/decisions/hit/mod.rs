@@ -49,6 +49,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::one_switch::classifier::is_the_controllers;
 use crate::engine::one_switch::cookies::is_live;
+use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::engine::one_switch::protocols::PROBE_MAC;
 use crate::engine::topology::hosts::{Hosts, is_announcement};
 use crate::forwarding;
@@ -96,7 +97,7 @@ struct PossibleHit<'a> {
     number: usize,
     frame: &'a [u8],
     port: PortNo,
-    packet: Packet<'a>,
+    packet: WithMetadata<Packet<'a>>,
     host: Mac,
     leaf: Option<LeafId>,
 }
@@ -114,6 +115,7 @@ impl<'a> Hits<'a> {
         now: Time,
         dpid: Dpid,
     ) -> Option<Hits<'a>> {
+        decisions.follow_tables(fabric, dpid);
         let switch = fabric.switches.get_mut(&dpid)?;
         if !switch.ports.waiting.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
@@ -139,6 +141,11 @@ impl<'a> Hits<'a> {
         }
         let leaves = &self.decisions.leaves;
         let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        possible.retain(|hit| {
+            let metadata = switch.ingress.look_ups.metadata(&hit.packet.packet);
+            hit.packet.metadata = metadata.unwrap_or_default();
+            metadata.is_some()
+        });
         let found = switch.ingress.table.tree().search_batch(possible.iter().map(|hit| &hit.packet));
         for (hit, leaf) in possible.iter_mut().zip(found) {
             hit.leaf = leaf;
@@ -172,6 +179,7 @@ impl<'a> Hits<'a> {
                 return None;
             }
         }
+        let packet = WithMetadata { packet, metadata: 0 };
         Some(PossibleHit { number, frame, port, packet, host, leaf: None })
     }
 
@@ -228,7 +236,7 @@ impl<'a> Hits<'a> {
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
                 let cause = DropCause::Policy(Arc::clone(&leaf.origin));
-                switch.counters.drops.count_packet(ctx.now, &hit.packet, cause);
+                switch.counters.drops.count_packet(ctx.now, &hit.packet.packet, cause);
             }
             return Some(0);
         }

@@ -20,7 +20,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
-use crate::engine::one_switch::{INGRESS, LABELS, ROUTES, Stale, Switch};
+use crate::engine::one_switch::{Stale, Switch};
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
@@ -65,11 +65,17 @@ impl Decisions {
             return fall_back_to_one_table(fabric, dpid, table, rule, error);
         }
         let what = refusal(switch.version(), table, rule, error);
+        if switch.is_of_look_ups(table, rule) {
+            report_refusal(fabric, dpid, what);
+            return self.give_up_look_ups(fabric, dpid);
+        }
         if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
             return host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-        if switch.three_tables && (table == ROUTES || !full && rule.instructions.iter().any(carries)) {
+        if switch.has_three_tables()
+            && (table == switch.layout.routes() || !full && rule.instructions.iter().any(carries))
+        {
             return self.route_rule_refused(fabric, dpid, table, rule, what);
         }
         let is_hopeless = count_refusal(fabric, dpid, table, rule, full);
@@ -111,8 +117,9 @@ impl Decisions {
         report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.paths.route_table = RouteTable::Refused;
-            if (table, rule.priority) == (ROUTES, 0) {
-                let again = switch.room.postpone(fabric.ctx.now, ROUTES, key_of(rule));
+            let routes = switch.layout.routes();
+            if (table, rule.priority) == (routes, 0) {
+                let again = switch.room.postpone(fabric.ctx.now, routes, key_of(rule));
                 switch.stale.classifier = true;
                 fabric.ctx.wake_at(again, Timer::Refused(dpid));
             }
@@ -218,7 +225,7 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         match waiter {
             Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::from(*leaf)]),
             Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
-            Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
+            Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::LookUps | Waiter::Barriers(_) => {}
         }
     }
     subjects
@@ -226,7 +233,9 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
 
 /// Reports whether a refused rule is one that the layout with several tables rests on.
 fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
-    switch.three_tables && [INGRESS, LABELS].contains(&table) && (rule.priority, &rule.matching) == (0, &Match::any())
+    let layout = switch.layout;
+    let rests_on = layout.look_ups().chain([layout.ingress(), layout.labels()]).any(|needed| needed == table);
+    switch.has_three_tables() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
 }
 
 /// The refused rule and the error, in words for people.

@@ -108,8 +108,8 @@ pub(in crate::engine) struct PathSwitch {
 /// What the ingress of a new route has for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::engine) struct AtIngress {
-    /// Whether the ingress has a table of routes.
-    pub has_route_table: bool,
+    /// The table of routes, if the ingress has one.
+    pub route_table: Option<u8>,
     /// The number of the route's meter there.
     pub meter: Option<u32>,
 }
@@ -153,7 +153,8 @@ impl Routes {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
-        let uses_route_table = at_ingress.has_route_table && subscription.is_some() && crosses_links(&key, resolved);
+        let may_follow = subscription.is_some() && crosses_links(&key, resolved);
+        let route_table = at_ingress.route_table.filter(|_| may_follow);
         self.by_key.insert(Arc::clone(&key), id);
         self.by_subscription.extend(subscription.map(|dependent| (dependent, id)));
         self.all.insert(
@@ -166,7 +167,7 @@ impl Routes {
                 next: None,
                 former: Vec::new(),
                 meter: at_ingress.meter,
-                uses_route_table,
+                route_table,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -263,7 +264,7 @@ impl Routes {
     pub fn begin_use(&mut self, id: RouteId) {
         let Some(route) = self.all.get_mut(&id).expected() else { return };
         route.users += 1;
-        if route.uses_route_table && route.metadata.is_none() {
+        if route.route_table.is_some() && route.metadata.is_none() {
             self.give_number(id);
         }
     }
@@ -280,12 +281,14 @@ impl Routes {
 
     /// Opens the table of routes of a switch that has no rule of this run yet. Returns the leaves that are to have
     /// other rules.
-    pub fn use_route_table(&mut self, ingress: Dpid) -> BTreeSet<LeafId> {
+    pub fn use_route_table(&mut self, ingress: Dpid, table: u8) -> BTreeSet<LeafId> {
         let mut leaves = BTreeSet::new();
         let mut used = BTreeSet::new();
         for (id, route) in self.all.iter_mut().filter(|(_, route)| route.key.ingress == ingress) {
-            route.uses_route_table |= route.subscription.is_some() && crosses_links(&route.key, &route.resolved);
-            if route.uses_route_table && route.metadata.is_none() && route.users > 0 {
+            if route.subscription.is_some() && crosses_links(&route.key, &route.resolved) {
+                route.route_table = Some(table);
+            }
+            if route.route_table.is_some() && route.metadata.is_none() && route.users > 0 {
                 used.insert(*id);
                 leaves.extend(route.leaves());
             }
@@ -389,7 +392,7 @@ impl Routes {
     /// Removes the route's rule in the table of routes. Afterwards the rules of its leaves carry its actions.
     pub fn drop_rule(&mut self, id: RouteId) {
         if let Some(route) = self.all.get_mut(&id) {
-            route.uses_route_table = false;
+            route.route_table = None;
             if let Some(number) = route.metadata.take() {
                 self.metadata.remove(&number);
             }

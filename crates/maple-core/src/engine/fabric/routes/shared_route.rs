@@ -10,7 +10,6 @@ use rustc_hash::FxHashSet;
 use super::PlanChange;
 use super::path::{LabelledPath, PathState};
 use crate::compile::LeafAction;
-use crate::engine::one_switch::ROUTES;
 use crate::forwarding;
 use crate::forwarding::Forwarding;
 use crate::ids::{DependentId, LeafId, Time};
@@ -56,8 +55,9 @@ pub(in crate::engine) struct SharedRoute {
     pub(super) former: Vec<LabelledPath>,
     /// The meter of the route's packets at the ingress.
     pub(super) meter: Option<u32>,
-    /// Whether the rules of its leaves lead to a rule of its own, and the metadata number of that rule.
-    pub(super) uses_route_table: bool,
+    /// The table in which the route has a rule of its own, if the rules of its leaves lead there, and the metadata number
+    /// of that rule.
+    pub(super) route_table: Option<u8>,
     pub(super) metadata: Option<u64>,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
@@ -170,9 +170,9 @@ impl SharedRoute {
 
     /// The action of its leaves' rules.
     pub fn action(&self) -> LeafAction {
-        if let Some(metadata) = self.metadata {
+        if let Some((table, metadata)) = self.route_table.zip(self.metadata) {
             let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };
-            return LeafAction::Apply(vec![carry, Instruction::GotoTable(ROUTES)]);
+            return LeafAction::Apply(vec![carry, Instruction::GotoTable(table)]);
         }
         if self.is_for_untagged() {
             LeafAction::ApplyTo(Constraint::exact(Field::VlanVid, 0), self.instructions())

@@ -26,7 +26,7 @@ fn key(route: &Arc<Resolved>) -> RouteKey {
 }
 
 /// An ingress with a table of routes.
-const WITH_TABLE: AtIngress = AtIngress { has_route_table: true, meter: None };
+const WITH_TABLE: AtIngress = AtIngress { route_table: Some(3), meter: None };
 
 /// Removes the last request and returns its serial number and port.
 fn asked(out: &mut Vec<LabelEffect>) -> (u64, PortNo) {

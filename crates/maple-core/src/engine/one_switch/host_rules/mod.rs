@@ -46,7 +46,7 @@ use maple_wire::{Action, Field, Instruction, Match, PortNo};
 use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
-use crate::engine::one_switch::INGRESS;
+use crate::engine::one_switch::layout::ENTRY;
 use crate::forwarding::to_controller;
 use crate::ids::Time;
 use crate::network::Mac;
@@ -448,7 +448,7 @@ impl HostRules {
             let icmp = of_host().exact(Field::EthType, IPV6).exact(Field::IpProto, ICMPV6);
             icmp.exact(Field::Icmpv6Type, kind)
         };
-        let goto = Instruction::GotoTable(INGRESS);
+        let goto = Instruction::GotoTable(ENTRY);
         let copy = || vec![Instruction::ApplyActions(vec![Action::to_controller()]), goto.clone()];
         let guard = if self.three_tables { GUARD } else { LAST };
         let (priority, matching, instructions) = match kind {

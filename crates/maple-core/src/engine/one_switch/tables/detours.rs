@@ -26,7 +26,7 @@ impl Tables {
     pub(super) fn changed_targets(&self) -> ChangedTargets {
         let target = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let rule = wanted?;
-            let metadata = rule.matching.get(Field::Metadata)?.value as u64;
+            let metadata = rule.matching.get(Field::Metadata).filter(|of| of.is_exact())?.value as u64;
             let there = self.installed.get(&table).and_then(|installed| installed.get(key));
             let differs = there.is_none_or(|there| !there.does(&rule.instructions));
             differs.then_some(((table, metadata), there.is_some()))

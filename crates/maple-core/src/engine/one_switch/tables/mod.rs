@@ -119,6 +119,8 @@ struct SentMessages {
     unconfirmed: VecDeque<(u32, Unconfirmed)>,
     /// The waiters for the barrier of the next update.
     waiting: Vec<Waiter>,
+    /// The waiters for the update after the next.
+    held_back: Vec<Waiter>,
 }
 
 /// Deletions that need care.
@@ -186,6 +188,8 @@ pub(in crate::engine) enum Waiter {
     FormerPath { route_id: RouteId, serial: u64 },
     /// A leaf whose ingress rule was added, and the time when it was decided.
     RuleAdded(LeafId, Time),
+    /// The rules of keys, which have changed in an update of their own.
+    LookUps,
     /// A wait for everything sent before.
     Barriers(u64),
 }
@@ -231,6 +235,7 @@ impl Tables {
         let is_held_back = || self.reading.suspended && self.has_changes();
         !self.sent.unconfirmed.is_empty()
             || !self.sent.waiting.is_empty()
+            || !self.sent.held_back.is_empty()
             || !self.reading.ready
             || self.has_second_step()
             || is_held_back()
@@ -279,6 +284,30 @@ impl Tables {
         std::mem::take(&mut self.sent.waiting)
     }
 
+    /// Lets the next update be of the rules of keys alone: all other waiters wait for the one after it.
+    pub fn hold_back_for_look_ups(&mut self) {
+        self.sent.held_back.append(&mut self.sent.waiting);
+        self.sent.waiting.push(Waiter::LookUps);
+    }
+
+    /// Reports whether the next update is of the rules of keys alone.
+    pub fn is_for_look_ups(&self) -> bool {
+        self.sent.waiting.contains(&Waiter::LookUps)
+    }
+
+    /// Begins to compare the rules of keys with those that were read, before all others. Other changes are found again
+    /// when all rules are compared.
+    pub fn begin_with_look_ups(&mut self) {
+        self.pending.clear();
+        self.sent.waiting.retain(|waiter| *waiter != Waiter::LookUps);
+        self.end_holding_back();
+    }
+
+    /// Lets waiters that were held back wait for the next update.
+    pub fn end_holding_back(&mut self) {
+        self.sent.waiting.append(&mut self.sent.held_back);
+    }
+
     /// Reports whether the next update is to add rules of leaves or labels.
     pub fn has_waiting_additions(&self) -> bool {
         self.sent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
@@ -290,7 +319,8 @@ impl Tables {
             UpdatePhase::Idle => &[],
             UpdatePhase::First(_, step) | UpdatePhase::Second(step) => &step.waiters,
         };
-        self.sent.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.sent.waiting)
+        let sent = self.sent.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters());
+        sent.chain(held_back).chain(&self.sent.waiting).chain(&self.sent.held_back)
     }
 
     /// Begins an update, after finishing an earlier one. Returns `false` if nothing may be sent now.

@@ -1,0 +1,131 @@
+//! Keeps up what look-ups find: their subscriptions to tables, and the rules of keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::Dpid;
+
+use super::Decisions;
+use crate::engine::context::Context;
+use crate::engine::context::expected::Expected;
+use crate::engine::context::timers::Timer;
+use crate::engine::context::uses::EngineStore;
+use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Stale;
+use crate::engine::one_switch::cookies::own_cookie;
+use crate::engine::one_switch::look_ups::LeafRules;
+use crate::ids::{DependentId, LeafId};
+use crate::look_ups::LookUp;
+use crate::state::Snapshot;
+
+/// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
+/// update makes them look too, so this is only for changes of routes that end without one.
+const AT_REST_AGAIN: Duration = Duration::from_millis(20);
+
+impl Decisions {
+    /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded.
+    pub(in crate::engine) fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        if !switch.ingress.look_ups.are_in_use() {
+            return;
+        }
+        let version = fabric.ctx.store.snapshot().version();
+        if switch.ingress.look_ups.is_of(version) {
+            return;
+        }
+        let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
+        for look_up in switch.ingress.look_ups.new_look_ups() {
+            let dependent = self.new_dependent_id(fabric);
+            fabric.switches.note_look_up(dependent, dpid);
+            if let Some(switch) = fabric.switches.get_mut(&dpid) {
+                switch.ingress.look_ups.add(look_up, dependent, layout, cookie);
+            }
+        }
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let extended = switch.ingress.look_ups.extended();
+        let is_outdated = |(number, dependent, _): &(usize, DependentId, &LookUp)| {
+            extended.contains(number) || !fabric.ctx.store.is_current(*dependent)
+        };
+        let outdated: Vec<(usize, DependentId, LookUp)> = switch
+            .ingress
+            .look_ups
+            .dependents()
+            .filter(is_outdated)
+            .map(|(number, dependent, look_up)| (number, dependent, look_up.clone()))
+            .collect();
+        for (number, dependent, look_up) in outdated {
+            let state = subscribe_to_table(&fabric.ctx, dependent, &look_up);
+            let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+            if switch.ingress.look_ups.set_classes(number, &state) {
+                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            }
+        }
+        if let Some(switch) = fabric.switches.get_mut(&dpid) {
+            switch.ingress.look_ups.note_version(version);
+        }
+    }
+
+    /// Lowers all look-ups of a switch that refuses their rules.
+    pub(in crate::engine) fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let dependents = switch.ingress.look_ups.close();
+        let leaves: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        for dependent in dependents {
+            fabric.switches.forget_look_up(dependent);
+            fabric.ctx.store.forget(dependent);
+        }
+        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        fabric.switches.reread(&mut fabric.ctx, dpid);
+    }
+
+    /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
+    /// change in this update.
+    pub(in crate::engine) fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+        let is_moving = self.has_path_changes(fabric, dpid);
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
+        if switch.layout.look_ups().is_empty() {
+            return true;
+        }
+        if switch.tables.is_synchronised() && !switch.ingress.look_ups.are_changing() {
+            return switch.ingress.look_ups.let_leaves_change();
+        }
+        if switch.tables.is_synchronised() && switch.ingress.look_ups.is_unconfirmed() {
+            return false;
+        }
+        let ingress = &switch.ingress;
+        let is_changing = is_moving
+            || !switch.tables.is_synchronised()
+            || !ingress.changed_actions.is_empty()
+            || !ingress.carried.is_empty()
+            || ingress.table.may_have_changes();
+        let changes = switch.take_look_up_changes(if is_changing { LeafRules::Changing } else { LeafRules::AtRest });
+        if changes.is_empty() {
+            if switch.ingress.look_ups.are_changing() {
+                fabric.ctx.wake_at(fabric.ctx.now + AT_REST_AGAIN, Timer::LookUps(dpid));
+            }
+            return switch.ingress.look_ups.let_leaves_change();
+        }
+        for (table, changes) in changes {
+            switch.tables.record_changes(table, changes);
+        }
+        switch.ingress.look_ups.note_sent();
+        switch.tables.hold_back_for_look_ups();
+        false
+    }
+}
+
+/// Subscribes a look-up to its table. Returns a state that it is subscribed to.
+fn subscribe_to_table(ctx: &Context, dependent: DependentId, look_up: &LookUp) -> Arc<Snapshot> {
+    let (store, is_replayed) = (Arc::clone(ctx.store.shared()), ctx.store.is_replayed());
+    let mut lost = 0;
+    loop {
+        let exclusive = (lost >= ctx.options.max_reruns).then(|| EngineStore::turn(&store, is_replayed)).flatten();
+        let mut txn = ctx.store.begin_txn();
+        txn.read(look_up.all_cells());
+        let state = txn.base();
+        if ctx.commit_txn(txn, Some(dependent), exclusive).is_ok() {
+            return state;
+        }
+        lost += 1;
+    }
+}

@@ -1,0 +1,63 @@
+//! The numbers of a switch's tables.
+
+use maple_wire::Version;
+
+use crate::capabilities::Capabilities;
+use crate::engine::context::options::Options;
+
+/// The classifier, or the only table of a switch without three tables.
+pub(in crate::engine) const CLASSIFIER: u8 = 0;
+/// The table to which the classifier leads packets that enter here: the first table of look-ups, or the ingress table.
+pub(in crate::engine) const ENTRY: u8 = 1;
+
+/// The number of tables that a switch has besides those of look-ups: classifier, ingress, labels, routes.
+const OTHERS: u8 = 4;
+
+/// The numbers of a switch's tables: the classifier, one for each look-up, ingress, labels, routes. A packet only ever
+/// goes on to a table with a higher number (OpenFlow 1.3 §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Layout {
+    /// Whether the switch has these tables. If not, it has one, for all rules.
+    has_three_tables: bool,
+    look_ups: u8,
+}
+
+impl Layout {
+    /// Returns the layout of a switch with these capabilities. Tables that the others leave over are for look-ups, as
+    /// many as the options allow.
+    pub fn new(capabilities: &Capabilities, options: &Options) -> Layout {
+        let has_three_tables = capabilities.version == Version::Of13 && capabilities.tables >= 3;
+        let look_ups = capabilities.tables.saturating_sub(OTHERS).min(options.look_up_tables);
+        if has_three_tables { Layout::with_look_ups(look_ups) } else { Layout { has_three_tables, look_ups: 0 } }
+    }
+
+    /// Returns the layout with this number of tables for look-ups.
+    pub fn with_look_ups(look_ups: u8) -> Layout {
+        Layout { has_three_tables: true, look_ups }
+    }
+
+    /// Reports whether the switch has these tables, and not one for all rules.
+    pub fn has_three_tables(self) -> bool {
+        self.has_three_tables
+    }
+
+    /// Returns the tables of look-ups, in order.
+    pub fn look_ups(self) -> std::ops::Range<u8> {
+        ENTRY..self.ingress()
+    }
+
+    /// Returns the table for packets that enter here.
+    pub fn ingress(self) -> u8 {
+        ENTRY + self.look_ups
+    }
+
+    /// Returns the table for labelled packets.
+    pub fn labels(self) -> u8 {
+        self.ingress() + 1
+    }
+
+    /// Returns the table of routes, to which rules of the ingress table lead, if the switch has it.
+    pub fn routes(self) -> u8 {
+        self.labels() + 1
+    }
+}

@@ -1,0 +1,250 @@
+//! What look-ups find for the packets that enter at a switch, and the rules that say it there.
+//!
+//! # Updates
+//!
+//! [`KeyRules`] says how a key's rule may change. This file says when. An update with changes of keys' rules has none of
+//! leaves' rules ([`LookUps::take_changes`]); the switch confirms it before they are collected. A rule that sends to the
+//! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
+//! route, and the switch has confirmed them.
+
+use maple_wire::Field;
+use rustc_hash::FxHashMap;
+
+use super::Switch;
+use super::layout::Layout;
+use crate::ids::DependentId;
+use crate::look_ups::{KeyRules, LookUp, Registers, SharedRegisters, lock};
+use crate::rule::{Rule, is_to_controller_only, to_controller};
+use crate::state::Snapshot;
+use crate::trace::Fields;
+use crate::update::Change;
+
+/// The look-ups of a switch.
+#[derive(Debug)]
+pub(in crate::engine) struct LookUps {
+    registers: SharedRegisters,
+    in_use: Vec<InUse>,
+    /// The version of the state that all classes were last known to be of.
+    version: u64,
+    /// The progress of changes.
+    phase: Phase,
+}
+
+/// A look-up that some run has recorded.
+#[derive(Clone, Debug)]
+struct InUse {
+    rules: KeyRules,
+    /// What the store knows this look-up by, as a subscriber to its table.
+    dependent: DependentId,
+}
+
+/// The progress of changes of keys' rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// All changes that were sent are confirmed.
+    #[default]
+    Idle,
+    /// The switch has not confirmed what was sent last.
+    Sent,
+}
+
+/// Whether the rules of leaves are at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum LeafRules {
+    /// They have no changes, no leaf changes its route, and the switch has confirmed them.
+    AtRest,
+    /// They may be about to change.
+    Changing,
+}
+
+impl LookUps {
+    /// Creates the look-ups of a switch that has not recorded any.
+    pub fn new(layout: Layout) -> LookUps {
+        let registers = Registers::new(layout.look_ups().len()).shared();
+        LookUps { registers, in_use: Vec::new(), version: 0, phase: Phase::Idle }
+    }
+
+    /// Copies the look-ups, for a copy of the engine.
+    pub fn copy(&self) -> LookUps {
+        let registers = lock(&self.registers).clone().shared();
+        LookUps { registers, in_use: self.in_use.clone(), version: self.version, phase: Phase::Idle }
+    }
+
+    /// Returns the registers, for runs of f.
+    pub fn registers(&self) -> SharedRegisters {
+        SharedRegisters::clone(&self.registers)
+    }
+
+    /// Returns the metadata that the packet has when it comes to the rules of leaves, unless the controller decides about
+    /// it.
+    pub fn metadata<P: Fields + ?Sized>(&self, packet: &P) -> Option<u64> {
+        self.in_use.iter().try_fold(0, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
+    }
+
+    /// Reports whether some run has recorded a look-up.
+    pub fn are_in_use(&self) -> bool {
+        !self.in_use.is_empty() || lock(&self.registers).look_ups().len() > 0
+    }
+
+    /// Returns the look-ups that were recorded and have no rules yet.
+    pub fn new_look_ups(&self) -> Vec<LookUp> {
+        lock(&self.registers).look_ups().skip(self.in_use.len()).cloned().collect()
+    }
+
+    /// Adds a look-up, as this dependent of its table. It has the next table.
+    pub fn add(&mut self, look_up: LookUp, dependent: DependentId, layout: Layout, cookie: u64) {
+        let table = layout.look_ups().start + self.in_use.len() as u8;
+        self.in_use.push(InUse { rules: KeyRules::new(look_up, table, cookie), dependent });
+    }
+
+    /// Lowers all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
+    /// that the look-ups were.
+    pub fn close(&mut self) -> Vec<DependentId> {
+        lock(&self.registers).close();
+        self.phase = Phase::Idle;
+        self.in_use.drain(..).map(|of| of.dependent).collect()
+    }
+
+    /// Reports whether the classes are known to be those of a state.
+    pub fn is_of(&self, version: u64) -> bool {
+        self.version == version && !self.has_new_registers()
+    }
+
+    /// Notes that the classes are those of a state.
+    pub fn note_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    /// Returns the look-ups with their dependents.
+    pub fn dependents(&self) -> impl Iterator<Item = (usize, DependentId, &LookUp)> {
+        self.in_use.iter().enumerate().map(|(number, of)| (number, of.dependent, of.rules.look_up()))
+    }
+
+    /// Returns the numbers of look-ups whose registers have become more.
+    pub fn extended(&self) -> Vec<usize> {
+        let registers = lock(&self.registers);
+        let is_extended = |(number, of): (usize, &InUse)| (registers.mask(number) != of.rules.mask()).then_some(number);
+        self.in_use.iter().enumerate().filter_map(is_extended).collect()
+    }
+
+    /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change.
+    pub fn set_classes(&mut self, number: usize, state: &Snapshot) -> bool {
+        let Some(InUse { rules, .. }) = self.in_use.get_mut(number) else { return false };
+        let mut registers = lock(&self.registers);
+        let look_up = rules.look_up().clone();
+        let classes: FxHashMap<_, _> =
+            look_up.entries(state).map(|(key, value)| (key, registers.bits(number, value))).collect();
+        let mask = registers.mask(number);
+        rules.set_all(mask, classes)
+    }
+
+    fn has_new_registers(&self) -> bool {
+        let registers = lock(&self.registers);
+        registers.look_ups().len() != self.in_use.len()
+            || self.in_use.iter().enumerate().any(|(number, of)| registers.mask(number) != of.rules.mask())
+    }
+
+    /// Reports whether keys' rules are to change, or have changed and the switch has not confirmed it.
+    pub fn are_changing(&self) -> bool {
+        self.phase == Phase::Sent || self.in_use.iter().any(|of| of.rules.has_due())
+    }
+
+    /// Reports whether the rules of leaves may change now. They may match all classes then.
+    pub fn let_leaves_change(&mut self) -> bool {
+        let may_change = self.phase == Phase::Idle && self.in_use.iter().all(|of| of.rules.are_diverted());
+        if may_change {
+            self.in_use.iter_mut().for_each(|of| of.rules.open());
+        }
+        may_change
+    }
+
+    /// Takes these rules of a table for those that the switch has there. Returns those that are of no key.
+    fn learn(&mut self, table: u8, installed: Vec<Rule>) -> Vec<Rule> {
+        match self.in_use.iter_mut().find(|of| of.rules.table() == table) {
+            Some(of) => of.rules.learn(installed),
+            None => installed,
+        }
+    }
+
+    /// Returns the changes by which rules of no key send to the controller.
+    fn divert_others(others: Vec<Rule>) -> Vec<Change> {
+        let others = others.into_iter().filter(|rule| !is_to_controller_only(&rule.instructions));
+        others.map(|rule| Change::Modify(Rule { instructions: to_controller(), ..rule })).collect()
+    }
+
+    /// Takes the changes of keys' rules that may be sent now, by table. They must be an update of their own.
+    pub fn take_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
+        let mut all: Vec<(u8, Vec<Change>)> =
+            self.in_use.iter_mut().map(|of| (of.rules.table(), of.rules.extend())).collect();
+        let is_one = self.in_use.iter().filter(|of| of.rules.has_due()).count() == 1;
+        let is_safe = is_one || self.in_use.iter().all(|of| of.rules.are_diverted());
+        let finishes = leaf_rules == LeafRules::AtRest && is_safe;
+        for (of, (_, changes)) in self.in_use.iter_mut().zip(&mut all) {
+            changes.extend(if finishes { of.rules.finish() } else { of.rules.divert() });
+        }
+        all.retain(|(_, changes)| !changes.is_empty());
+        all
+    }
+
+    /// Notes that changes were sent.
+    pub fn note_sent(&mut self) {
+        self.phase = Phase::Sent;
+    }
+
+    /// Reports whether the switch has not confirmed what was sent last.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.phase == Phase::Sent
+    }
+
+    /// Handles the switch's confirmation of all changes that were sent.
+    pub fn confirm(&mut self) {
+        self.phase = Phase::Idle;
+    }
+
+    /// Returns the rules of keys, by table.
+    pub fn rules(&self) -> impl Iterator<Item = (u8, Vec<Rule>)> {
+        self.in_use.iter().map(|of| (of.rules.table(), of.rules.rules().collect()))
+    }
+}
+
+impl Switch {
+    /// Reports whether a rule is there because of look-ups: it is of a key, or matches the class of one.
+    pub(in crate::engine) fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
+        let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;
+        is_of_key || table == self.layout.ingress() && rule.matching.get(Field::Metadata).is_some()
+    }
+
+    /// Takes the changes of keys' rules that may be sent now, by table. They must be an update of their own. If the
+    /// rules of the switch were read, these are compared first.
+    pub(in crate::engine) fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
+        let mut others = Vec::new();
+        if !self.tables.is_synchronised() {
+            self.tables.begin_with_look_ups();
+            self.ingress.look_ups.confirm();
+            for table in self.layout.look_ups() {
+                let installed = self.tables.installed().filter(|(of, rule)| *of == table && rule.priority > 0);
+                let of_no_key = self.ingress.look_ups.learn(table, installed.map(|(_, rule)| rule).collect());
+                others.push((table, LookUps::divert_others(of_no_key)));
+            }
+        }
+        let mut all = self.ingress.look_ups.take_changes(leaf_rules);
+        all.extend(others.into_iter().filter(|(_, changes)| !changes.is_empty()));
+        all
+    }
+}
+
+/// A packet with the metadata that look-ups give it.
+pub(in crate::engine) struct WithMetadata<P> {
+    pub packet: P,
+    pub metadata: u64,
+}
+
+impl<P: Fields> Fields for WithMetadata<P> {
+    fn value(&self, field: Field) -> Option<u128> {
+        if field == Field::Metadata { Some(u128::from(self.metadata)) } else { self.packet.value(field) }
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        self.packet.is_captured(field)
+    }
+}

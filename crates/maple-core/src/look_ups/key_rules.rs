@@ -1,0 +1,282 @@
+//! The rules in the table of one look-up at one switch: each writes the class of a key into the packet's metadata.
+//!
+//! # What
+//!
+//! A key's rule is *due* for a change if it does not write the class that the key has. How it may change depends on the
+//! leaves' rules, which match classes:
+//!
+//! * No leaf's rule matches the bits that change, because no leaf has asked for that component yet. Then the rule
+//!   changes at once, and leaves' rules that match the bits wait until the switch has confirmed that
+//!   ([`KeyRules::extend`]).
+//! * The leaves' rules do not change, and no other look-up's do. Then the rule changes at once: a packet passes one key
+//!   of the table ([`KeyRules::finish`]).
+//! * Otherwise a packet could pass the key's rule of one state and a leaf's rule of another. So the key's rule sends to
+//!   the controller first ([`KeyRules::divert`]), then the other rules change, and then the rule gets the new class.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::field::Prerequisite;
+use maple_wire::{Constraint, Instruction, Match};
+use rustc_hash::FxHashMap;
+
+use super::{KeyBits, LookUp};
+use crate::rule::{Rule, to_controller};
+use crate::trace::Fields;
+use crate::update::Change;
+
+/// The priority of the rules of keys. No two of them match the same packet.
+const PRIORITY: u16 = 1;
+
+/// The rules of one look-up at one switch, and their changes that were not taken yet.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRules {
+    look_up: LookUp,
+    table: u8,
+    cookie: u64,
+    /// The bits of the metadata that the rules write.
+    mask: u64,
+    /// The bits that leaves' rules may match.
+    read: u64,
+    keys: FxHashMap<KeyBits, Key>,
+    /// The keys whose rules do not write their classes.
+    due: BTreeSet<KeyBits>,
+}
+
+/// A key that the table has, or whose rule has not gone yet.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    /// The class of its value, in the bits of the metadata; `None`: it has no number, so the controller decides.
+    class: Option<u64>,
+    /// The rule that it has, or will have when the changes that were taken are done.
+    rule: KeyRule,
+}
+
+/// The rule of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum KeyRule {
+    /// There is none: its packets pass, in class 0.
+    #[default]
+    Absent,
+    /// It sends to the controller.
+    Diverted,
+    /// It writes these bits under the mask.
+    Writes { bits: u64, mask: u64 },
+}
+
+impl KeyRule {
+    /// Returns the bits that its packets have.
+    fn bits(self) -> Option<u64> {
+        match self {
+            KeyRule::Absent => Some(0),
+            KeyRule::Diverted => None,
+            KeyRule::Writes { bits, .. } => Some(bits),
+        }
+    }
+}
+
+impl KeyRules {
+    /// Creates the rules of a look-up, in this table. No rule is there yet.
+    pub fn new(look_up: LookUp, table: u8, cookie: u64) -> KeyRules {
+        KeyRules { look_up, table, cookie, mask: 0, read: 0, keys: FxHashMap::default(), due: BTreeSet::new() }
+    }
+
+    /// Returns the look-up.
+    pub fn look_up(&self) -> &LookUp {
+        &self.look_up
+    }
+
+    /// Returns the number of the table.
+    pub fn table(&self) -> u8 {
+        self.table
+    }
+
+    /// Returns the bits of the metadata that the rules write.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    /// Returns the bits of the metadata that a packet has after the table, unless the controller decides about it.
+    pub fn metadata<P: Fields + ?Sized>(&self, packet: &P) -> Option<u64> {
+        let key = self.look_up.key_of(packet);
+        key.and_then(|key| self.keys.get(&key)).map_or(Some(0), |key| key.class)
+    }
+
+    /// Sets the classes of all keys; keys that are not among them are in class 0. Returns whether a rule is due.
+    pub fn set_all(&mut self, mask: u64, classes: FxHashMap<KeyBits, Option<u64>>) -> bool {
+        self.mask = mask;
+        for (key, of) in &mut self.keys {
+            of.class = classes.get(key).copied().unwrap_or(Some(0));
+        }
+        for (key, class) in classes {
+            self.keys.entry(key).or_insert(Key { class, rule: KeyRule::Absent }).class = class;
+        }
+        self.find_due();
+        self.has_due()
+    }
+
+    /// Takes these rules for those that the switch has in the table. Rules that are of no key are returned.
+    pub fn learn(&mut self, installed: impl IntoIterator<Item = Rule>) -> Vec<Rule> {
+        self.keys.values_mut().for_each(|key| key.rule = KeyRule::Absent);
+        // It is not known what the rules of leaves there match.
+        self.read = u64::MAX;
+        let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
+        for rule in installed {
+            let exact = |field| rule.matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
+            match self.look_up.fields().map(exact).collect() {
+                Some(key) => rules.entry(key).or_default().push(rule),
+                None => others.push(rule),
+            }
+        }
+        for (key, there) in rules {
+            let known = [KeyRule::Diverted].into_iter().chain(there.iter().filter_map(writes));
+            let is_it = |of: &KeyRule| {
+                let all: Vec<Rule> = self.rules_of(&key, *of).collect();
+                let has = |rule: &Rule| there.iter().any(|there| does_the_same(rule, there));
+                all.len() == there.len() && all.iter().all(has)
+            };
+            match known.into_iter().find(is_it) {
+                Some(rule) => self.keys.entry(key).or_insert(Key { class: Some(0), rule }).rule = rule,
+                None => others.extend(there),
+            }
+        }
+        self.find_due();
+        others
+    }
+
+    fn find_due(&mut self) {
+        let is_due = |(_, key): &(&KeyBits, &Key)| key.rule != self.wanted(key.class);
+        self.due = self.keys.iter().filter(is_due).map(|(key, _)| key.clone()).collect();
+        self.keys.retain(|_, key| key.class != Some(0) || key.rule != KeyRule::Absent);
+    }
+
+    /// Reports whether a rule is due for a change.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Reports whether each rule that is due sends to the controller, so that the leaves' rules may change.
+    pub fn are_diverted(&self) -> bool {
+        self.due.iter().all(|key| self.keys[key].rule == KeyRule::Diverted)
+    }
+
+    /// Lets leaves' rules match all bits that the rules write. The switch has confirmed the rules.
+    pub fn open(&mut self) {
+        self.read = self.mask;
+    }
+
+    /// Takes the changes of due rules that no leaf's rule can notice.
+    pub fn extend(&mut self) -> Vec<Change> {
+        let is_hidden = |key: &Key, read: u64| {
+            key.rule.bits().zip(key.class).is_some_and(|(bits, class)| (bits ^ class) & read == 0)
+        };
+        let read = self.read;
+        self.change(|rules, key| is_hidden(key, read).then(|| rules.wanted(key.class)))
+    }
+
+    /// Takes the changes by which due rules send to the controller.
+    pub fn divert(&mut self) -> Vec<Change> {
+        self.change(|_, _| Some(KeyRule::Diverted))
+    }
+
+    /// Takes the changes by which due rules write the classes of their keys.
+    pub fn finish(&mut self) -> Vec<Change> {
+        self.change(|rules, key| Some(rules.wanted(key.class)))
+    }
+
+    /// Returns the rules, as they are when all changes that were taken are done.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> {
+        self.keys.iter().flat_map(|(key, of)| self.rules_of(key, of.rule))
+    }
+
+    /// Returns the rule of a key of this class.
+    fn wanted(&self, class: Option<u64>) -> KeyRule {
+        match class {
+            None => KeyRule::Diverted,
+            Some(0) => KeyRule::Absent,
+            Some(bits) => KeyRule::Writes { bits, mask: self.mask },
+        }
+    }
+
+    /// Changes due rules to what `to` says, and returns the changes.
+    fn change(&mut self, to: impl Fn(&KeyRules, &Key) -> Option<KeyRule>) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.due) {
+            let Some(before) = self.keys.get(&key).copied() else { continue };
+            let rule = to(self, &before).unwrap_or(before.rule);
+            if rule != before.rule {
+                let is_there = [before.rule, rule].map(|rule| rule != KeyRule::Absent);
+                let rules = |rule| self.rules_of(&key, rule);
+                match is_there {
+                    [true, true] => changes.extend(rules(rule).map(Change::Modify)),
+                    [false, _] => changes.extend(rules(rule).map(Change::Add)),
+                    [true, false] => changes.extend(rules(before.rule).map(Change::Delete)),
+                }
+            }
+            if rule == KeyRule::Absent && before.class == Some(0) {
+                self.keys.remove(&key);
+                continue;
+            }
+            if rule != self.wanted(before.class) {
+                self.due.insert(key.clone());
+            }
+            self.keys.insert(key, Key { rule, ..before });
+        }
+        changes
+    }
+
+    /// Returns the rules of a key: one for each way in which a packet has its fields.
+    fn rules_of(&self, key: &KeyBits, rule: KeyRule) -> impl Iterator<Item = Rule> {
+        let instructions: Arc<[Instruction]> = match rule {
+            KeyRule::Absent => [].into(),
+            KeyRule::Diverted => to_controller(),
+            KeyRule::Writes { bits, mask } => {
+                let write = Instruction::WriteMetadata { metadata: bits, mask };
+                [write, Instruction::GotoTable(self.table + 1)].into()
+            }
+        };
+        let exact = self.look_up.fields().zip(key.iter()).map(|(field, bits)| Constraint::exact(field, *bits));
+        let matches = if rule == KeyRule::Absent { Vec::new() } else { ways(exact) };
+        let rule = Rule { priority: PRIORITY, matching: Match::any(), instructions, cookie: self.cookie };
+        matches.into_iter().map(move |matching| Rule { matching, ..rule.clone() })
+    }
+}
+
+/// Returns what a rule writes, if it is one that a key can have.
+fn writes(rule: &Rule) -> Option<KeyRule> {
+    match rule.instructions[..] {
+        [Instruction::WriteMetadata { metadata, mask }, _] => Some(KeyRule::Writes { bits: metadata, mask }),
+        _ => None,
+    }
+}
+
+/// Reports whether two rules do the same with the same packets, whatever their cookies.
+fn does_the_same(a: &Rule, b: &Rule) -> bool {
+    let all = |rule: &Rule| (rule.priority, rule.matching.clone(), Arc::clone(&rule.instructions));
+    all(a) == all(b)
+}
+
+/// Returns the matches of packets that fit these constraints: one for each way to have their fields. There is none if
+/// no packet has all of them.
+fn ways(exact: impl Iterator<Item = Constraint>) -> Vec<Match> {
+    let mut all: Vec<Vec<Constraint>> = vec![Vec::new()];
+    for constraint in exact {
+        let with = |before: &Vec<Constraint>, needs: &[Prerequisite]| {
+            let needs = needs.iter().map(|need| Constraint { field: need.field, value: need.value, mask: need.mask });
+            needs.chain([constraint]).try_fold(before.clone(), add)
+        };
+        let alternatives = constraint.field.prerequisites();
+        all = all.iter().flat_map(|before| alternatives.iter().filter_map(|needs| with(before, needs))).collect();
+    }
+    all.into_iter().map(Match::from_constraints).collect()
+}
+
+/// Adds a constraint to constraints on other fields, or to one on its own field. `None` if no packet fits both.
+fn add(mut all: Vec<Constraint>, new: Constraint) -> Option<Vec<Constraint>> {
+    match all.iter_mut().find(|there| there.field == new.field) {
+        None => all.push(new),
+        Some(there) if (there.value ^ new.value) & there.mask & new.mask != 0 => return None,
+        Some(there) => (there.value, there.mask) = (there.value | new.value, there.mask | new.mask),
+    }
+    Some(all)
+}

@@ -1,0 +1,175 @@
+//! Look-ups: f asks a table for what it holds at fields of the packet.
+//!
+//! # What
+//!
+//! `table[pkt.eth_dst]` is an observation of the table's value, not of the address. So a trace says what the value was,
+//! and one leaf serves all packets whose addresses have that value. Trace, tree and compiler need no new idea for this:
+//! equal values are a *class*, classes have numbers, and a class number is a part of the packet's metadata. What f asks
+//! of a value is a read of these bits.
+//!
+//! * [`LookUp`]: a table, and the fields whose values are its key.
+//! * [`Component`]: what f asks of a value.
+//! * [`Registers`]: which bits of the metadata hold which component of which look-up at one switch, and the numbers of
+//!   classes.
+//! * [`KeyRules`]: the rules in the table of one look-up at one switch. A packet passes these before it comes to the
+//!   leaves' rules. They write the class of its key into its metadata.
+//!
+//! # Why it is correct
+//!
+//! The number of a class means one value as long as a leaf or a key's rule has it. So a leaf depends on no key: when
+//! the value at a key changes, its packets are in another class. A packet that has no key is in class 0, which means
+//! that the table lacks it.
+//!
+//! A packet must not pass rules that were made of different states. [`KeyRules`] says how.
+
+mod key_rules;
+mod registers;
+
+#[cfg(test)]
+mod tests;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use maple_wire::Field;
+
+use crate::ids::Name;
+use crate::network::Mac;
+use crate::state::{Cell, CellValue, Snapshot, Value};
+use crate::trace::Fields;
+
+pub(crate) use key_rules::KeyRules;
+pub(crate) use registers::{Classified, Registers, SharedRegisters, lock};
+
+/// The values of the fields of a key, in order.
+pub(crate) type KeyBits = Box<[u128]>;
+
+/// A table, and the fields of the packet whose values are its key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LookUp {
+    table: Name,
+    fields: Arc<[KeyField]>,
+    is_tuple: bool,
+}
+
+/// A field that is a key of a table, or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyField {
+    /// The field. The policy sees its whole value, so it is not `vlan_vid`, of which it sees a part.
+    pub field: Field,
+    /// The form that its value has in keys of the table.
+    pub form: KeyForm,
+}
+
+/// The form that the value of a field has in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyForm {
+    /// A number.
+    Int,
+    /// A hardware address.
+    Mac,
+    /// An IPv4 address.
+    Ipv4,
+    /// An IPv6 address.
+    Ipv6,
+}
+
+/// What f asks of the value that it looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Component {
+    /// Whether the table has the key.
+    Presence,
+    /// The whole value.
+    Value,
+}
+
+impl KeyForm {
+    fn value(self, bits: u128) -> Value {
+        match self {
+            KeyForm::Int => i128::try_from(bits).map_or(Value::None, Value::Int),
+            KeyForm::Mac => Value::Mac(Mac::from_bits(bits)),
+            KeyForm::Ipv4 => Value::Ipv4(Ipv4Addr::from_bits(bits as u32)),
+            KeyForm::Ipv6 => Value::Ipv6(Ipv6Addr::from_bits(bits)),
+        }
+    }
+
+    fn bits(self, value: &Value) -> Option<u128> {
+        match (self, value) {
+            (KeyForm::Int, Value::Int(number)) => u128::try_from(*number).ok(),
+            (KeyForm::Mac, Value::Mac(mac)) => Some(mac.bits()),
+            (KeyForm::Ipv4, Value::Ipv4(ip)) => Some(u128::from(ip.to_bits())),
+            (KeyForm::Ipv6, Value::Ipv6(ip)) => Some(ip.to_bits()),
+            _ => None,
+        }
+    }
+}
+
+impl LookUp {
+    /// Creates the look-up of a table whose keys are values of a field.
+    pub fn by(table: impl Into<Name>, field: KeyField) -> LookUp {
+        LookUp { table: table.into(), fields: [field].into(), is_tuple: false }
+    }
+
+    /// Creates the look-up of a table whose keys are tuples of values of these fields.
+    pub fn by_tuple(table: impl Into<Name>, fields: impl IntoIterator<Item = KeyField>) -> LookUp {
+        LookUp { table: table.into(), fields: fields.into_iter().collect(), is_tuple: true }
+    }
+
+    /// Returns the name of the table.
+    pub fn table(&self) -> &Name {
+        &self.table
+    }
+
+    /// Returns the fields of the key, in order.
+    pub fn fields(&self) -> impl Iterator<Item = Field> {
+        self.fields.iter().map(|part| part.field)
+    }
+
+    /// Returns the same look-up of the table that a slice calls by this look-up's name.
+    pub(crate) fn of_table(&self, table: Name) -> LookUp {
+        LookUp { table, ..self.clone() }
+    }
+
+    /// Returns the key of a packet; `None` if it lacks one of the fields.
+    pub(crate) fn key_of<P: Fields + ?Sized>(&self, packet: &P) -> Option<KeyBits> {
+        self.fields.iter().map(|part| packet.value(part.field)).collect()
+    }
+
+    /// Returns the cell at a key.
+    pub(crate) fn cell(&self, key: &[u128]) -> Cell {
+        let mut parts = self.fields.iter().zip(key).map(|(part, bits)| part.form.value(*bits));
+        let key = if self.is_tuple { Value::Tuple(parts.collect()) } else { parts.next().unwrap_or_default() };
+        Cell::Table(self.table.clone(), key)
+    }
+
+    /// Returns the cell that changes when any key's value does.
+    pub(crate) fn all_cells(&self) -> Cell {
+        Cell::TableAll(self.table.clone())
+    }
+
+    /// Returns what a state holds for keys that packets can have, in no order.
+    pub(crate) fn entries<'a>(&'a self, state: &'a Snapshot) -> impl Iterator<Item = (KeyBits, &'a Value)> {
+        state.table(&self.table).into_iter().flatten().filter_map(|(key, value)| Some((self.bits_of(key)?, value)))
+    }
+
+    /// Returns the value of the cell at a key in a state.
+    pub(crate) fn value(cell: CellValue) -> Option<Value> {
+        if let CellValue::Value(value) = cell { value } else { None }
+    }
+
+    /// Returns the values of the fields that make this key; `None` if no packet has it.
+    fn bits_of(&self, key: &Value) -> Option<KeyBits> {
+        let parts = match key {
+            Value::Tuple(parts) if self.is_tuple => &parts[..],
+            key if !self.is_tuple => std::slice::from_ref(key),
+            _ => return None,
+        };
+        if parts.len() != self.fields.len() {
+            return None;
+        }
+        let bits = |(part, value): (&KeyField, &Value)| {
+            part.form.bits(value).filter(|bits| bits & !part.field.full_mask() == 0)
+        };
+        self.fields.iter().zip(parts).map(bits).collect()
+    }
+}

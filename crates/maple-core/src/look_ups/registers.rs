@@ -1,0 +1,178 @@
+//! Registers: the bits of a switch's metadata that say what look-ups found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use maple_wire::{Constraint, Field};
+use rustc_hash::FxHashMap;
+
+use super::{Component, LookUp};
+use crate::state::Value;
+
+/// The number of bits of the metadata (OpenFlow 1.3 §7.2.3.7).
+const METADATA_BITS: u8 = 64;
+/// The number of bits for the class of a value: there may be 65,535 different ones in a table.
+const CLASS_BITS: u8 = 16;
+/// The maximum number of components that are remembered because they have no register. Further ones have none either.
+const MAX_LOWERED: usize = 256;
+
+/// The registers of a switch, shared with the runs of f for its packets.
+pub(crate) type SharedRegisters = Arc<Mutex<Registers>>;
+
+/// The registers of a switch: where its metadata says what look-ups found.
+///
+/// A component that has no register when it is first asked for never gets one: its look-ups are *lowered* to reads of
+/// the key's fields. So what a question records depends on the question alone, and traces form a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Registers {
+    max_look_ups: usize,
+    look_ups: Vec<InUse>,
+    used_bits: u8,
+    lowered: BTreeSet<(LookUp, Component)>,
+    /// Whether all look-ups are lowered.
+    is_closed: bool,
+}
+
+/// A look-up that has registers.
+#[derive(Clone, Debug)]
+struct InUse {
+    look_up: LookUp,
+    registers: BTreeMap<Component, Register>,
+}
+
+/// Bits that hold the class of one component.
+#[derive(Clone, Debug)]
+struct Register {
+    shift: u8,
+    width: u8,
+    /// The number of each value's class, from 1 on. 0 is the class of keys that the table lacks.
+    classes: FxHashMap<Value, u64>,
+}
+
+/// The answer to the question for a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Classified {
+    /// The packet's metadata is so.
+    As(Constraint),
+    /// Look-ups of this component are reads of the key's fields.
+    Lowered,
+    /// There are too many classes. No rule can stand for this packet.
+    TooMany,
+}
+
+impl Component {
+    fn width(self) -> u8 {
+        match self {
+            Component::Presence => 1,
+            Component::Value => CLASS_BITS,
+        }
+    }
+}
+
+impl Register {
+    fn mask(&self) -> u64 {
+        ((1 << self.width) - 1) << self.shift
+    }
+
+    /// Returns the bits of a value's class, as they are in the metadata. `None`: there are too many classes.
+    fn bits(&mut self, component: Component, value: Option<&Value>) -> Option<u64> {
+        let class = match (component, value) {
+            (_, None) => 0,
+            (Component::Presence, Some(_)) => 1,
+            (Component::Value, Some(value)) => match self.classes.get(value) {
+                Some(class) => *class,
+                None => {
+                    let class = self.classes.len() as u64 + 1;
+                    if class >> self.width != 0 {
+                        return None;
+                    }
+                    self.classes.insert(value.clone(), class);
+                    class
+                }
+            },
+        };
+        Some(class << self.shift)
+    }
+}
+
+impl Registers {
+    /// Creates the registers of a switch with this number of tables for look-ups.
+    pub fn new(max_look_ups: usize) -> Registers {
+        Registers { max_look_ups, look_ups: Vec::new(), used_bits: 0, lowered: BTreeSet::new(), is_closed: false }
+    }
+
+    /// Creates registers that runs of f can share.
+    pub fn shared(self) -> SharedRegisters {
+        Arc::new(Mutex::new(self))
+    }
+
+    /// Returns the class of what a look-up found, as a part of the packet's metadata.
+    pub fn classify(&mut self, look_up: &LookUp, component: Component, value: Option<&Value>) -> Classified {
+        let Some(register) = self.register(look_up, component) else { return Classified::Lowered };
+        match register.bits(component, value) {
+            Some(bits) => {
+                let mask = u128::from(register.mask());
+                Classified::As(Constraint { field: Field::Metadata, value: u128::from(bits), mask })
+            }
+            None => Classified::TooMany,
+        }
+    }
+
+    /// Returns the register of a component: a new one, if it has none and there are bits and tables.
+    fn register(&mut self, look_up: &LookUp, component: Component) -> Option<&mut Register> {
+        if self.is_closed {
+            return None;
+        }
+        let at = self.look_ups.iter().position(|in_use| in_use.look_up == *look_up);
+        let has_register = at.is_some_and(|at| self.look_ups[at].registers.contains_key(&component));
+        if !has_register {
+            let fits = self.used_bits + component.width() <= METADATA_BITS
+                && (at.is_some() || self.look_ups.len() < self.max_look_ups);
+            let name = (look_up.clone(), component);
+            if !fits || self.lowered.len() >= MAX_LOWERED || self.lowered.contains(&name) {
+                if self.lowered.len() < MAX_LOWERED {
+                    self.lowered.insert(name);
+                }
+                return None;
+            }
+        }
+        let at = at.unwrap_or_else(|| {
+            self.look_ups.push(InUse { look_up: look_up.clone(), registers: BTreeMap::new() });
+            self.look_ups.len() - 1
+        });
+        let used_bits = &mut self.used_bits;
+        Some(self.look_ups[at].registers.entry(component).or_insert_with(|| {
+            let register = Register { shift: *used_bits, width: component.width(), classes: FxHashMap::default() };
+            *used_bits += register.width;
+            register
+        }))
+    }
+
+    /// Lowers all look-ups, because the switch can't do them.
+    pub fn close(&mut self) {
+        self.look_ups.clear();
+        self.is_closed = true;
+    }
+
+    /// Returns the look-ups that have registers, in the order of their tables.
+    pub fn look_ups(&self) -> impl ExactSizeIterator<Item = &LookUp> {
+        self.look_ups.iter().map(|in_use| &in_use.look_up)
+    }
+
+    /// Returns the bits of the metadata that a look-up's rules write.
+    pub fn mask(&self, number: usize) -> u64 {
+        self.look_ups.get(number).into_iter().flat_map(|of| of.registers.values()).fold(0, |all, of| all | of.mask())
+    }
+
+    /// Returns these bits for a key with this value. `None`: there are too many classes.
+    pub fn bits(&mut self, number: usize, value: &Value) -> Option<u64> {
+        let registers = self.look_ups.get_mut(number)?.registers.iter_mut();
+        let bits = registers.map(|(component, register)| register.bits(*component, Some(value)));
+        bits.into_iter().try_fold(0, |all, bits| Some(all | bits?))
+    }
+}
+
+/// Locks registers. What a run did to them before it panicked is whole.
+pub(crate) fn lock(registers: &SharedRegisters) -> MutexGuard<'_, Registers> {
+    registers.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,197 @@
+//! Look-ups against a table that is searched row by row, and the rules of keys against every prefix of their changes.
+
+use maple_wire::packet::Frame;
+use maple_wire::{Field, Instruction, Packet};
+use proptest::prelude::*;
+use rustc_hash::FxHashMap;
+
+use super::{Classified, Component, KeyField, KeyForm, KeyRules, LookUp, Registers};
+use crate::rule::{Rule, is_to_controller_only};
+use crate::state::{Store, Value, Write};
+use crate::trace::Fields;
+use crate::update::Change;
+
+const TABLE: u8 = 2;
+
+fn look_up() -> LookUp {
+    LookUp::by("ports", KeyField { field: Field::TcpDst, form: KeyForm::Int })
+}
+
+fn frame(tcp_dst: u16) -> Vec<u8> {
+    Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(1000, tcp_dst)
+        .build()
+}
+
+/// What a packet has after the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Controller,
+    Metadata(u64),
+}
+
+/// Passes a packet through rules of which at most one matches.
+fn pass(rules: &[Rule], packet: &Packet<'_>) -> Outcome {
+    let fits = |rule: &&Rule| rule.matching.constraints().all(|c| packet.value(c.field).is_some_and(|v| c.holds(v)));
+    let mut matching = rules.iter().filter(fits);
+    let found = matching.next();
+    assert!(matching.next().is_none(), "two rules match a packet");
+    match found.map(|rule| &rule.instructions[..]) {
+        None => Outcome::Metadata(0),
+        Some(instructions) if is_to_controller_only(instructions) => Outcome::Controller,
+        Some([Instruction::WriteMetadata { metadata, mask }, Instruction::GotoTable(next)]) => {
+            assert!((metadata & !mask, *next) == (0, TABLE + 1));
+            Outcome::Metadata(*metadata)
+        }
+        Some(other) => panic!("{other:?}"),
+    }
+}
+
+fn apply(rules: &mut Vec<Rule>, change: &Change) {
+    let (Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule)) = change;
+    let there = rules.iter().position(|of| of.matching == rule.matching);
+    assert_eq!(there.is_none(), matches!(change, Change::Add(_)), "{change:?}");
+    there.into_iter().for_each(|at| drop(rules.remove(at)));
+    if !matches!(change, Change::Delete(_)) {
+        rules.push(rule.clone());
+    }
+}
+
+/// How changes are taken.
+#[derive(Clone, Copy, Debug)]
+enum Take {
+    Extend,
+    Divert,
+    Finish,
+    Learn,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn at_each_moment_a_packet_is_in_the_former_class_or_the_new_one_or_comes_to_the_controller(
+        steps in proptest::collection::vec(
+            (
+                proptest::collection::hash_map(0..6u16, proptest::option::weighted(0.9, 1..4u64), 0..6),
+                prop_oneof![Just(Take::Extend), Just(Take::Divert), Just(Take::Finish), Just(Take::Learn)],
+            ),
+            1..30,
+        ),
+    ) {
+        let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
+        let frames: Vec<Vec<u8>> = (0..6).map(frame).collect();
+        let packets: Vec<Packet<'_>> = frames.iter().map(|frame| Packet::new(frame, 1)).collect();
+        for (classes, take) in steps {
+            let wanted = |packet: &Packet<'_>| match classes.get(&(packet.value(Field::TcpDst).unwrap_or(0) as u16)) {
+                None => Some(0),
+                Some(class) => *class,
+            };
+            let before: Vec<Outcome> = packets.iter().map(|packet| pass(&switch, packet)).collect();
+            let as_keys: FxHashMap<_, _> =
+                classes.iter().map(|(key, class)| (vec![u128::from(*key)].into_boxed_slice(), *class)).collect();
+            rules.set_all(0xff, as_keys);
+            prop_assert!(packets.iter().all(|packet| rules.metadata(packet) == wanted(packet)));
+            let changes = match take {
+                // No leaf's rule matches anything yet.
+                Take::Extend => rules.extend(),
+                Take::Divert => rules.divert(),
+                Take::Finish => rules.finish(),
+                Take::Learn => {
+                    let others = rules.learn(switch.clone());
+                    prop_assert!(others.is_empty(), "{others:?}");
+                    rules.divert()
+                }
+            };
+            for change in &changes {
+                apply(&mut switch, change);
+                for (packet, before) in packets.iter().zip(&before) {
+                    let now = pass(&switch, packet);
+                    let is_new = wanted(packet).is_some_and(|class| now == Outcome::Metadata(class));
+                    prop_assert!(now == *before || is_new || now == Outcome::Controller, "{change:?}");
+                }
+            }
+            let is_done = |packet: &Packet<'_>| match wanted(packet) {
+                Some(class) => pass(&switch, packet) == Outcome::Metadata(class),
+                None => pass(&switch, packet) == Outcome::Controller,
+            };
+            let all_done = packets.iter().all(is_done);
+            prop_assert_eq!(rules.has_due(), !all_done);
+            if matches!(take, Take::Finish) {
+                prop_assert!(all_done);
+            }
+            let mut believed: Vec<String> = rules.rules().map(|rule| format!("{rule:?}")).collect();
+            let mut there: Vec<String> = switch.iter().map(|rule| format!("{rule:?}")).collect();
+            believed.sort();
+            there.sort();
+            prop_assert_eq!(believed, there);
+        }
+    }
+
+    #[test]
+    fn a_look_up_finds_what_a_search_of_the_rows_finds(
+        rows in proptest::collection::vec(((0..4i64), (0..4i64), 0..5i64), 0..20),
+        is_tuple: bool,
+    ) {
+        let fields = [Field::TcpDst, Field::InPort].map(|field| KeyField { field, form: KeyForm::Int });
+        let look_up =
+            if is_tuple { LookUp::by_tuple("ports", fields) } else { LookUp::by("ports", fields[0]) };
+        let store = Store::new();
+        let key = |a: i64, b: i64| {
+            if is_tuple { Value::from(vec![Value::from(a), Value::from(b)]) } else { Value::from(a) }
+        };
+        let put = |(a, b, value): (i64, i64, i64)| Write::Table {
+            table: "ports".into(),
+            key: key(a, b),
+            value: Some(Value::from(value)),
+        };
+        store.update(|_| rows.into_iter().map(put).collect());
+        // No packet has these.
+        store.update(|_| {
+            let odd = [Value::from(-1i64), Value::from(1i64 << 40), Value::from("80"), Value::from(vec![Value::from(1i64)])];
+            let put = |key| Write::Table { table: "ports".into(), key, value: Some(Value::from(1i64)) };
+            odd.map(put).into()
+        });
+        let (state, mut registers) = (store.snapshot(), Registers::new(1));
+        registers.classify(&look_up, Component::Value, None);
+        let classes: FxHashMap<_, _> =
+            look_up.entries(&state).map(|(key, value)| (key, registers.bits(0, value))).collect();
+        let mut rules = KeyRules::new(look_up.clone(), TABLE, 7);
+        rules.set_all(registers.mask(0), classes);
+        for (tcp_dst, in_port) in (0..4u16).flat_map(|a| (0..4u32).map(move |b| (a, b))) {
+            let frame = frame(tcp_dst);
+            let packet = Packet::new(&frame, in_port);
+            let bits = look_up.key_of(&packet).expect("the packet has the fields");
+            let found = LookUp::value(look_up.cell(&bits).evaluate(&state));
+            let row = state.table("ports").and_then(|rows| rows.get(&key(i64::from(tcp_dst), i64::from(in_port))));
+            prop_assert_eq!(found.as_ref(), row);
+            let Classified::As(class) = registers.classify(&look_up, Component::Value, row) else { panic!("it has a register") };
+            prop_assert_eq!(rules.metadata(&packet).map(u128::from), Some(class.value));
+        }
+    }
+}
+
+#[test]
+fn a_component_without_a_register_never_gets_one() {
+    let mut registers = Registers::new(1);
+    let other = LookUp::by("hosts", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    let value = Value::from(1i64);
+    assert!(matches!(registers.classify(&look_up(), Component::Presence, None), Classified::As(_)));
+    assert_eq!(registers.classify(&other, Component::Value, Some(&value)), Classified::Lowered, "there is one table");
+    for component in [Component::Value, Component::Presence] {
+        assert!(matches!(registers.classify(&look_up(), component, Some(&value)), Classified::As(_)));
+    }
+    registers.close();
+    assert_eq!(registers.classify(&look_up(), Component::Value, Some(&value)), Classified::Lowered);
+}
+
+#[test]
+fn classes_of_equal_values_are_equal_and_there_is_an_end_of_them() {
+    let mut registers = Registers::new(4);
+    let mut class = |value: i64| registers.classify(&look_up(), Component::Value, Some(&Value::from(value)));
+    assert_eq!(class(1), class(1));
+    assert_ne!(class(1), class(2));
+    assert!((0..65_535).all(|value| matches!(class(value), Classified::As(of) if of.value != 0)));
+    assert_eq!(class(65_535), Classified::TooMany);
+}
