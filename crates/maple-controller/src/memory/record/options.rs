@@ -40,8 +40,8 @@ pub(super) struct OptionsForm {
     host_timeout: Duration,
     max_rules: Option<usize>,
     max_traces: Option<usize>,
-    /// Recordings of versions without look-ups do not have it.
-    #[serde(default)]
+    /// No controller sets it yet. When one does, recordings have another format.
+    #[serde(skip)]
     look_up_tables: u8,
     eviction_period: Duration,
     poll: Duration,
