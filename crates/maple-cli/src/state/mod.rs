@@ -20,7 +20,7 @@ use maple_wire::counted;
 #[command(
     after_help = "Keys and values are what the table or the variable was declared to hold (see `maple state list`). \
     Without a declaration they are JSON, and anything else is text: 80, true, null, \"80\", day, [1, 2]. Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3. \
-    StateTarget an address, a switch or a place is wanted, the name of a host or a switch stands for it: h1, s1, s1:2, mac:h1"
+    Where an address, a switch or a place is wanted, the name of a host or a switch stands for it: h1, s1, s1:2, mac:h1"
 )]
 pub struct StateArgs {
     #[command(subcommand)]
