@@ -289,7 +289,7 @@ impl Field {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
     }
 
-    /// Whether OpenFlow 1.3 allows a mask on the field.
+    /// Reports whether OpenFlow 1.3 allows a mask on the field.
     pub const fn is_maskable(self) -> bool {
         INFO[self as usize].maskable
     }
@@ -299,7 +299,7 @@ impl Field {
         INFO[self as usize].in10
     }
 
-    /// Whether an action of OpenFlow 1.0 sets the field (1.0 §5.2.4).
+    /// Reports whether an action of OpenFlow 1.0 sets the field (1.0 §5.2.4).
     pub const fn is_settable10(self) -> bool {
         INFO[self as usize].settable10
     }
@@ -372,7 +372,7 @@ impl FieldSet {
         FieldSet(bits)
     }
 
-    /// Whether `field` is in the set.
+    /// Reports whether `field` is in the set.
     pub const fn contains(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }

@@ -39,13 +39,13 @@ impl PortNo {
     /// No port, or any port in a request.
     pub const ANY: PortNo = PortNo(0xffff_ffff);
 
-    /// Whether this is an ordinary port: not 0 and not reserved.
+    /// Reports whether this is an ordinary port: not 0 and not reserved.
     pub const fn is_physical(self) -> bool {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
-    /// Whether packets can come in by this port and leave by it: an ordinary port, or the port of the switch's own
-    /// host.
+    /// Reports whether packets can come in by this port and leave by it: an ordinary port, or the port of the switch's
+    /// own host.
     pub const fn is_ordinary_or_local(self) -> bool {
         self.is_physical() || self.0 == Self::LOCAL.0
     }
@@ -183,7 +183,7 @@ impl Port {
         String::from_utf8_lossy(&self.name_raw[..end])
     }
 
-    /// Whether packets can pass: neither the operator nor a lost link took the port down.
+    /// Reports whether packets can pass: neither the operator nor a lost link took the port down.
     pub fn is_up(&self) -> bool {
         self.config & Self::CONFIG_DOWN == 0 && self.state & Self::STATE_LINK_DOWN == 0
     }

@@ -21,7 +21,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (needs_few || only_ends_differ(name, near)).then_some(near)
 }
 
-/// Whether at least the first four letters agree, and `name` has at most one letter after the common part.
+/// Reports whether at least the first four letters agree, and `name` has at most one letter after the common part.
 fn only_ends_differ(name: &str, other: &str) -> bool {
     let same = name.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
     same >= 4 && name.chars().count() <= same + 1

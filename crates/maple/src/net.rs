@@ -231,10 +231,10 @@ impl Net {
         self.0.edge_ports(switch)
     }
 
-    /// Whether packets can pass a port: its switch reports that link and port are up, and Maple knows what is behind
-    /// it, which takes 0.3 s after the port came up. A host stays located at a port that goes down, and paths still
-    /// lead there. `None`, a port that does not exist, and a port of a segment that Maple has shut are not up. Ports of
-    /// an unreachable switch keep their last state.
+    /// Reports whether packets can pass a port: its switch reports that link and port are up, and Maple knows what is
+    /// behind it, which takes 0.3 s after the port came up. A host stays located at a port that goes down, and paths
+    /// still lead there. `None`, a port that does not exist, and a port of a segment that Maple has shut are not up.
+    /// Ports of an unreachable switch keep their last state.
     ///
     /// ```
     /// use maple::prelude::*;

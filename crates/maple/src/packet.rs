@@ -55,8 +55,8 @@ impl Packet {
         self.0.switch()
     }
 
-    /// Whether the packet is for several hosts: the group bit of `eth_dst`. This is a test, so one rule can match all
-    /// such packets, whatever their source.
+    /// Reports whether the packet is for several hosts: the group bit of `eth_dst`. This is a test, so one rule can
+    /// match all such packets, whatever their source.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -69,9 +69,9 @@ impl Packet {
         self.eth_dst().is_multicast()
     }
 
-    /// Whether the packet is for an address that bridges never forward: `01:80:c2:00:00:00` to `0f` (spanning trees,
-    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests. [`Net::flood`](crate::Net::flood)
-    /// makes them by itself.
+    /// Reports whether the packet is for an address that bridges never forward: `01:80:c2:00:00:00` to `0f` (spanning
+    /// trees, pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests.
+    /// [`Net::flood`](crate::Net::flood) makes them by itself.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -83,7 +83,7 @@ impl Packet {
         self.0.is_reserved()
     }
 
-    /// Whether a condition holds. One test asks all of its parts, and does not record which of them fails.
+    /// Reports whether a condition holds. One test asks all of its parts, and does not record which of them fails.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};

@@ -102,7 +102,7 @@ impl<T: Address> Prefix<T> {
         self.length
     }
 
-    /// Whether an address begins with this prefix.
+    /// Reports whether an address begins with this prefix.
     ///
     /// ```
     /// # use maple::{Mac, Prefix};

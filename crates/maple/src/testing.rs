@@ -343,7 +343,7 @@ impl Decision {
         &self.reads
     }
 
-    /// Whether the run wrote tracked state.
+    /// Reports whether the run wrote tracked state.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};

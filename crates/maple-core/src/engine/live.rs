@@ -182,7 +182,7 @@ impl LiveWatches {
     fn rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
-        if !switch.has_three_tables() {
+        if !switch.has_pipeline() {
             return Err(LiveObstacle::OneTable);
         }
         if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.dirty.contains(&switch.dpid) {

@@ -115,7 +115,7 @@ impl KeyRules {
         self.has_due()
     }
 
-    /// Takes these rules for those that the switch has in the table. Rules that are of no key are returned.
+    /// Replaces what is known of the switch's rules by `installed`. Returns those that are of no key.
     pub fn learn(&mut self, installed: impl IntoIterator<Item = Rule>) -> Vec<Rule> {
         self.keys.values_mut().for_each(|key| key.rule = KeyRule::Absent);
         // It is not known what the rules of leaves there match.

@@ -47,9 +47,18 @@ pub(crate) type KeyBits = Box<[u128]>;
 /// A table, and the fields of the packet whose values are its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LookUp {
-    table: Name,
+    table: LookUpTable,
     fields: Arc<[KeyField]>,
     is_tuple: bool,
+}
+
+/// A table that look-ups ask.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LookUpTable {
+    /// A table of the policy's.
+    Named(Name),
+    /// The locations of hosts, by hardware address.
+    Hosts,
 }
 
 /// A field that is a key of a table, or a part of one.
@@ -107,16 +116,23 @@ impl KeyForm {
 impl LookUp {
     /// Creates the look-up of a table whose keys are values of a field.
     pub fn by(table: impl Into<Name>, field: KeyField) -> LookUp {
-        LookUp { table: table.into(), fields: [field].into(), is_tuple: false }
+        LookUp { table: LookUpTable::Named(table.into()), fields: [field].into(), is_tuple: false }
     }
 
     /// Creates the look-up of a table whose keys are tuples of values of these fields.
     pub fn by_tuple(table: impl Into<Name>, fields: impl IntoIterator<Item = KeyField>) -> LookUp {
-        LookUp { table: table.into(), fields: fields.into_iter().collect(), is_tuple: true }
+        let fields = fields.into_iter().collect();
+        LookUp { table: LookUpTable::Named(table.into()), fields, is_tuple: true }
     }
 
-    /// Returns the name of the table.
-    pub fn table(&self) -> &Name {
+    /// Creates the look-up of where the host is whose hardware address a field has.
+    pub fn of_host(field: Field) -> LookUp {
+        let field = KeyField { field, form: KeyForm::Mac };
+        LookUp { table: LookUpTable::Hosts, fields: [field].into(), is_tuple: false }
+    }
+
+    /// Returns the table.
+    pub fn table(&self) -> &LookUpTable {
         &self.table
     }
 
@@ -127,7 +143,7 @@ impl LookUp {
 
     /// Returns the same look-up of the table that a slice calls by this look-up's name.
     pub(crate) fn of_table(&self, table: Name) -> LookUp {
-        LookUp { table, ..self.clone() }
+        LookUp { table: LookUpTable::Named(table), ..self.clone() }
     }
 
     /// Returns the key of a packet; `None` if it lacks one of the fields.
@@ -137,24 +153,40 @@ impl LookUp {
 
     /// Returns the cell at a key.
     pub(crate) fn cell(&self, key: &[u128]) -> Cell {
+        let LookUpTable::Named(table) = &self.table else {
+            return Cell::HostAt(Mac::from_bits(key.first().copied().unwrap_or_default()));
+        };
         let mut parts = self.fields.iter().zip(key).map(|(part, bits)| part.form.value(*bits));
         let key = if self.is_tuple { Value::Tuple(parts.collect()) } else { parts.next().unwrap_or_default() };
-        Cell::Table(self.table.clone(), key)
+        Cell::Table(table.clone(), key)
     }
 
     /// Returns the cell that changes when any key's value does.
     pub(crate) fn all_cells(&self) -> Cell {
-        Cell::TableAll(self.table.clone())
+        match &self.table {
+            LookUpTable::Named(table) => Cell::TableAll(table.clone()),
+            LookUpTable::Hosts => Cell::Hosts,
+        }
     }
 
     /// Returns what a state holds for keys that packets can have, in no order.
-    pub(crate) fn entries<'a>(&'a self, state: &'a Snapshot) -> impl Iterator<Item = (KeyBits, &'a Value)> {
-        state.table(&self.table).into_iter().flatten().filter_map(|(key, value)| Some((self.bits_of(key)?, value)))
+    pub(crate) fn entries(&self, state: &Snapshot) -> Vec<(KeyBits, Value)> {
+        let row = |(key, value): (&Value, &Value)| Some((self.bits_of(key)?, value.clone()));
+        match &self.table {
+            LookUpTable::Named(table) => state.table(table).into_iter().flatten().filter_map(row).collect(),
+            LookUpTable::Hosts => {
+                state.hosts().map(|(mac, host)| ([mac.bits()].into(), Value::Location(host.location))).collect()
+            }
+        }
     }
 
     /// Returns the value of the cell at a key in a state.
     pub(crate) fn value(cell: CellValue) -> Option<Value> {
-        if let CellValue::Value(value) = cell { value } else { None }
+        match cell {
+            CellValue::Value(value) => value,
+            CellValue::Location(at) => at.map(Value::Location),
+            _ => None,
+        }
     }
 
     /// Returns the values of the fields that make this key; `None` if no packet has it.

@@ -52,7 +52,7 @@ struct Register {
 /// The answer to the question for a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classified {
-    /// The packet's metadata is so.
+    /// The constraint that the packet's metadata meets.
     As(Constraint),
     /// Look-ups of this component are reads of the key's fields.
     Lowered,

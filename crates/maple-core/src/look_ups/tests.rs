@@ -156,7 +156,7 @@ proptest! {
         let (state, mut registers) = (store.snapshot(), Registers::new(1));
         registers.classify(&look_up, Component::Value, None);
         let classes: FxHashMap<_, _> =
-            look_up.entries(&state).map(|(key, value)| (key, registers.bits(0, value))).collect();
+            look_up.entries(&state).into_iter().map(|(key, value)| (key, registers.bits(0, &value))).collect();
         let mut rules = KeyRules::new(look_up.clone(), TABLE, 7);
         rules.set_all(registers.mask(0), classes);
         for (tcp_dst, in_port) in (0..4u16).flat_map(|a| (0..4u32).map(move |b| (a, b))) {

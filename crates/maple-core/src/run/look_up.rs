@@ -5,7 +5,8 @@ use std::panic::Location as Caller;
 use maple_wire::Field;
 
 use super::{AccountItem, Net, Observe, RunState};
-use crate::look_ups::{Classified, Component, KeyBits, LookUp, lock};
+use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, lock};
+use crate::network::{Location, Mac};
 use crate::state::{Cell, CellValue, Value};
 use crate::trace::{Source, caller};
 
@@ -27,18 +28,38 @@ impl Net {
         self.find(of, Component::Presence, caller(Caller::caller())).is_some()
     }
 
+    /// Returns where the host is whose hardware address a field of the packet has, as [`Net::locate`] does. The run
+    /// observes the location, not the address, as for [`Net::look_up`]. Returns `None` for an unknown host, or if the
+    /// packet lacks the field. The run fails if host tracking is off.
+    #[track_caller]
+    pub fn locate_by(&self, field: Field) -> Option<Location> {
+        let source = caller(Caller::caller());
+        if !self.0.state().track_hosts {
+            let address = self.0.packet().read(field, field.full_mask(), source)?;
+            return self.try_locate(Mac::from_bits(address)).ok().flatten();
+        }
+        match self.find(&LookUp::of_host(field), Component::Value, source) {
+            Some(Value::Location(at)) => Some(at),
+            _ => None,
+        }
+    }
+
     fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
         let packet = self.0.packet();
-        if !of.fields().all(|field| packet.present(field, source.clone())) {
+        let can_look_up = self.0.state().registers.is_some();
+        if can_look_up && !of.fields().all(|field| packet.present(field, source.clone())) {
             return None;
         }
         let looked_up = self.0.state().look_up(of, component, source.clone());
-        let (cell, value) = looked_up.unwrap_or_else(|| {
-            let read = |field: Field| packet.read(field, field.full_mask(), source.clone()).unwrap_or_default();
-            let key: KeyBits = of.fields().map(read).collect();
-            let cell = of.cell(&key);
-            (cell.clone(), self.0.state().read(cell))
-        });
+        let (cell, value) = match looked_up {
+            Some(found) => found,
+            None => {
+                let read = |field: Field| packet.read(field, field.full_mask(), source.clone());
+                let key: KeyBits = of.fields().map(read).collect::<Option<_>>()?;
+                let cell = of.cell(&key);
+                (cell.clone(), self.0.state().read(cell))
+            }
+        };
         self.0.state().note(source.as_ref(), || AccountItem::Cell(cell, value.clone()));
         LookUp::value(value)
     }
@@ -52,9 +73,14 @@ impl RunState {
         if self.result.txn.wrote() || !of.fields().all(|field| self.changes.is_as_entered(field)) || is_known() {
             return None;
         }
+        let own = match of.table() {
+            LookUpTable::Named(table) => of.of_table(self.own(table)),
+            // A slice sees a part of the hosts.
+            LookUpTable::Hosts if self.slice.is_some() => return None,
+            LookUpTable::Hosts => of.clone(),
+        };
         let packet = self.subject.view(self.ingress);
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
-        let own = of.of_table(self.own(of.table()));
         let value = self.result.txn.look_up(own.cell(&key));
         let class = lock(&registers).classify(&own, component, LookUp::value(value.clone()).as_ref());
         match class {

@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 
 use maple_core::look_ups::{KeyField, KeyForm, LookUp};
-use maple_core::network::{Hop, LinkName, Location, Mac};
+use maple_core::network::{Hop, LinkName, Location};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::query::Query;
 use maple_core::route::{Limit, Route};
 use maple_core::run::Observe as _;
 use maple_core::state::{Access, Stop, Value};
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, Field, PortNo};
 
 use super::program::{Answer, Change, Operand, Program, Question, Special, Subject, WEIGHT, Who, int, selection};
 
@@ -118,9 +118,9 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::Equals { field, value, mask } => pkt.equals(*field, *value, *mask, None),
         Question::InRange { field, lo, hi } => pkt.in_range(*field, *lo, *hi, None),
         Question::Present(field) => pkt.present(*field, None),
-        Question::Located(who) => net.locate(mac(*who, pkt)).is_some(),
-        Question::LocatedAt(who, dpid) => net.locate(mac(*who, pkt)).is_some_and(|at| at.switch == *dpid),
-        Question::LocatedUp(who) => net.locate(mac(*who, pkt)).is_some_and(|at| net.is_up(at)),
+        Question::Located(who) => locate(*who, net).is_some(),
+        Question::LocatedAt(who, dpid) => locate(*who, net).is_some_and(|at| at.switch == *dpid),
+        Question::LocatedUp(who) => locate(*who, net).is_some_and(|at| net.is_up(at)),
         Question::Up(at) => net.is_up(*at),
         Question::TableIs { table, key, value } => stored(table, key, pkt, net).as_ref() == Some(value),
         Question::Contains { table, key } => match look_up(table, key, pkt) {
@@ -151,11 +151,11 @@ fn learn(subject: Subject, pkt: &PacketHandle, net: &Net) -> Option<u128> {
     }
 }
 
-fn mac(who: Who, pkt: &PacketHandle) -> Mac {
+fn locate(who: Who, net: &Net) -> Option<Location> {
     match who {
-        Who::Source => pkt.eth_src(),
-        Who::Destination => pkt.eth_dst(),
-        Who::Host(mac) => mac,
+        Who::Source => net.locate_by(Field::EthSrc),
+        Who::Destination => net.locate_by(Field::EthDst),
+        Who::Host(mac) => net.locate(mac),
     }
 }
 
@@ -214,11 +214,11 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::Path { to, weighted, otherwise } => match (net.locate(pkt.eth_src()), net.locate(mac(*to, pkt))) {
+        Answer::Path { to, weighted, otherwise } => match (locate(Who::Source, net), locate(*to, net)) {
             (Some(from), Some(to)) => path(from, to, *weighted, net),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::PathFromHere { to, weighted, otherwise } => match net.locate(mac(*to, pkt)) {
+        Answer::PathFromHere { to, weighted, otherwise } => match locate(*to, net) {
             Some(to) => path(Location::new(pkt.switch(), PortNo(0)), to, *weighted, net),
             None => self::answer(otherwise, pkt, net),
         },

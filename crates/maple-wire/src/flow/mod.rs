@@ -43,12 +43,12 @@ impl Constraint {
         Constraint { field, value: value & mask, mask }
     }
 
-    /// Whether all bits of the field count.
+    /// Reports whether all bits of the field count.
     pub const fn is_exact(&self) -> bool {
         self.mask == self.field.full_mask()
     }
 
-    /// Whether a packet whose field has `value` fits.
+    /// Reports whether a packet whose field has `value` fits.
     pub const fn holds(&self, value: u128) -> bool {
         value & self.mask == self.value
     }
@@ -128,8 +128,8 @@ impl Match {
         self.constraints().find(|c| c.field == field)
     }
 
-    /// Whether a packet fits. `packet` returns its fields, and `None` for a field that it lacks. Unknown entries fit no
-    /// packet.
+    /// Reports whether a packet fits. `packet` returns its fields, and `None` for a field that it lacks. Unknown
+    /// entries fit no packet.
     pub fn holds(&self, packet: impl Fn(Field) -> Option<u128>) -> bool {
         self.fields.iter().all(|f| match f {
             MatchField::Known(c) => packet(c.field).is_some_and(|value| c.holds(value)),
@@ -137,7 +137,7 @@ impl Match {
         })
     }
 
-    /// Whether this match takes every packet that `narrow` takes, judged entry by entry.
+    /// Reports whether this match takes every packet that `narrow` takes, judged entry by entry.
     pub fn covers(&self, narrow: &Match) -> bool {
         self.fields.iter().all(|field| match field {
             MatchField::Known(wide) => {
@@ -304,8 +304,8 @@ impl Instruction {
         }
     }
 
-    /// Whether instructions output to the port and use the group, as `out_port` and `out_group` of messages require.
-    /// [`PortNo::ANY`] and a group of all ones require nothing.
+    /// Reports whether instructions output to the port and use the group, as `out_port` and `out_group` of messages
+    /// require. [`PortNo::ANY`] and a group of all ones require nothing.
     pub fn lead_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
         let actions = || instructions.iter().flat_map(Instruction::actions);
         let to_port = |action: &Action| match action {

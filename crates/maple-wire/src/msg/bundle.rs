@@ -131,7 +131,7 @@ pub(super) fn read(header: &Header, reader: &Reader<'_>) -> Result<Option<Messag
     Ok(Some(Message::BundleAdd(BundleAdd { bundle: start.bundle, flags: start.flags, message })))
 }
 
-/// Whether messages of this type can be in a bundle.
+/// Reports whether messages of this type can be in a bundle.
 fn is_bundlable(message: &Message) -> bool {
     use Message::{FlowMod, GroupMod, PacketOut, PortMod};
     matches!(message, FlowMod(_) | PacketOut(_) | GroupMod(_) | PortMod(_))

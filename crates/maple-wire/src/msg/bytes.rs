@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         self.version
     }
 
-    /// Whether the version is 1.0.
+    /// Reports whether the version is 1.0.
     #[inline]
     pub fn is_10(&self) -> bool {
         self.version == Version::Of10

@@ -50,7 +50,8 @@ impl Hello {
         Hello { version, elements: vec![HelloElement::VersionBitmap(bitmap)] }
     }
 
-    /// Whether the sender offers a wire version: by the bitmap if there is one, otherwise all versions up to its own.
+    /// Reports whether the sender offers a wire version: by the bitmap if there is one, otherwise all versions up to
+    /// its own.
     pub fn offers(&self, version: u8) -> bool {
         let bitmap = self.elements.iter().find_map(|element| match element {
             HelloElement::VersionBitmap(words) => Some(words),

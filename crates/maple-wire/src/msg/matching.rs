@@ -144,7 +144,7 @@ impl Of10 {
         }
     }
 
-    /// Whether there is a condition on the field of this wildcard bit.
+    /// Reports whether there is a condition on the field of this wildcard bit.
     fn cares(&self, bit: u32) -> bool {
         u32_at(&self.0, offset10::WILDCARDS) & bit == 0
     }

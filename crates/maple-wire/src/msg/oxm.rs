@@ -52,7 +52,7 @@ impl<'a> Entry<'a> {
         &self.bytes[offset::BODY..]
     }
 
-    /// Whether a mask follows the value.
+    /// Reports whether a mask follows the value.
     pub fn has_mask(&self) -> bool {
         self.header() & HAS_MASK != 0
     }

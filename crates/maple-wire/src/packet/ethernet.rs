@@ -22,7 +22,7 @@ pub const TYPE_MIN: u16 = 0x0600;
 /// from all other addresses.
 pub const RESERVED: [(u128, u128); 2] = [(0x0180_c200_0000, 0xffff_ffff_fff0), (0x0100_0ccc_cccc, 0xffff_ffff_fffe)];
 
-/// Whether an address is one of [`RESERVED`].
+/// Reports whether an address is one of [`RESERVED`].
 pub fn is_reserved(address: [u8; 6]) -> bool {
     let [a, b, c, d, e, f] = address;
     let bits = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
@@ -47,7 +47,7 @@ const HAS_TAG: u64 = 1 << 41;
 /// The bit that is set in every word, so that no word is 0.
 const FOUND: u64 = 1 << 42;
 
-/// Whether this type announces a VLAN tag.
+/// Reports whether this type announces a VLAN tag.
 #[inline]
 pub fn is_tag(eth_type: u16) -> bool {
     matches!(eth_type, eth_type::VLAN | eth_type::QINQ)
@@ -127,7 +127,7 @@ impl Link {
         if self.0 & HAS_TYPE != 0 { Some(self.0 as u16) } else { None }
     }
 
-    /// Whether the type is known to be `kind`.
+    /// Reports whether the type is known to be `kind`.
     #[inline]
     pub(super) fn is(self, kind: u16) -> bool {
         self.0 & (HAS_TYPE | 0xffff) == HAS_TYPE | u64::from(kind)

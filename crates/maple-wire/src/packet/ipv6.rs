@@ -125,7 +125,8 @@ fn first_word(packet: &Packet) -> Option<u32> {
     if packet.network().has_broken_chain() { None } else { u32_at(packet.frame, start) }
 }
 
-/// Whether a routing header shows that the destination is not the last one, so that checksums cover another address.
+/// Reports whether a routing header shows that the destination is not the last one, so that checksums cover another
+/// address.
 pub(super) fn is_source_routed(packet: &Packet) -> bool {
     let walk = || {
         let network = packet.network();

@@ -49,7 +49,7 @@ pub fn read(packet: &Packet) -> Option<Membership> {
     if from_here && is_whole && near && alerts { parse(message) } else { None }
 }
 
-/// Whether the first extension header contains a router alert for MLD.
+/// Reports whether the first extension header contains a router alert for MLD.
 fn alerts_routers(packet: &[u8]) -> bool {
     let options = ipv6::HEADER_LEN;
     let len = match (u8_at(packet, ipv6::NEXT_HEADER), u8_at(packet, options + 1)) {

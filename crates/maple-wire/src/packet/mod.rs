@@ -92,7 +92,7 @@ impl<'a> Packet<'a> {
         self.frame
     }
 
-    /// Whether the captured bytes are known to be the whole frame.
+    /// Reports whether the captured bytes are known to be the whole frame.
     pub fn is_whole(&self) -> bool {
         self.wire_len <= self.frame.len()
     }

@@ -55,7 +55,7 @@ impl Iterator for Stack<'_> {
     }
 }
 
-/// Whether this type announces a label stack.
+/// Reports whether this type announces a label stack.
 pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
     matches!(eth_type, Some(eth_type::MPLS | eth_type::MPLS_MULTICAST))
 }

@@ -131,31 +131,31 @@ impl NetworkLayer {
         if self.is(HAS_PROTO) { Some((self.0 >> PROTO) as u8) } else { None }
     }
 
-    /// Whether the packet is known to carry `proto`.
+    /// Reports whether the packet is known to carry `proto`.
     #[inline]
     pub(crate) fn carries(self, proto: u8) -> bool {
         self.0 & (HAS_PROTO | PROTO_MASK << PROTO) == HAS_PROTO | u64::from(proto) << PROTO
     }
 
-    /// Whether the packet is a part of a datagram.
+    /// Reports whether the packet is a part of a datagram.
     #[inline]
     pub(crate) fn is_fragment(self) -> bool {
         self.is(FRAGMENT)
     }
 
-    /// Whether the packet is a part after the first one: it has no transport header.
+    /// Reports whether the packet is a part after the first one: it has no transport header.
     #[inline]
     pub(crate) fn is_later_fragment(self) -> bool {
         self.is(LATER_FRAGMENT)
     }
 
-    /// Whether an IPv6 extension header is longer than the packet, so that a switch sees the addresses but nothing
-    /// else. Also true if the header was not captured, so that this is unknown.
+    /// Reports whether an IPv6 extension header is longer than the packet, so that a switch sees the addresses but
+    /// nothing else. Also true if the header was not captured, so that this is unknown.
     pub(crate) fn has_broken_chain(self) -> bool {
         self.is(BROKEN_CHAIN)
     }
 
-    /// Whether a whole TCP header follows, and its ports are those that a switch matches.
+    /// Reports whether a whole TCP header follows, and its ports are those that a switch matches.
     #[inline]
     pub(super) fn has_tcp(self) -> bool {
         self.is(TCP)

@@ -82,15 +82,15 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     if has_header(network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// Whether switches treat ports and ICMP type as 0. They do so in every fragment, so that all fragments of a datagram
-/// are treated alike.
+/// Reports whether switches treat ports and ICMP type as 0. They do so in every fragment, so that all fragments of a
+/// datagram are treated alike.
 #[inline]
 fn has_zero_ports(packet: &Packet, network: NetworkLayer) -> bool {
     network.is_fragment() && (network.is_later_fragment() || !packet.literal)
 }
 
-/// Whether a TCP header can be read, with a data offset that is possible in this packet. Otherwise switches don't use
-/// its ports.
+/// Reports whether a TCP header can be read, with a data offset that is possible in this packet. Otherwise switches
+/// don't use its ports.
 #[inline]
 pub(super) fn has_tcp(packet: &Packet, network: NetworkLayer) -> bool {
     if !network.carries(TCP) || has_zero_ports(packet, network) {
@@ -122,7 +122,7 @@ pub(super) fn checksum_place(proto: u8) -> Option<usize> {
     }
 }
 
-/// Whether the IP packet is long enough for a transport header of `len` bytes.
+/// Reports whether the IP packet is long enough for a transport header of `len` bytes.
 #[inline]
 pub(super) fn has_header(network: NetworkLayer, len: usize) -> bool {
     network.end() - network.transport() >= len

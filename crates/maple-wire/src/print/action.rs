@@ -127,7 +127,7 @@ fn first_stated(oxm: &[u8]) -> Option<Stated> {
     stated(header, rest.get(..(header & 0xff) as usize)?)
 }
 
-/// Whether Open vSwitch prints an output to this port as its name only.
+/// Reports whether Open vSwitch prints an output to this port as its name only.
 fn is_named(port: PortNo) -> bool {
     port >= PortNo::IN_PORT
 }

@@ -78,7 +78,7 @@ pub(super) fn features(out: &mut String, tables: &[TableFeatures]) -> fmt::Resul
     same.finish(out)
 }
 
-/// Whether the tables differ only in their number, their name and the tables after them.
+/// Reports whether the tables differ only in their number, their name and the tables after them.
 fn is_alike(a: &TableFeatures, b: &TableFeatures) -> bool {
     let numbers = |t: &TableFeatures| (t.metadata_match, t.metadata_write, t.config, t.max_entries);
     let properties = |t: &TableFeatures| -> Vec<TableProperty> {

@@ -116,7 +116,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.value().unwrap_or_else(|| panic!("this packet has no {}", self.field))
     }
 
-    /// Whether the packet has the field. A test.
+    /// Reports whether the packet has the field. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -128,7 +128,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.present(Source::here())
     }
 
-    /// Whether the field has one of these values. Each value is a test, until one holds.
+    /// Reports whether the field has one of these values. Each value is a test, until one holds.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -145,7 +145,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         values.into_iter().any(|value| self.equals(value.to_bits(), largest(self.field), source.clone()))
     }
 
-    /// Whether the field has `value` in the bits of `mask`. A test.
+    /// Reports whether the field has `value` in the bits of `mask`. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -187,7 +187,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
 }
 
 impl<T: Ordered> PacketField<'_, T> {
-    /// Whether the field is in a range. A test. An empty range contains no value and records nothing.
+    /// Reports whether the field is in a range. A test. An empty range contains no value and records nothing.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -209,7 +209,7 @@ impl<T: Ordered> PacketField<'_, T> {
         self.between(lo, hi, Source::here())
     }
 
-    /// Whether the field is from `lo` to `hi`, both included. `None` is above all values.
+    /// Reports whether the field is from `lo` to `hi`, both included. `None` is above all values.
     fn between(self, lo: Option<u128>, hi: Option<u128>, source: Source) -> bool {
         let (field, most) = (self.field, largest(self.field));
         let (Some(lo), Some(hi)) = (lo, hi.map(|hi| hi.min(most))) else { return false };
@@ -224,7 +224,7 @@ impl<T: Ordered> PacketField<'_, T> {
 }
 
 impl<T: Address> PacketField<'_, T> {
-    /// Whether the address is in a prefix: a [`Prefix`], or text such as `"10.0.0.0/8"`. A test.
+    /// Reports whether the address is in a prefix: a [`Prefix`], or text such as `"10.0.0.0/8"`. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -265,7 +265,7 @@ impl<T: Address> PacketField<'_, T> {
         bits.map(|bits| whole.at(T::from_bits(bits)))
     }
 
-    /// Whether the address is a group address, such as the broadcast address. A test.
+    /// Reports whether the address is a group address, such as the broadcast address. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};

@@ -162,7 +162,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
 
 /// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
 fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>) -> Option<DropCause> {
-    if drops_by_priority(counted.priority, switch.has_three_tables())? {
+    if drops_by_priority(counted.priority, switch.has_pipeline())? {
         return Some(DropCause::TooManyHosts);
     }
     let mut all = counted.matching.constraints();

@@ -26,7 +26,7 @@ impl Decisions {
     /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded.
     pub(in crate::engine) fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
-        if !switch.ingress.look_ups.are_in_use() {
+        if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
         }
         let version = fabric.ctx.store.snapshot().version();
@@ -35,8 +35,11 @@ impl Decisions {
         }
         let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
         for look_up in switch.ingress.look_ups.new_look_ups() {
-            let dependent = self.new_dependent_id(fabric);
-            fabric.switches.note_look_up(dependent, dpid);
+            let is_taken = |id: DependentId| {
+                let is_leaf = self.leaves.get(&id.as_leaf()).is_some();
+                is_leaf || self.waiting.has(id) || fabric.routes.of_subscription(id).is_some()
+            };
+            let dependent = fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken);
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
                 switch.ingress.look_ups.add(look_up, dependent, layout, cookie);
             }

@@ -116,7 +116,7 @@ impl Decisions {
 /// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
 /// the leaf's rule would take the packets of an unknown host.
 fn sees_first_packets(fabric: &Fabric, witness: &ReceivedPacket) -> bool {
-    let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.has_three_tables());
+    let has_one_table = fabric.switches.get(&witness.at.switch).is_some_and(|switch| !switch.has_pipeline());
     let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
     let state = fabric.ctx.store.snapshot();
     let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);

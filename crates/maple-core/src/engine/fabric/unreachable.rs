@@ -49,7 +49,7 @@ impl Fabric {
         let questions = switch.counters.rule_counts.take_open();
         let unready: Vec<u64> = switch.paths.labels.unready().collect();
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
-        if switch.has_three_tables() {
+        if switch.has_pipeline() {
             // If it refuses a table again, it needs another connection again: this one may have ended before.
             self.switches.forget_one_table(dpid);
         }

@@ -76,7 +76,7 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     let facts = state.facts();
     let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
-    if !switch.has_three_tables() {
+    if !switch.has_pipeline() {
         let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));
         rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
         return rules;
@@ -109,12 +109,12 @@ pub(in crate::engine) fn pass_on(table: u8, cookie: u64) -> Rule {
 
 /// Distinguishes the rules of this priority that drop and belong to no leaf. `true`: they are for unknown hosts at a
 /// port with too many. `false`: they are for a port that is shut or closed. `None`: there are no such rules.
-pub(in crate::engine) fn drops_by_priority(priority: u16, three_tables: bool) -> Option<bool> {
+pub(in crate::engine) fn drops_by_priority(priority: u16, has_pipeline: bool) -> Option<bool> {
     match priority {
-        GUARD if three_tables => Some(true),
-        LINKS if three_tables => Some(false),
-        LAST if !three_tables => Some(true),
-        SHUT if !three_tables => Some(false),
+        GUARD if has_pipeline => Some(true),
+        LINKS if has_pipeline => Some(false),
+        LAST if !has_pipeline => Some(true),
+        SHUT if !has_pipeline => Some(false),
         _ => None,
     }
 }

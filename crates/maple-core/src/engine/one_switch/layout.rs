@@ -18,7 +18,7 @@ const OTHERS: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Layout {
     /// Whether the switch has these tables. If not, it has one, for all rules.
-    has_three_tables: bool,
+    has_pipeline: bool,
     look_ups: u8,
 }
 
@@ -26,19 +26,19 @@ impl Layout {
     /// Returns the layout of a switch with these capabilities. Tables that the others leave over are for look-ups, as
     /// many as the options allow.
     pub fn new(capabilities: &Capabilities, options: &Options) -> Layout {
-        let has_three_tables = capabilities.version == Version::Of13 && capabilities.tables >= 3;
+        let has_pipeline = capabilities.version == Version::Of13 && capabilities.tables >= 3;
         let look_ups = capabilities.tables.saturating_sub(OTHERS).min(options.look_up_tables);
-        if has_three_tables { Layout::with_look_ups(look_ups) } else { Layout { has_three_tables, look_ups: 0 } }
+        if has_pipeline { Layout::with_look_ups(look_ups) } else { Layout { has_pipeline, look_ups: 0 } }
     }
 
     /// Returns the layout with this number of tables for look-ups.
     pub fn with_look_ups(look_ups: u8) -> Layout {
-        Layout { has_three_tables: true, look_ups }
+        Layout { has_pipeline: true, look_ups }
     }
 
     /// Reports whether the switch has these tables, and not one for all rules.
-    pub fn has_three_tables(self) -> bool {
-        self.has_three_tables
+    pub fn has_pipeline(self) -> bool {
+        self.has_pipeline
     }
 
     /// Returns the tables of look-ups, in order.

@@ -23,7 +23,7 @@ use crate::update::Change;
 #[derive(Debug)]
 pub(in crate::engine) struct LookUps {
     registers: SharedRegisters,
-    in_use: Vec<InUse>,
+    in_use: Vec<LookUpRules>,
     /// The version of the state that all classes were last known to be of.
     version: u64,
     /// The progress of changes.
@@ -32,9 +32,9 @@ pub(in crate::engine) struct LookUps {
 
 /// A look-up that some run has recorded.
 #[derive(Clone, Debug)]
-struct InUse {
+struct LookUpRules {
     rules: KeyRules,
-    /// What the store knows this look-up by, as a subscriber to its table.
+    /// The id under which it is subscribed to its table.
     dependent: DependentId,
 }
 
@@ -94,7 +94,7 @@ impl LookUps {
     /// Adds a look-up, as this dependent of its table. It has the next table.
     pub fn add(&mut self, look_up: LookUp, dependent: DependentId, layout: Layout, cookie: u64) {
         let table = layout.look_ups().start + self.in_use.len() as u8;
-        self.in_use.push(InUse { rules: KeyRules::new(look_up, table, cookie), dependent });
+        self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent });
     }
 
     /// Lowers all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
@@ -123,17 +123,18 @@ impl LookUps {
     /// Returns the numbers of look-ups whose registers have become more.
     pub fn extended(&self) -> Vec<usize> {
         let registers = lock(&self.registers);
-        let is_extended = |(number, of): (usize, &InUse)| (registers.mask(number) != of.rules.mask()).then_some(number);
+        let is_extended =
+            |(number, of): (usize, &LookUpRules)| (registers.mask(number) != of.rules.mask()).then_some(number);
         self.in_use.iter().enumerate().filter_map(is_extended).collect()
     }
 
     /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change.
     pub fn set_classes(&mut self, number: usize, state: &Snapshot) -> bool {
-        let Some(InUse { rules, .. }) = self.in_use.get_mut(number) else { return false };
+        let Some(LookUpRules { rules, .. }) = self.in_use.get_mut(number) else { return false };
         let mut registers = lock(&self.registers);
         let look_up = rules.look_up().clone();
         let classes: FxHashMap<_, _> =
-            look_up.entries(state).map(|(key, value)| (key, registers.bits(number, value))).collect();
+            look_up.entries(state).into_iter().map(|(key, value)| (key, registers.bits(number, &value))).collect();
         let mask = registers.mask(number);
         rules.set_all(mask, classes)
     }
@@ -158,7 +159,7 @@ impl LookUps {
         may_change
     }
 
-    /// Takes these rules of a table for those that the switch has there. Returns those that are of no key.
+    /// Replaces what is known of the switch's rules in a table by `installed`. Returns those that are of no key.
     fn learn(&mut self, table: u8, installed: Vec<Rule>) -> Vec<Rule> {
         match self.in_use.iter_mut().find(|of| of.rules.table() == table) {
             Some(of) => of.rules.learn(installed),

@@ -90,7 +90,7 @@ impl Switch {
     /// Creates a switch that has just connected, whose rules are not known.
     pub fn new(dpid: Dpid, capabilities: Capabilities, options: &Options) -> Switch {
         let layout = Layout::new(&capabilities, options);
-        let three_tables = layout.has_three_tables();
+        let has_pipeline = layout.has_pipeline();
         // A bundle is committed at once, however many changes a second a switch is to get.
         let bundles = capabilities.bundles && options.flow_mod_rate.is_none();
         Switch {
@@ -98,9 +98,9 @@ impl Switch {
             announced_tables: capabilities.tables,
             layout,
             ingress: Ingress::new(&capabilities, layout, options),
-            paths: Paths::new(dpid, capabilities.version, three_tables, options),
-            ports: Ports::new(dpid, three_tables, options),
-            room: Room::new(three_tables, options),
+            paths: Paths::new(dpid, capabilities.version, has_pipeline, options),
+            ports: Ports::new(dpid, has_pipeline, options),
+            room: Room::new(has_pipeline, options),
             counters: Counters::default(),
             tables: Tables::new(options.first_xid, capabilities.version, bundles),
             pacing: Pacing::default(),
@@ -157,24 +157,24 @@ impl Switch {
     }
 
     /// Reports whether the switch has the logical tables, and not one for all rules.
-    pub fn has_three_tables(&self) -> bool {
-        self.layout.has_three_tables()
+    pub fn has_pipeline(&self) -> bool {
+        self.layout.has_pipeline()
     }
 
     /// The table whose rules come from several sources.
     pub fn shared_table(&self) -> u8 {
-        if self.has_three_tables() { self.layout.labels() } else { CLASSIFIER }
+        if self.has_pipeline() { self.layout.labels() } else { CLASSIFIER }
     }
 
     /// The table that has the rules of leaves.
     pub fn ingress_table(&self) -> u8 {
-        if self.has_three_tables() { self.layout.ingress() } else { CLASSIFIER }
+        if self.has_pipeline() { self.layout.ingress() } else { CLASSIFIER }
     }
 
     /// The table of routes, if the switch has enough tables for one.
     pub fn route_table(&self) -> Option<u8> {
         let table = self.layout.routes();
-        (self.has_three_tables() && self.capabilities.tables > table).then_some(table)
+        (self.has_pipeline() && self.capabilities.tables > table).then_some(table)
     }
 
     /// Reports whether the pending rules fit, with or without the reserve.

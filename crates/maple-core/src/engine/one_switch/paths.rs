@@ -34,9 +34,9 @@ pub(in crate::engine) enum RouteTable {
 
 impl Paths {
     /// Creates the paths of a switch without labels and routes.
-    pub fn new(dpid: Dpid, version: Version, three_tables: bool, options: &Options) -> Paths {
+    pub fn new(dpid: Dpid, version: Version, has_pipeline: bool, options: &Options) -> Paths {
         Paths {
-            labels: LabelTable::new(dpid, version, !three_tables, quarantine(options)),
+            labels: LabelTable::new(dpid, version, !has_pipeline, quarantine(options)),
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
             meters: Meters::default(),

@@ -30,7 +30,7 @@ pub(in crate::engine) struct Ports {
 
 impl Ports {
     /// Creates the ports of a switch of which nothing is known yet.
-    pub fn new(dpid: Dpid, three_tables: bool, options: &Options) -> Ports {
+    pub fn new(dpid: Dpid, has_pipeline: bool, options: &Options) -> Ports {
         let cookies = (own_cookie(options.epoch), copy_cookie(options.epoch));
         Ports {
             addresses: BTreeMap::new(),
@@ -38,7 +38,7 @@ impl Ports {
             linked: BTreeMap::new(),
             waiting: NewPortPackets::default(),
             questions: Backoff::default(),
-            host_rules: HostRules::new(three_tables, cookies, options.facts.placed_at(dpid).collect()),
+            host_rules: HostRules::new(has_pipeline, cookies, options.facts.placed_at(dpid).collect()),
         }
     }
 

@@ -43,9 +43,9 @@ pub(in crate::engine) struct RefusalPauses {
 
 impl Room {
     /// Creates the room of a switch that has refused nothing.
-    pub fn new(three_tables: bool, options: &Options) -> Room {
+    pub fn new(has_pipeline: bool, options: &Options) -> Room {
         Room {
-            capacity: Capacity::new(three_tables, options),
+            capacity: Capacity::new(has_pipeline, options),
             closed_until: None,
             refused_updates: 0,
             refused: Postponed::default(),

@@ -33,7 +33,7 @@ impl Switch {
     /// Sends the changes that were collected.
     pub(in crate::engine) fn send_update(&mut self, ctx: &mut Context) {
         let mut requests = Requests::new();
-        self.tables.send_update(ctx.now, self.has_three_tables().then_some(CLASSIFIER), &mut requests);
+        self.tables.send_update(ctx.now, self.has_pipeline().then_some(CLASSIFIER), &mut requests);
         self.send_with_meters(ctx, requests);
     }
 
@@ -65,7 +65,7 @@ impl Switch {
         }
         let mut changes = std::mem::take(&mut self.ingress.carried);
         changes.extend(self.ingress.table.take_changes());
-        if self.has_three_tables() {
+        if self.has_pipeline() {
             self.tables.record_changes(self.layout.ingress(), changes);
         } else {
             self.tables.record_shared_changes(self.shared_table(), RuleSource::Ingress, changes);
@@ -83,7 +83,7 @@ impl Switch {
 
     /// Reports whether there are rules that let further hosts into the ingress table.
     pub(in crate::engine) fn has_further_hosts(&self) -> bool {
-        self.has_three_tables() && self.ports.host_rules.has_additions()
+        self.has_pipeline() && self.ports.host_rules.has_additions()
     }
 
     /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
@@ -106,7 +106,7 @@ impl Switch {
             return;
         }
         let mut all = BTreeMap::new();
-        if self.has_three_tables() {
+        if self.has_pipeline() {
             all.insert(CLASSIFIER, self.ports.host_rules.rules().collect());
             all.extend(self.ingress.look_ups.rules());
             all.insert(self.layout.ingress(), self.ingress.table.rules());
@@ -135,7 +135,7 @@ impl Switch {
             }
         }
         first.extend(miss(CLASSIFIER));
-        if !self.has_three_tables() {
+        if !self.has_pipeline() {
             return BTreeMap::from([(CLASSIFIER, first)]);
         }
         let mut all = BTreeMap::from([(CLASSIFIER, first)]);

@@ -54,6 +54,7 @@ use crate::engine::one_switch::ingress::table;
 use crate::engine::one_switch::sample_pass::SamplePass;
 use crate::engine::one_switch::{Stale, Switch};
 use crate::ids::LeafId;
+use crate::route::Goal;
 use crate::run::{Finished, Run};
 use crate::state::Snapshot;
 use crate::tree::Augmented;
@@ -245,7 +246,7 @@ fn change_over(
     let (trace, origin) = (decisions.leaves.intern(trace), decisions.leaves.intern_origin(origin));
     let leaf = decisions.leaves.get_mut(&id)?;
     (leaf.trace, leaf.origin) = (trace, origin);
-    put_back(decisions, fabric, id);
+    put_back(decisions, fabric, id, &goal);
     if !has_same_goal && decisions.leaves.contains_key(&id) {
         decisions.begin_reroute(fabric, id, goal);
     }
@@ -307,8 +308,8 @@ fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket
     leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
 }
 
-/// Puts a leaf into its switch's new tree.
-fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
+/// Puts a leaf into its switch's new tree. The new policy's answer is `goal`; the leaf may yet have another.
+fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &Goal) {
     let action = decisions.ingress_action(fabric, id);
     let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
     let reads = leaf.extra_reads.clone();
@@ -317,13 +318,13 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId) {
     if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
     }
-    let (what, goal) = (shown(&leaf), leaf.goal().clone());
+    let what = shown(&leaf);
     decisions.leaves.insert(id, leaf);
     match outcome {
         Augmented::Added => {}
-        // The new policy does not tell the packets of the two apart.
+        // The new policy does not tell the packets of the two apart. Or what they look up has become equal.
         Augmented::Existing(there) => {
-            if decisions.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
+            if decisions.leaves.get(&there).is_none_or(|other| other.goal() != goal) {
                 decisions.inconsistent(fabric, there, &what);
             }
             decisions.withdraw(fabric, id);

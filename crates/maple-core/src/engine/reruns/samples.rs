@@ -85,7 +85,7 @@ impl Samples {
             return;
         }
         let now = fabric.ctx.now;
-        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.has_three_tables()) else { return };
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.has_pipeline()) else { return };
         match switch.ingress.sample_pass.begin() {
             None => {}
             Some(from) if from <= now => self.due(decisions, fabric, dpid),

@@ -24,7 +24,7 @@ use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_ups::WithMetadata;
-use crate::ids::{DependentId, LeafId};
+use crate::ids::{DependentId, LeafId, ShardId};
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
@@ -72,9 +72,13 @@ impl Switches {
         self.all.values_mut().map(|switch| &mut **switch)
     }
 
-    /// Notes that a dependent is a look-up of a switch.
-    pub fn note_look_up(&mut self, dependent: DependentId, dpid: Dpid) {
-        self.look_ups.insert(dependent, dpid);
+    /// Creates the dependent that a look-up of a switch is. It takes no number that a leaf would get: those of leaves
+    /// are in cookies, and do not depend on when f looks something up.
+    pub fn add_look_up(&mut self, shard: ShardId, dpid: Dpid, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
+        let mut ids = (0..=u32::MAX).rev().map(|number| DependentId(u64::from(shard.0) << 32 | u64::from(number)));
+        let id = ids.find(|id| !self.look_ups.contains_key(id) && !is_taken(*id)).unwrap_or(DependentId(u64::MAX));
+        self.look_ups.insert(id, dpid);
+        id
     }
 
     /// Removes a dependent that was a look-up.

@@ -59,8 +59,7 @@ impl Topology {
         let surplus = self.with_hosts(fabric, |hosts, _, actions| hosts.declare(&state, facts, actions));
         // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is not
         // known.
-        let has_one_table =
-            |at: Location| fabric.switches.get(&at.switch).is_some_and(|switch| !switch.has_three_tables());
+        let has_one_table = |at: Location| fabric.switches.get(&at.switch).is_some_and(|switch| !switch.has_pipeline());
         let from = |(at, mac): (Location, Mac)| {
             Selection::Fields(vec![from_port(at.port), Constraint::exact(Field::EthSrc, mac.bits())])
         };

@@ -170,7 +170,7 @@ impl Topology {
             }
             return;
         }
-        let table_id = if switch.has_three_tables() { CLASSIFIER } else { ALL_TABLES };
+        let table_id = if switch.has_pipeline() { CLASSIFIER } else { ALL_TABLES };
         let at_port = Match::any().with(from_port(at.port));
         let matching = mac.iter().fold(at_port, |all, mac| all.exact(Field::EthSrc, mac.bits()));
         let request = FlowStatsRequest { table_id, matching, ..FlowStatsRequest::all() };

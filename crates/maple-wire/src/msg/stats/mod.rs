@@ -177,7 +177,7 @@ impl StatsReply {
         StatsReply { flags: 0, body }
     }
 
-    /// Whether more replies of the same transaction follow.
+    /// Reports whether more replies of the same transaction follow.
     pub fn more(&self) -> bool {
         self.flags & MORE != 0
     }

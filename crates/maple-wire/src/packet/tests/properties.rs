@@ -92,13 +92,13 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     Some(found)
 }
 
-/// Whether switches treat this as ARP.
+/// Reports whether switches treat this as ARP.
 fn is_plain(arp: &ArpPacketSlice) -> bool {
     let kind = (arp.hw_addr_type(), arp.proto_addr_type(), arp.hw_addr_size(), arp.proto_addr_size());
     arp.operation().0 <= 0xff && kind == (ArpHardwareId::ETHERNET, EtherType::IPV4, 6, 4)
 }
 
-/// Whether the checksums that etherparse knows are right. True for frames that it can't read, and for
+/// Reports whether the checksums that etherparse knows are right. True for frames that it can't read, and for
 /// transport headers of fragments.
 pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
     let (Ok(sliced), Ok(headers)) =

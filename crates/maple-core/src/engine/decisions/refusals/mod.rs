@@ -73,8 +73,7 @@ impl Decisions {
             return host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-        if switch.has_three_tables()
-            && (table == switch.layout.routes() || !full && rule.instructions.iter().any(carries))
+        if switch.has_pipeline() && (table == switch.layout.routes() || !full && rule.instructions.iter().any(carries))
         {
             return self.route_rule_refused(fabric, dpid, table, rule, what);
         }
@@ -235,7 +234,7 @@ fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
 fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
     let layout = switch.layout;
     let rests_on = layout.look_ups().chain([layout.ingress(), layout.labels()]).any(|needed| needed == table);
-    switch.has_three_tables() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
+    switch.has_pipeline() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
 }
 
 /// The refused rule and the error, in words for people.

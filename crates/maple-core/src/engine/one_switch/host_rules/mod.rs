@@ -77,7 +77,7 @@ impl HostCapacity {
 /// The rules for the hosts of one switch.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct HostRules {
-    three_tables: bool,
+    has_pipeline: bool,
     cookie: u64,
     /// The cookie of rules that copy packets to the controller.
     copies: u64,
@@ -136,9 +136,9 @@ struct PortEntry {
 impl HostRules {
     /// Starts without rules, for a switch where these hosts have fixed places. The rules carry the first cookie, and
     /// rules that copy carry the second.
-    pub fn new(three_tables: bool, cookies: (u64, u64), declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
+    pub fn new(has_pipeline: bool, cookies: (u64, u64), declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
         HostRules {
-            three_tables,
+            has_pipeline,
             cookie: cookies.0,
             copies: cookies.1,
             open: false,
@@ -363,7 +363,7 @@ impl HostRules {
 
     fn mark_port_dirty(&mut self, port: PortNo) {
         self.dirty_ports.insert(port);
-        if self.three_tables {
+        if self.has_pipeline {
             self.dirty.extend(self.declared.range(of_port(port)));
         } else {
             self.dirty.extend(self.hosts.range(of_port(port)).map(|(key, _)| *key));
@@ -411,7 +411,7 @@ impl HostRules {
 
     /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
     fn wanted(&self, host: &HostEntry, port: &PortEntry) -> RuleSet {
-        if !self.three_tables || !host.is_here {
+        if !self.has_pipeline || !host.is_here {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);
         }
         let copies = |wanted: bool| self.open && wanted && !host.muted;
@@ -426,8 +426,8 @@ impl HostRules {
     fn update_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
         let Some(entry) = self.ports.get(&port).copied().expected() else { return };
         // The guard would drop a host that lacks its rule.
-        let all_known = entry.waiting == 0 && (self.open || !self.three_tables) && self.pause.closed_until.is_none();
-        let asks = !self.three_tables && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
+        let all_known = entry.waiting == 0 && (self.open || !self.has_pipeline) && self.pause.closed_until.is_none();
+        let asks = !self.has_pipeline && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
         let wanted = RuleSet::default()
             .with(GUARDED, entry.guarded && all_known)
             .with(ARP_TO_CONTROLLER, asks && self.pause.closed_until.is_none());
@@ -450,14 +450,14 @@ impl HostRules {
         };
         let goto = Instruction::GotoTable(ENTRY);
         let copy = || vec![Instruction::ApplyActions(vec![Action::to_controller()]), goto.clone()];
-        let guard = if self.three_tables { GUARD } else { LAST };
+        let guard = if self.has_pipeline { GUARD } else { LAST };
         let (priority, matching, instructions) = match kind {
             HOST => (HOSTS, of_host(), vec![goto]),
             COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
             COPY_SOLICITATION => (COPIES, neighbours(NEIGHBOR_SOLICIT), copy()),
             COPY_ADVERTISEMENT => (COPIES, neighbours(NEIGHBOR_ADVERT), copy()),
             // With three tables, above the rule that it gets once it is known: there may be both for a moment.
-            PASS_KNOWN => (if self.three_tables { HOSTS + 1 } else { KNOWN }, of_host(), to_controller()),
+            PASS_KNOWN => (if self.has_pipeline { HOSTS + 1 } else { KNOWN }, of_host(), to_controller()),
             ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };

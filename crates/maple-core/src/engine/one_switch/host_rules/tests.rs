@@ -8,12 +8,12 @@ use fastrand::Rng;
 use super::*;
 use crate::update::{EntryKey, key_of};
 
-fn rules(three_tables: bool) -> HostRules {
-    with_declared(three_tables, BTreeSet::new())
+fn rules(has_pipeline: bool) -> HostRules {
+    with_declared(has_pipeline, BTreeSet::new())
 }
 
-fn with_declared(three_tables: bool, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
-    let mut rules = HostRules::new(three_tables, (1, 2), declared);
+fn with_declared(has_pipeline: bool, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
+    let mut rules = HostRules::new(has_pipeline, (1, 2), declared);
     rules.set_open(true);
     rules
 }
