@@ -79,7 +79,7 @@ def test_isolation_is_proved_where_all_packets_were_tried(box: Callable[..., Net
 
 def test_what_a_policy_reads_as_a_whole_is_no_proof(box: Callable[..., Network]) -> None:
     def reads(pkt: Packet, net: Net) -> Route:
-        return flood() if int(pkt.eth_dst.value) % 1000 == 999 else drop()
+        return flood() if int(pkt.eth_dst.value) % 1_000_003 == 999 else drop()
 
     net = box(reads)
     explored = net.assert_isolated("h1", "h3")
