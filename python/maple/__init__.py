@@ -23,6 +23,7 @@ from maple._acl import acl
 from maple._compose import choose, fallback, observe, restrict, rewrite, tiers
 from maple._counts import Counts, PortCount, TrafficCount
 from maple._emulate import emulate
+from maple._guard import avoid, constraint, guard, isolate, max_hops, never, no_overload, only_within, waypoint
 from maple._maple import (
     Action,
     AggregateStats,
@@ -88,7 +89,6 @@ from maple._maple import (
 )
 from maple._on import Network, PortEvent, ViolationEvent, on
 from maple._policy import Policy, policy
-from maple._guard import avoid, constraint, guard, isolate, max_hops, never, no_overload, only_within, waypoint
 from maple._shapes import Host, Link
 from maple._slices import Slice, slices
 
