@@ -8,10 +8,10 @@
 //! of a value is a read of these bits.
 //!
 //! * [`LookUp`]: a table, and the fields whose values are its key.
-//! * [`Component`]: what f asks of a value.
-//! * [`Registers`]: which bits of the metadata hold which component of which look-up at one switch, and the numbers of
+//! * `Component`: what f asks of a value.
+//! * `Registers`: which bits of the metadata hold which component of which look-up at one switch, and the numbers of
 //!   classes.
-//! * [`KeyRules`]: the rules in the table of one look-up at one switch. A packet passes these before it comes to the
+//! * `KeyRules`: the rules in the table of one look-up at one switch. A packet passes these before it comes to the
 //!   leaves' rules. They write the class of its key into its metadata.
 //!
 //! # Why it is correct
@@ -20,7 +20,7 @@
 //! the value at a key changes, its packets are in another class. A packet that has no key is in class 0, which means
 //! that the table lacks it.
 //!
-//! A packet must not pass rules that were made of different states. [`KeyRules`] says how.
+//! A packet must not pass rules that were made of different states. `KeyRules` says how.
 
 mod key_rules;
 mod registers;

@@ -174,7 +174,7 @@ impl Emulation {
     /// Starts the thread. Switches connect immediately, and try again while nothing listens yet.
     ///
     /// # Errors
-    /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::EmulatedNetwork`] if a fault names
+    /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::Network`] if a fault names
     /// something that the topology does not have.
     pub fn start(options: EmulationOptions) -> Result<Emulation, EmulationError> {
         let (commands, inbox) = mpsc::channel();
@@ -201,7 +201,7 @@ impl Emulation {
     /// Returns the rules of a switch, with their tables, highest priority first in each.
     ///
     /// # Errors
-    /// [`EmulationError::EmulatedNetwork`] if there is no such switch, [`EmulationError::Ended`].
+    /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<(u8, Rule)>, EmulationError> {
         self.ask(move |engine| {
             let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
@@ -236,7 +236,7 @@ impl Emulation {
     /// Applies a fault or its repair.
     ///
     /// # Errors
-    /// [`EmulationError::EmulatedNetwork`] if the fault names something that does not exist, [`EmulationError::Ended`].
+    /// [`EmulationError::Network`] if the fault names something that does not exist, [`EmulationError::Ended`].
     pub fn inflict(&self, fault: Fault) -> Result<(), EmulationError> {
         Ok(self.with_network(move |network| network.inflict(fault))??)
     }
