@@ -42,7 +42,6 @@ use maple_wire::Version;
 use maple_wire::msg::Message;
 use rustc_hash::FxHashSet;
 
-use crate::engine::context::expected::Expected;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
@@ -489,9 +488,8 @@ impl Tables {
     fn note_altered(&mut self, table: u8, change: &Change) {
         let Change::Modify(rule) = change else { return };
         let key = key_of(rule);
-        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)).expected() else {
-            return;
-        };
+        // The switch may have removed the rule since the change was found.
+        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
         let drops = rule.instructions.is_empty() || there.does(&[]);
         if drops && !there.does(&rule.instructions) && self.altered.len() < MAX_ALTERED {
             self.altered.insert(place(table, &key));
