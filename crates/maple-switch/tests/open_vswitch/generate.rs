@@ -338,7 +338,10 @@ fn rule(random: &mut Random, round: Round, number: u64) -> FlowMod {
     let table = if version == Version::Of10 { 0 } else { random.below(TABLES) };
     let is_miss = version == Version::Of13 && random.percent(10);
     let matching = if is_miss { Match::any() } else { matching(random, version, kind) };
-    let instructions = instructions(random, round, if is_miss { Kind::Any } else { kind }, table);
+    let mut instructions = instructions(random, round, if is_miss { Kind::Any } else { kind }, table);
+    if is_miss && !round.has_sets {
+        instructions.iter_mut().for_each(keep_in_datapath);
+    }
     // What is under a label that is popped is what the action says.
     let popped = instructions.iter().flat_map(Instruction::actions).find_map(|action| match action {
         Action::PopMpls(eth_type) => Some(Constraint::exact(Field::MplsBos, u128::from(*eth_type != 0x8847))),
@@ -353,6 +356,14 @@ fn rule(random: &mut Random, round: Round, number: u64) -> FlowMod {
     let priority = if is_miss { 0 } else { 1 + number as u16 };
     let request = FlowMod::new(FlowModCommand::Add, priority, matching, instructions);
     FlowMod { table_id: table as u8, cookie: 0x100 + number, ..request }
+}
+
+/// Leaves out the actions that make a packet enter Open vSwitch's datapath a second time. It then forgets that the rule
+/// was a table miss: later packet-ins of the rule say that an action sent them.
+fn keep_in_datapath(instruction: &mut Instruction) {
+    if let Instruction::ApplyActions(all) = instruction {
+        all.retain(|action| !matches!(action, Action::Group(_) | Action::PopMpls(_)));
+    }
 }
 
 /// Reports whether an action sets a part of a tag. Open vSwitch pushes a tag for it if there is none, which groups and
