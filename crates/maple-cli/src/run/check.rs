@@ -73,7 +73,8 @@ pub struct Verdicts {
     /// Frames of which the network itself lost a copy: by links, queues, meters, failures; and frames that had to keep
     /// their path, and came before its rules. Their other copies left as f decided.
     pub excused: u64,
-    /// Frames that entered before discovery knew their port, or that left when the state at their entry was forgotten.
+    /// Frames that entered before discovery knew their port, that left when the state at their entry was forgotten, or of
+    /// which the network's log may have lost a copy because it was full.
     pub unchecked: u64,
 }
 
@@ -99,6 +100,8 @@ struct WatchedFrames {
     last: Instant,
     /// Whether the network itself lost a copy.
     excused: bool,
+    /// Whether copies may be missing because the network's log was full.
+    is_incomplete: bool,
 }
 
 impl Checker {
@@ -143,7 +146,7 @@ impl Checker {
 
     /// Takes over the network's log.
     fn take(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
-        let (entries, deliveries, excused) = emulation.with_network(|network| {
+        let (entries, deliveries, excused, is_incomplete) = emulation.with_network(|network| {
             let log = network.log();
             let entries: Vec<EnteredFrame> = log.entries().cloned().collect();
             let deliveries: Vec<_> = log
@@ -154,9 +157,9 @@ impl Checker {
                 })
                 .collect();
             let lost = log.deliveries().filter(|d| is_the_networks(d, network)).map(|d| d.id);
-            let excused: Vec<FrameId> = lost.collect();
+            let (excused, is_incomplete): (Vec<FrameId>, bool) = (lost.collect(), log.is_incomplete);
             network.clear_log();
-            (entries, deliveries, excused)
+            (entries, deliveries, excused, is_incomplete)
         })?;
         for entry in entries {
             if let Origin::Port(dpid, port) = entry.origin {
@@ -168,6 +171,7 @@ impl Checker {
                     came_out: BTreeMap::new(),
                     last: entered,
                     excused: false,
+                    is_incomplete: false,
                 };
                 let watched = self.pending.entry(kind.clone()).or_insert_with(new);
                 watched.ids.push(entry.id);
@@ -180,6 +184,9 @@ impl Checker {
                 *watched.came_out.entry(place).or_default() += 1;
                 watched.last = emulation.moment(at);
             }
+        }
+        if is_incomplete {
+            self.pending.values_mut().for_each(|watched| watched.is_incomplete = true);
         }
         for id in excused {
             if let Some(watched) = self.kinds.get(&id).and_then(|kind| self.pending.get_mut(kind)) {
@@ -231,6 +238,10 @@ impl Checker {
         let admitted: BTreeSet<&Egress> = answers.iter().flatten().collect();
         let too_much = |(place, copies): (&Egress, &usize)| *copies > count || !admitted.contains(place);
         let wrong = watched.came_out.iter().any(too_much);
+        if !wrong && watched.is_incomplete {
+            self.verdicts.unchecked += count as u64;
+            return true;
+        }
         let keeps_way = || states.iter().any(|state| self.resolved(state, kind).is_some_and(|route| route.keeps_way));
         if !wrong && (watched.excused || keeps_way()) {
             self.verdicts.excused += count as u64;

@@ -49,7 +49,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
             line("  lost by links, meters, failures", verdicts.excused);
         }
         if verdicts.unchecked > 0 {
-            line("  before their port was known", verdicts.unchecked);
+            line("  not checked", verdicts.unchecked);
         }
     }
     line("packet-ins", engine.packet_ins);

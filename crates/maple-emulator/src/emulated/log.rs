@@ -117,12 +117,14 @@ pub struct DeliveryLog {
     limit: usize,
     /// The number of entries and deliveries that were removed.
     pub forgotten: u64,
+    /// Whether the log was full since it was last cleared, so that the oldest entries and deliveries are missing.
+    pub is_incomplete: bool,
 }
 
 impl DeliveryLog {
     /// Creates a log of at most `limit` entries and `limit` deliveries.
     pub fn new(limit: usize) -> DeliveryLog {
-        DeliveryLog { entries: VecDeque::new(), deliveries: VecDeque::new(), limit, forgotten: 0 }
+        DeliveryLog { entries: VecDeque::new(), deliveries: VecDeque::new(), limit, forgotten: 0, is_incomplete: false }
     }
 
     /// The frames that entered, in order.
@@ -174,12 +176,14 @@ impl DeliveryLog {
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.forgotten += (self.entries.len() + self.deliveries.len()) as u64;
+        self.is_incomplete = false;
         self.entries.clear();
         self.deliveries.clear();
     }
 
     pub(super) fn enter(&mut self, entry: EnteredFrame) {
         if self.entries.len() >= self.limit && self.entries.pop_front().is_some() {
+            self.is_incomplete = true;
             self.forgotten += 1;
         }
         if self.limit > 0 {
@@ -189,6 +193,7 @@ impl DeliveryLog {
 
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         if self.deliveries.len() >= self.limit && self.deliveries.pop_front().is_some() {
+            self.is_incomplete = true;
             self.forgotten += 1;
         }
         if self.limit > 0 {

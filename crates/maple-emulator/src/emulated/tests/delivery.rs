@@ -139,4 +139,7 @@ fn a_full_log_forgets_its_oldest_entries_and_counts_them() {
     network.run_for(SECOND);
     assert_eq!(network.log().entries().map(|e| e.id).collect::<Vec<_>>(), ids[1..]);
     assert_eq!(network.log().forgotten, 2);
+    assert!(network.log().is_incomplete);
+    network.clear_log();
+    assert!(!network.log().is_incomplete);
 }
