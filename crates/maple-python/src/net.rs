@@ -7,7 +7,7 @@ use maple_core::network::{Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::route::Route;
 use maple_core::snooped::{Lease, MulticastGroup};
-use maple_wire::{Constraint, Dpid, PortNo};
+use maple_wire::{Constraint, Dpid, Field, PortNo};
 use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -16,9 +16,10 @@ use pyo3::types::PyDict;
 use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
-use crate::kind::{named, operand, to_raw};
+use crate::kind::{FieldKind, named, operand, to_raw};
 use crate::load::PyLoad;
 use crate::route::{PyLocation, PyRoute, frame_bytes};
+use crate::source;
 use crate::told::described;
 use crate::transaction;
 
@@ -62,7 +63,7 @@ impl PyNet {
 
     fn path_between(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: Option<&str>) -> PyResult<PyRoute> {
         let py = src.py();
-        let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
+        let (Some(src), Some(dst)) = (start(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
         let route = current::with_net(self.ticket, |net| match weight {
             Some(weight) => net.try_path(src, dst, weight),
             None => Ok(net.shortest_path(src, dst)),
@@ -77,6 +78,15 @@ impl PyNet {
 /// `TypeError` or `ValueError` if the object is not a location.
 pub fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
     if object.is_none() { Ok(None) } else { PyLocation::from_object(object).map(Some) }
+}
+
+/// Returns the location from which a path starts, or `None` for the `None` of a host that was not found. Its switch is
+/// what counts.
+fn start(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
+    match object.cast::<PyLocation>() {
+        Ok(location) => location.get().start().map(Some),
+        Err(_) => place(object),
+    }
 }
 
 /// Returns a hardware address given as a field, `Mac` or text. `None` if the field is absent.
@@ -155,8 +165,21 @@ impl PyNet {
 
     /// Where the host with this hardware address is. `None` if it is not known.
     fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
-        let Some(mac) = hardware_address(mac)? else { return Ok(None) };
-        let at = current::with_net(self.ticket, |net| net.try_locate(mac))?;
+        let at = match mac.cast::<FieldRef>() {
+            Ok(field) if FieldKind::from_field(field.get().field()) == FieldKind::Mac => {
+                let (field, source) = (field.get().field(), source::here(mac.py()));
+                let is_here =
+                    field == Field::EthSrc && current::with_net(self.ticket, |net| net.is_source_here(source.clone()))?;
+                if is_here {
+                    return Ok(Some(PyLocation::of_source(self.ticket)));
+                }
+                current::with_net(self.ticket, |net| net.locate_by(field, source))?
+            }
+            _ => match hardware_address(mac)? {
+                Some(mac) => current::with_net(self.ticket, |net| net.try_locate(mac))?,
+                None => return Ok(None),
+            },
+        };
         Ok(at.map_err(|e| PyTypeError::new_err(e.to_string()))?.map(PyLocation::from))
     }
 

@@ -1,16 +1,19 @@
 //! Routes as Python objects.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use maple_core::network::{BadLocation, Hop, Location};
 use maple_core::route::{FRAME_BYTES, Limit, Route};
 use maple_core::run::Observe as _;
 use maple_wire::{Dpid, Field, PortNo};
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
 
-use crate::current;
+use crate::current::{self, Ticket};
 use crate::field::FieldRef;
 use crate::kind::{named, operand};
 use crate::source;
@@ -76,27 +79,62 @@ impl PyMeter {
 }
 
 /// A port of a switch: where a host is, or one end of a link.
-#[pyclass(frozen, name = "Location", module = "maple", eq, ord, hash, from_py_object)]
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PyLocation {
-    /// Datapath id.
-    #[pyo3(get)]
-    pub switch: u64,
-    /// Port number.
-    #[pyo3(get)]
-    pub port: u32,
+#[pyclass(frozen, name = "Location", module = "maple")]
+#[derive(Clone)]
+pub struct PyLocation(Place);
+
+/// A location, or what it takes to learn it.
+#[derive(Clone)]
+enum Place {
+    /// A location that is known.
+    At(Location),
+    /// Where the packet of a run came in, which is where its source is. What the policy uses of it is read.
+    OfSource { run: Ticket, known: OnceLock<Location> },
 }
 
 impl From<Location> for PyLocation {
     fn from(at: Location) -> PyLocation {
-        PyLocation { switch: at.switch.0, port: at.port.0 }
+        PyLocation(Place::At(at))
     }
 }
 
 impl PyLocation {
-    /// Returns the location in the core's form.
-    pub fn location(&self) -> Location {
-        Location::new(Dpid(self.switch), PortNo(self.port))
+    /// Creates the location of a packet's source that is known to be where the packet came in.
+    pub fn of_source(run: Ticket) -> PyLocation {
+        PyLocation(Place::OfSource { run, known: OnceLock::new() })
+    }
+
+    /// Returns the location in the core's form. A read of `in_port`, if it is that of the packet's source.
+    ///
+    /// # Errors
+    /// `RuntimeError` if it is that of the source of an earlier packet and was not read.
+    pub fn location(&self, py: Python<'_>) -> PyResult<Location> {
+        let (run, known) = match &self.0 {
+            Place::At(at) => return Ok(*at),
+            Place::OfSource { run, known } => (*run, known),
+        };
+        if let Some(at) = known.get() {
+            return Ok(*at);
+        }
+        let at = current::with_packet(run, "a location", |packet| {
+            let port = packet.read(Field::InPort, Field::InPort.full_mask(), source::here(py)).unwrap_or_default();
+            Location::new(packet.switch(), PortNo(port as u32))
+        })?;
+        Ok(*known.get_or_init(|| at))
+    }
+
+    /// Returns the location from which a path starts: its switch counts, its port may be any.
+    ///
+    /// # Errors
+    /// The errors of [`PyLocation::location`].
+    pub fn start(&self) -> PyResult<Location> {
+        match &self.0 {
+            Place::At(at) => Ok(*at),
+            Place::OfSource { run, known } => match known.get() {
+                Some(at) => Ok(*at),
+                None => current::with_packet(*run, "a location", |packet| Location::new(packet.switch(), PortNo(0))),
+            },
+        }
     }
 
     /// Returns the location of `object`: a `Location`, text as it is printed, or a pair of switch and port.
@@ -127,7 +165,7 @@ impl PyLocation {
     /// `ValueError` for a text that is not a location.
     pub fn unpaired(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
         if let Ok(location) = object.cast::<PyLocation>() {
-            return Ok(Some(location.get().location()));
+            return location.get().location(object.py()).map(Some);
         }
         let Ok(text) = object.cast::<PyString>() else { return Ok(None) };
         let at = text.to_cow()?.parse();
@@ -146,37 +184,75 @@ impl PyLocation {
     }
 }
 
+/// Returns a location as Python prints it.
+fn printed(at: Location) -> String {
+    format!("Location(switch={}, port={})", at.switch.0, at.port.0)
+}
+
 #[pymethods]
 impl PyLocation {
     #[new]
     #[pyo3(signature = (switch, port = None))]
     fn new(switch: &Bound<'_, PyAny>, port: Option<u32>) -> PyResult<PyLocation> {
         match port {
-            Some(port) => Ok(PyLocation { switch: switch.extract()?, port }),
+            Some(port) => Ok(PyLocation::from(Location::new(Dpid(switch.extract()?), PortNo(port)))),
             None => PyLocation::from_object(switch).map(PyLocation::from),
         }
     }
 
+    /// Datapath id.
+    #[getter]
+    fn switch(&self) -> PyResult<u64> {
+        Ok(self.start()?.switch.0)
+    }
+
+    /// Port number.
+    #[getter]
+    fn port(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.location(py)?.port.0)
+    }
+
     /// Whether packets can pass the port, now. A dependency of the run.
     #[getter]
-    fn up(&self) -> PyResult<bool> {
+    fn up(&self, py: Python<'_>) -> PyResult<bool> {
+        let at = self.location(py)?;
         let net = current::net().ok_or_else(|| {
-            PyRuntimeError::new_err(format!("{}.up asks the network: it is for policies", self.__repr__()))
+            PyRuntimeError::new_err(format!("{}.up asks the network: it is for policies", printed(at)))
         })?;
-        Ok(net.is_up(self.location()))
+        Ok(net.is_up(at))
     }
 
     /// So that `switch, port = location` works.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        (self.switch, self.port).into_pyobject(py)?.call_method0("__iter__")
+        let at = self.location(py)?;
+        (at.switch.0, at.port.0).into_pyobject(py)?.call_method0("__iter__")
     }
 
-    fn __repr__(&self) -> String {
-        format!("Location(switch={}, port={})", self.switch, self.port)
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+        let py = other.py();
+        let Ok(other) = other.cast::<PyLocation>() else { return Ok(py.NotImplemented().into_bound(py)) };
+        let order = self.location(py)?.cmp(&other.get().location(py)?);
+        Ok(PyBool::new(py, op.matches(order)).to_owned().into_any())
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.location(py)?.hash(&mut hasher);
+        Ok(hasher.finish())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        match &self.0 {
+            Place::OfSource { run, known } if known.get().is_none() && !run.is_valid() => {
+                Ok("<location of an earlier packet>".into())
+            }
+            _ => self.location(py).map(printed),
+        }
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
-        (slf.get_type(), (slf.get().switch, slf.get().port)).into_pyobject(slf.py())
+        let at = slf.get().location(slf.py())?;
+        (slf.get_type(), (at.switch.0, at.port.0)).into_pyobject(slf.py())
     }
 }
 

@@ -4,14 +4,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
+use maple_core::policy::{Net, PacketHandle};
+use maple_core::run::Observe as _;
 use maple_core::state::{
     Cell, CellValue, Commit, DeclareError, Kind, Migrate, Name, RowMap, Store, Types, Value, Write, versioned,
 };
+use maple_wire::Field;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
 use crate::field::FieldRef;
+use crate::kind::FieldKind;
 use crate::told::described;
 use crate::types::kind_of;
 use crate::value::{to_key, to_python, to_value};
@@ -206,7 +211,33 @@ impl Table {
     }
 
     fn value(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
-        Ok(self.found(key)?.map(|(_, value)| value))
+        match self.look_up(key) {
+            Some((net, look_up)) => Ok(net.look_up(&look_up, source::here(key.py()))),
+            None => Ok(self.found(key)?.map(|(_, value)| value)),
+        }
+    }
+
+    /// Returns the look-up that a key means: a field of the packet, or a tuple of fields. `None` for other keys, and if
+    /// the packet's switch does no look-ups.
+    fn look_up(&self, key: &Bound<'_, PyAny>) -> Option<(Net, LookUp)> {
+        let of_field = |key: &Bound<'_, PyAny>| key.cast::<FieldRef>().ok()?.get().as_key();
+        let types = || self.types().map_or(Kind::Any, |types| types.key.clone());
+        if let Some(field) = of_field(key) {
+            let net = current::net().filter(Net::can_look_up)?;
+            let look_up = LookUp::by(self.name.clone(), key_field(&types(), field)?);
+            return is_key(key.py(), &types(), field).then_some((net, look_up));
+        }
+        let parts = key.cast::<PyTuple>().ok()?.iter().map(|part| of_field(&part)).collect::<Option<Vec<Field>>>()?;
+        let net = current::net().filter(|net| net.can_look_up() && !parts.is_empty())?;
+        let kinds: Vec<Kind> = match types() {
+            Kind::Tuple(kinds) if kinds.len() == parts.len() => kinds.to_vec(),
+            Kind::Any => vec![Kind::Any; parts.len()],
+            _ => return None,
+        };
+        let fields =
+            kinds.iter().zip(&parts).map(|(kind, field)| key_field(kind, *field)).collect::<Option<Vec<_>>>()?;
+        let are_keys = kinds.iter().zip(parts).all(|(kind, field)| is_key(key.py(), kind, field));
+        are_keys.then(|| (net, LookUp::by_tuple(self.name.clone(), fields)))
     }
 
     fn all(&self) -> Vec<(Value, Value)> {
@@ -219,6 +250,29 @@ impl Table {
     fn put(&self, key: Value, value: Option<Value>) -> Write {
         Write::Table { table: self.name.clone(), key, value }
     }
+}
+
+/// Returns a field with the form that its values have in keys of this type. `None` if no key has that type.
+fn key_field(kind: &Kind, field: Field) -> Option<KeyField> {
+    let form = match (kind, FieldKind::from_field(field)) {
+        (Kind::Optional(kind), _) => return key_field(kind, field),
+        (Kind::Any | Kind::Int, FieldKind::Number) => KeyForm::Int,
+        (Kind::Any, FieldKind::Mac) => KeyForm::MacText,
+        (Kind::Any, FieldKind::Ipv4) => KeyForm::Ipv4Text,
+        (Kind::Any, FieldKind::Ipv6) => KeyForm::Ipv6Text,
+        (Kind::Mac, FieldKind::Mac) => KeyForm::Mac,
+        (Kind::Ip | Kind::Ipv4, FieldKind::Ipv4) => KeyForm::Ipv4,
+        (Kind::Ip | Kind::Ipv6, FieldKind::Ipv6) => KeyForm::Ipv6,
+        _ => return None,
+    };
+    Some(KeyField { field, form })
+}
+
+/// Reports whether a field is a part of a key that a switch can look up. The key of a packet without the field is
+/// `None`, which a table may have. A test, if it may.
+fn is_key(py: Python<'_>, kind: &Kind, field: Field) -> bool {
+    let is_there = |packet: PacketHandle| packet.present(field, source::here(py));
+    !kind.admits(&Value::None) || current::packet().is_some_and(is_there)
 }
 
 #[pymethods]
@@ -342,7 +396,10 @@ impl Table {
     }
 
     fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(self.value(key)?.is_some())
+        match self.look_up(key) {
+            Some((net, look_up)) => Ok(net.has_key(&look_up, source::here(key.py()))),
+            None => Ok(self.found(key)?.is_some()),
+        }
     }
 
     fn __len__(&self) -> usize {

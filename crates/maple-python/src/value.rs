@@ -45,7 +45,7 @@ pub fn to_value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
             std::net::IpAddr::V6(ip) => Value::Ipv6(ip),
         })
     } else if let Ok(location) = object.cast::<PyLocation>() {
-        Ok(Value::Location(location.get().location()))
+        Ok(Value::Location(location.get().location(object.py())?))
     } else if let Ok(dict) = object.cast::<PyDict>() {
         let pairs = dict.iter().map(|(k, v)| Ok((to_key(&k)?, to_value(&v)?))).collect::<PyResult<BTreeMap<_, _>>>()?;
         Ok(Value::Map(Arc::new(pairs)))

@@ -9,7 +9,7 @@ use maple_core::route::Route;
 use maple_core::snooped::{Lease, MulticastGroup};
 use maple_core::state::{Access, Cell, CellValue, Read, Savepoint, Stop, Write};
 use maple_core::trace::Source;
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, Field, PortNo};
 
 use crate::field::{FieldValue, PacketField};
 
@@ -61,6 +61,23 @@ pub trait Operand<T> {
     /// # });
     /// ```
     fn operand(self) -> Option<T>;
+
+    /// Returns the field, if it is one. Then a switch may look up what [`Net`] says of its value, and the value is not
+    /// read.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::{ask, tcp};
+    /// use maple::net::Operand;
+    ///
+    /// # ask(&tcp(1024, 22), |pkt| {
+    /// assert_eq!(Operand::<Mac>::as_field(&pkt.eth_dst()), Some(Field::EthDst));
+    /// assert_eq!(Operand::<Mac>::as_field(&Mac([2, 0, 0, 0, 0, 1])), None);
+    /// # });
+    /// ```
+    fn as_field(&self) -> Option<Field> {
+        None
+    }
 }
 
 impl<T: FieldValue> Operand<T> for T {
@@ -73,6 +90,10 @@ impl<T: FieldValue> Operand<T> for PacketField<'_, T> {
     #[track_caller]
     fn operand(self) -> Option<T> {
         self.value()
+    }
+
+    fn as_field(&self) -> Option<Field> {
+        Some(self.field())
     }
 }
 
@@ -140,7 +161,10 @@ impl Net {
     /// ```
     #[track_caller]
     pub fn locate(&self, host: impl Operand<Mac>) -> Option<Location> {
-        self.0.locate(host.operand()?)
+        match host.as_field() {
+            Some(field) => self.0.locate_by(field, Some(Source::here())).ok().flatten(),
+            None => self.0.locate(host.operand()?),
+        }
     }
 
     /// Returns the host that uses an IP address, and where it is. `None` if no such host is known.

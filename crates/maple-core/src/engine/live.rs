@@ -191,7 +191,7 @@ impl LiveWatches {
         let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
-        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(ENTRY)]) {
+        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
             return Err(LiveObstacle::NoRule);
         }
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
@@ -202,7 +202,9 @@ impl LiveWatches {
         let Some(watch) = self.0.get(&number).expected() else { return };
         let dpid = watch.filter.at.switch;
         let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
-        let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(ENTRY)];
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+        let instructions =
+            [vec![Instruction::ApplyActions(vec![copy])], to_ingress(switch, fabric.ctx.options.track_hosts)].concat();
         let flow_mod = FlowMod {
             cookie: live_cookie(fabric.ctx.options.epoch, number),
             table_id: CLASSIFIER,
@@ -360,4 +362,8 @@ fn with_prerequisites(given: Vec<Constraint>) -> Option<Vec<Constraint>> {
     }
     all.sort_by_key(|one| one.field);
     Some(all)
+}
+/// Returns what the classifier does with packets that may enter by an edge port.
+fn to_ingress(switch: &Switch, track_hosts: bool) -> Vec<Instruction> {
+    if track_hosts { switch.ports.host_rules.to_ingress() } else { vec![Instruction::GotoTable(ENTRY)] }
 }

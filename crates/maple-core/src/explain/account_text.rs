@@ -75,6 +75,7 @@ pub(super) fn cell_text(cell: &Cell) -> String {
         Cell::HostByIp(ip) => format!("whose {ip} is"),
         Cell::Hosts => "all hosts".into(),
         Cell::HostsAt(at) => format!("hosts at {at}"),
+        Cell::HostsOf(dpid) => format!("hosts at switch {dpid}"),
         Cell::HostsIn(ip, bits) => format!("hosts in {ip}/{bits}"),
         Cell::Switches => "all switches".into(),
         Cell::Links => "all links".into(),

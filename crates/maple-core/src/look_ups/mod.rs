@@ -11,6 +11,8 @@
 //! * `Component`: what f asks of a value.
 //! * `Registers`: which bits of the metadata hold which component of which look-up at one switch, and the numbers of
 //!   classes.
+//! * `SOURCE_IS_HERE`: the bit that says that the packet's host is where the packet came in. The classifier knows that
+//!   anyway.
 //! * `KeyRules`: the rules in the table of one look-up at one switch. A packet passes these before it comes to the
 //!   leaves' rules. They write the class of its key into its metadata.
 //!
@@ -39,7 +41,7 @@ use crate::state::{Cell, CellValue, Snapshot, Value};
 use crate::trace::Fields;
 
 pub(crate) use key_rules::KeyRules;
-pub(crate) use registers::{Classified, Registers, SharedRegisters, lock};
+pub(crate) use registers::{Classified, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
 
 /// The values of the fields of a key, in order.
 pub(crate) type KeyBits = Box<[u128]>;
@@ -81,6 +83,12 @@ pub enum KeyForm {
     Ipv4,
     /// An IPv6 address.
     Ipv6,
+    /// The text of a hardware address, as it is printed.
+    MacText,
+    /// The text of an IPv4 address, as it is printed.
+    Ipv4Text,
+    /// The text of an IPv6 address, as it is printed.
+    Ipv6Text,
 }
 
 /// What f asks of the value that it looks up.
@@ -99,6 +107,9 @@ impl KeyForm {
             KeyForm::Mac => Value::Mac(Mac::from_bits(bits)),
             KeyForm::Ipv4 => Value::Ipv4(Ipv4Addr::from_bits(bits as u32)),
             KeyForm::Ipv6 => Value::Ipv6(Ipv6Addr::from_bits(bits)),
+            KeyForm::MacText => Value::Str(Mac::from_bits(bits).to_string().into()),
+            KeyForm::Ipv4Text => Value::Str(Ipv4Addr::from_bits(bits as u32).to_string().into()),
+            KeyForm::Ipv6Text => Value::Str(Ipv6Addr::from_bits(bits).to_string().into()),
         }
     }
 
@@ -108,6 +119,14 @@ impl KeyForm {
             (KeyForm::Mac, Value::Mac(mac)) => Some(mac.bits()),
             (KeyForm::Ipv4, Value::Ipv4(ip)) => Some(u128::from(ip.to_bits())),
             (KeyForm::Ipv6, Value::Ipv6(ip)) => Some(ip.to_bits()),
+            // A text that is not as it is printed is the key of no packet.
+            (KeyForm::MacText, Value::Str(text)) => {
+                text.parse().ok().map(|mac: Mac| mac.bits()).filter(|bits| self.value(*bits) == *value)
+            }
+            (KeyForm::Ipv4Text, Value::Str(text)) => text.parse().ok().map(|ip: Ipv4Addr| u128::from(ip.to_bits())),
+            (KeyForm::Ipv6Text, Value::Str(text)) => {
+                text.parse().ok().map(Ipv6Addr::to_bits).filter(|bits| self.value(*bits) == *value)
+            }
             _ => None,
         }
     }

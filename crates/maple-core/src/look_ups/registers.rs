@@ -9,6 +9,10 @@ use rustc_hash::FxHashMap;
 use super::{Component, LookUp};
 use crate::state::Value;
 
+/// The bit of the metadata that says that the source of the packet is known to be where the packet came in. The
+/// classifier's rules of hosts write it, so this question takes no table.
+pub(crate) const SOURCE_IS_HERE: u64 = 1;
+
 /// The number of bits of the metadata (OpenFlow 1.3 §7.2.3.7).
 const METADATA_BITS: u8 = 64;
 /// The number of bits for the class of a value: there may be 65,535 different ones in a table.
@@ -29,6 +33,8 @@ pub(crate) struct Registers {
     look_ups: Vec<InUse>,
     used_bits: u8,
     lowered: BTreeSet<(LookUp, Component)>,
+    /// Whether a run has asked whether the source of its packet is where it came in.
+    is_source_asked: bool,
     /// Whether all look-ups are lowered.
     is_closed: bool,
 }
@@ -98,7 +104,14 @@ impl Register {
 impl Registers {
     /// Creates the registers of a switch with this number of tables for look-ups.
     pub fn new(max_look_ups: usize) -> Registers {
-        Registers { max_look_ups, look_ups: Vec::new(), used_bits: 0, lowered: BTreeSet::new(), is_closed: false }
+        Registers {
+            max_look_ups,
+            look_ups: Vec::new(),
+            used_bits: SOURCE_IS_HERE.count_ones() as u8,
+            lowered: BTreeSet::new(),
+            is_source_asked: false,
+            is_closed: false,
+        }
     }
 
     /// Creates registers that runs of f can share.
@@ -116,6 +129,21 @@ impl Registers {
             }
             None => Classified::TooMany,
         }
+    }
+
+    /// Returns whether the source is where the packet came in, as a part of the packet's metadata.
+    pub fn source(&mut self, is_here: bool) -> Classified {
+        if self.is_closed {
+            return Classified::Lowered;
+        }
+        self.is_source_asked = true;
+        let mask = u128::from(SOURCE_IS_HERE);
+        Classified::As(Constraint { field: Field::Metadata, value: if is_here { mask } else { 0 }, mask })
+    }
+
+    /// Reports whether a run has asked whether the source of its packet is where it came in.
+    pub fn is_source_asked(&self) -> bool {
+        self.is_source_asked
     }
 
     /// Returns the register of a component: a new one, if it has none and there are bits and tables.
@@ -151,6 +179,7 @@ impl Registers {
     /// Lowers all look-ups, because the switch can't do them.
     pub fn close(&mut self) {
         self.look_ups.clear();
+        self.is_source_asked = false;
         self.is_closed = true;
     }
 

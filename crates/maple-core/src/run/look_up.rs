@@ -1,14 +1,13 @@
 //! f's look-ups: what tables hold at fields of the packet ([`crate::look_ups`]).
 
-use std::panic::Location as Caller;
-
-use maple_wire::Field;
+use maple_wire::{Field, PortNo};
 
 use super::{AccountItem, Net, Observe, RunState};
 use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, lock};
-use crate::network::{Location, Mac};
+use crate::network::{Location, Mac, PortKind};
+use crate::policy_error::PolicyError;
 use crate::state::{Cell, CellValue, Value};
-use crate::trace::{Source, caller};
+use crate::trace::Source;
 
 impl Net {
     /// Returns the value that a table has at fields of the packet. Returns `None` if the table lacks the key, or the
@@ -16,27 +15,48 @@ impl Net {
     ///
     /// The run observes the value, not the fields: packets with other keys and the same value have the same leaf. That
     /// takes a switch with a table for the look-up. Elsewhere this is a read of the fields and of the table's key.
-    #[track_caller]
-    pub fn look_up(&self, of: &LookUp) -> Option<Value> {
-        self.find(of, Component::Value, caller(Caller::caller()))
+    pub fn look_up(&self, of: &LookUp, source: Option<Source>) -> Option<Value> {
+        self.find(of, Component::Value, source)
+    }
+
+    /// Reports whether the switch has tables for look-ups. If not, they are reads of their fields.
+    pub fn can_look_up(&self) -> bool {
+        self.0.state().registers.is_some()
     }
 
     /// Reports whether a table has the key that fields of the packet are. The run observes no more than that, as for
     /// [`Net::look_up`].
-    #[track_caller]
-    pub fn has_key(&self, of: &LookUp) -> bool {
-        self.find(of, Component::Presence, caller(Caller::caller())).is_some()
+    pub fn has_key(&self, of: &LookUp, source: Option<Source>) -> bool {
+        self.find(of, Component::Presence, source).is_some()
+    }
+
+    /// Reports whether the packet's source is known to be where the packet came in, and f can learn that without its
+    /// address: the run observes no more. `false` says nothing about the source.
+    pub fn is_source_here(&self, source: Option<Source>) -> bool {
+        self.0.state().is_source_here(source)
     }
 
     /// Returns where the host is whose hardware address a field of the packet has, as [`Net::locate`] does. The run
     /// observes the location, not the address, as for [`Net::look_up`]. Returns `None` for an unknown host, or if the
-    /// packet lacks the field. The run fails if host tracking is off.
-    #[track_caller]
-    pub fn locate_by(&self, field: Field) -> Option<Location> {
-        let source = caller(Caller::caller());
-        if !self.0.state().track_hosts {
-            let address = self.0.packet().read(field, field.full_mask(), source)?;
-            return self.try_locate(Mac::from_bits(address)).ok().flatten();
+    /// packet lacks the field.
+    ///
+    /// # Errors
+    /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    pub fn locate_by(&self, field: Field, source: Option<Source>) -> Result<Option<Location>, PolicyError> {
+        let tracks_hosts = self.0.state().track_hosts;
+        if tracks_hosts {
+            return Ok(self.place_by(field, source));
+        }
+        match self.0.packet().read(field, field.full_mask(), source) {
+            Some(address) => self.try_locate(Mac::from_bits(address)),
+            None => Ok(None),
+        }
+    }
+
+    fn place_by(&self, field: Field, source: Option<Source>) -> Option<Location> {
+        if field == Field::EthSrc && self.0.state().is_source_here(source.clone()) {
+            let port = self.0.packet().read(Field::InPort, Field::InPort.full_mask(), source)?;
+            return Some(Location { port: PortNo(port as u32), ..self.0.state().ingress });
         }
         match self.find(&LookUp::of_host(field), Component::Value, source) {
             Some(Value::Location(at)) => Some(at),
@@ -46,8 +66,7 @@ impl Net {
 
     fn find(&self, of: &LookUp, component: Component, source: Option<Source>) -> Option<Value> {
         let packet = self.0.packet();
-        let can_look_up = self.0.state().registers.is_some();
-        if can_look_up && !of.fields().all(|field| packet.present(field, source.clone())) {
+        if self.can_look_up() && !of.fields().all(|field| packet.present(field, source.clone())) {
             return None;
         }
         let looked_up = self.0.state().look_up(of, component, source.clone());
@@ -66,6 +85,36 @@ impl Net {
 }
 
 impl RunState {
+    /// Asks whether the packet's source is where the packet came in, if the switch can tell that too.
+    fn is_source_here(&mut self, source: Option<Source>) -> bool {
+        let field = Field::EthSrc;
+        let is_asked_already = self.recorder.known(field).is_some();
+        let Some(registers) = self.registers.clone().filter(|_| self.track_hosts && self.slice.is_none()) else {
+            return false;
+        };
+        if is_asked_already || self.result.txn.wrote() || !self.changes.is_as_entered(field) {
+            return false;
+        }
+        let packet = self.subject.view(self.ingress);
+        let mac = Mac::from_bits(self.recorder.peek(&packet, field));
+        let cell = Cell::HostAt(mac);
+        let value = self.result.txn.look_up(cell.clone());
+        let is_edge = self.result.txn.peek().port(self.ingress).is_some_and(|port| port.kind == PortKind::Edge);
+        let is_here = is_edge && value == CellValue::Location(Some(self.ingress));
+        let Classified::As(class) = lock(&registers).source(is_here) else { return false };
+        self.note(source.as_ref(), || AccountItem::Cell(cell, value));
+        let source = self.in_tier(source);
+        self.recorder.read_class(class, source);
+        is_here
+    }
+
+    fn in_tier(&self, source: Option<Source>) -> Option<Source> {
+        match &self.tier {
+            Some(tier) => source.map(|source| source.in_tier(tier)),
+            None => source,
+        }
+    }
+
     /// Looks up what the packet's fields have in a table, if the switch can do that too. The packet has the fields.
     fn look_up(&mut self, of: &LookUp, component: Component, source: Option<Source>) -> Option<(Cell, CellValue)> {
         let registers = self.registers.clone()?;
@@ -86,10 +135,7 @@ impl RunState {
         match class {
             Classified::Lowered => return None,
             Classified::As(class) => {
-                let source = match &self.tier {
-                    Some(tier) => source.map(|source| source.in_tier(tier)),
-                    None => source,
-                };
+                let source = self.in_tier(source);
                 self.recorder.read_class(class, source);
             }
             Classified::TooMany => self.each = true,

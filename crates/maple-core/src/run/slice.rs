@@ -157,6 +157,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
         | Cell::HostByIp(_)
         | Cell::Hosts
         | Cell::HostsAt(_)
+        | Cell::HostsOf(_)
         | Cell::HostsIn(..)
         | Cell::Switches
         | Cell::Links

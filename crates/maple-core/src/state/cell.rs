@@ -37,6 +37,8 @@ pub enum Cell {
     Hosts,
     /// The hosts at a port.
     HostsAt(Location),
+    /// The hosts at the ports of a switch.
+    HostsOf(Dpid),
     /// The hosts with IP addresses in a prefix, given as a network address and the number of its bits that count.
     HostsIn(IpAddr, u8),
     /// All switches.
@@ -133,7 +135,7 @@ pub enum CellValue {
     Addresses(Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)>),
     /// The host of a [`Cell::HostByIp`], with its location.
     Host(Option<(Mac, Location)>),
-    /// The hosts of [`Cell::Hosts`], [`Cell::HostsAt`] and [`Cell::HostsIn`], with their locations.
+    /// The hosts of [`Cell::Hosts`], [`Cell::HostsAt`], [`Cell::HostsOf`] and [`Cell::HostsIn`], with their locations.
     Hosts(Vec<(Mac, Location)>),
     /// The switches of [`Cell::Switches`].
     Switches(Vec<Dpid>),
@@ -189,6 +191,10 @@ impl Cell {
             }
             Cell::Hosts => CellValue::Hosts(state.hosts().map(|(mac, host)| (*mac, host.location)).collect()),
             Cell::HostsAt(at) => CellValue::Hosts(state.hosts_at(*at).map(|mac| (mac, *at)).collect()),
+            Cell::HostsOf(dpid) => {
+                let located = |mac: Mac| Some((mac, state.host(mac)?.location));
+                CellValue::Hosts(state.hosts_of(*dpid).filter_map(located).collect())
+            }
             Cell::HostsIn(network, bits) => {
                 let hosts: BTreeSet<Mac> = state.hosts_in(*network, *bits).collect();
                 let place = |mac| state.host(mac).map(|host| (mac, host.location));

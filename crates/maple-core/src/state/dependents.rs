@@ -311,7 +311,7 @@ impl Dependents {
         let ips = || was.into_iter().chain(now).flat_map(HostInfo::addresses);
         self.suspect(suspects, ips().map(Cell::HostByIp));
         let places = [was, now].into_iter().flatten().map(|host| host.location);
-        self.suspect(suspects, places.map(Cell::HostsAt));
+        self.suspect(suspects, places.flat_map(|at| [Cell::HostsAt(at), Cell::HostsOf(at.switch)]));
         suspects.extend(self.prefixes.iter().filter(|cell| ips().any(|ip| cell.has_ip(ip))).cloned());
         if was.map(|host| host.location) != now.map(|host| host.location) {
             before.traffic_from(mac).for_each(|gauge| self.suspect_rate(suspects, &gauge));

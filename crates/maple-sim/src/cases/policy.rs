@@ -118,13 +118,13 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::Equals { field, value, mask } => pkt.equals(*field, *value, *mask, None),
         Question::InRange { field, lo, hi } => pkt.in_range(*field, *lo, *hi, None),
         Question::Present(field) => pkt.present(*field, None),
-        Question::Located(who) => locate(*who, net).is_some(),
-        Question::LocatedAt(who, dpid) => locate(*who, net).is_some_and(|at| at.switch == *dpid),
+        Question::Located(who) => switch_of(*who, pkt, net).is_some(),
+        Question::LocatedAt(who, dpid) => switch_of(*who, pkt, net) == Some(*dpid),
         Question::LocatedUp(who) => locate(*who, net).is_some_and(|at| net.is_up(at)),
         Question::Up(at) => net.is_up(*at),
         Question::TableIs { table, key, value } => stored(table, key, pkt, net).as_ref() == Some(value),
         Question::Contains { table, key } => match look_up(table, key, pkt) {
-            Some(look_up) => net.has_key(&look_up),
+            Some(look_up) => net.has_key(&look_up, None),
             None => net.contains(table, &operand(key, pkt)),
         },
         Question::AnyEntry { table, value } => net.entries(table).iter().any(|(_, v)| v == value),
@@ -151,10 +151,18 @@ fn learn(subject: Subject, pkt: &PacketHandle, net: &Net) -> Option<u128> {
     }
 }
 
+/// Returns the switch of a host. Of the packet's source f need not know the port.
+fn switch_of(who: Who, pkt: &PacketHandle, net: &Net) -> Option<Dpid> {
+    if who == Who::Source && net.is_source_here(None) {
+        return Some(pkt.switch());
+    }
+    locate(who, net).map(|at| at.switch)
+}
+
 fn locate(who: Who, net: &Net) -> Option<Location> {
     match who {
-        Who::Source => net.locate_by(Field::EthSrc),
-        Who::Destination => net.locate_by(Field::EthDst),
+        Who::Source => net.locate_by(Field::EthSrc, None).ok().flatten(),
+        Who::Destination => net.locate_by(Field::EthDst, None).ok().flatten(),
         Who::Host(mac) => net.locate(mac),
     }
 }
@@ -169,7 +177,7 @@ fn operand(operand: &Operand, pkt: &PacketHandle) -> Value {
 /// Returns what a table has at a key.
 fn stored(table: &str, key: &Operand, pkt: &PacketHandle, net: &Net) -> Option<Value> {
     match look_up(table, key, pkt) {
-        Some(look_up) => net.look_up(&look_up),
+        Some(look_up) => net.look_up(&look_up, None),
         None => net.get(table, &operand(key, pkt)),
     }
 }
@@ -214,8 +222,8 @@ fn answer(answer: &Answer, pkt: &PacketHandle, net: &Net) -> Route {
             Some(Value::Int(port)) => Route::to([PortNo(port as u32)]),
             _ => self::answer(otherwise, pkt, net),
         },
-        Answer::Path { to, weighted, otherwise } => match (locate(Who::Source, net), locate(*to, net)) {
-            (Some(from), Some(to)) => path(from, to, *weighted, net),
+        Answer::Path { to, weighted, otherwise } => match (switch_of(Who::Source, pkt, net), locate(*to, net)) {
+            (Some(from), Some(to)) => path(Location::new(from, PortNo(0)), to, *weighted, net),
             _ => self::answer(otherwise, pkt, net),
         },
         Answer::PathFromHere { to, weighted, otherwise } => match locate(*to, net) {

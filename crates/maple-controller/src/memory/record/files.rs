@@ -45,6 +45,9 @@ pub(crate) struct Header {
     pub shards: usize,
     /// The compiler of the rules.
     pub compiler: String,
+    /// The maximum number of a switch's tables that are for look-ups. Recordings without it had none.
+    #[serde(default)]
+    pub look_up_tables: u8,
 }
 
 /// The options and the state with which engines began.
@@ -85,7 +88,7 @@ pub(crate) enum WriteStop {
 }
 
 impl Header {
-    pub fn new(began: SystemTime, shards: usize, compiler: &str) -> Header {
+    pub fn new(began: SystemTime, shards: usize, compiler: &str, look_up_tables: u8) -> Header {
         let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Header {
             format: FORMAT,
@@ -94,6 +97,7 @@ impl Header {
             began_at: timestamp(began),
             shards,
             compiler: compiler.into(),
+            look_up_tables,
         }
     }
 
@@ -386,7 +390,7 @@ mod tests {
     }
 
     fn header() -> Header {
-        Header::new(SystemTime::UNIX_EPOCH, 2, "maple")
+        Header::new(SystemTime::UNIX_EPOCH, 2, "maple", 0)
     }
 
     /// Makes bytes that can't be compressed.

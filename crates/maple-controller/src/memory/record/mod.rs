@@ -380,7 +380,7 @@ impl Recording {
         kept: &KeptFiles,
     ) -> Result<(Recording, Writer), RecordingError> {
         let began = now_at_zero(&clock);
-        let header = Header::new(began, shards, &options.compiler);
+        let header = Header::new(began, shards, &options.compiler, engine.look_up_tables);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
         let shared = Arc::new(Shared {
             folder: files.folder().to_owned(),

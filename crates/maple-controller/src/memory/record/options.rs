@@ -11,7 +11,7 @@ use maple_core::network::{Facts, Location};
 use maple_core::trace::Cond;
 use serde::{Deserialize, Serialize};
 
-/// The fields of [`Options`], all but the compiler: the header has its name.
+/// The fields of [`Options`], all but those that the header has: the compiler's name, and the tables for look-ups.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "Options")]
 pub(super) struct OptionsForm {
@@ -40,7 +40,6 @@ pub(super) struct OptionsForm {
     host_timeout: Duration,
     max_rules: Option<usize>,
     max_traces: Option<usize>,
-    /// No controller sets it yet. When one does, recordings have another format.
     #[serde(skip)]
     look_up_tables: u8,
     eviction_period: Duration,

@@ -57,7 +57,8 @@ impl Recorded {
                 _ => {}
             }
         }
-        let start = start.ok_or_else(|| RecordingError::damaged(&folder, 0, "it has no beginning"))?;
+        let mut start = start.ok_or_else(|| RecordingError::damaged(&folder, 0, "it has no beginning"))?;
+        start.options.look_up_tables = header.look_up_tables;
         Ok(Recorded { folder, header, start, blocks, is_torn, end, sources, candidates })
     }
 

@@ -104,20 +104,25 @@ impl Context {
     /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
     /// itself.
     pub(in crate::engine) fn subscribe(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
+        let CellValue::Route(Ok(resolved)) = self.subscribe_to(dependent, Cell::Route(plan.clone())).0 else {
+            self.store.forget(dependent);
+            return None;
+        };
+        Some(resolved)
+    }
+
+    /// Subscribes `dependent` to a cell: the store names it when the cell changes. Returns the cell's value, and the
+    /// state that has it.
+    pub(in crate::engine) fn subscribe_to(&self, dependent: DependentId, cell: Cell) -> (CellValue, Arc<Snapshot>) {
         let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         for lost in 0.. {
             let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let mut txn = self.store.begin_txn();
-            let value = txn.read(Cell::Route(plan.clone()));
-            if self.commit_txn(txn, Some(dependent), exclusive).is_err() {
-                continue;
+            let (value, state) = (txn.read(cell.clone()), txn.base());
+            if self.commit_txn(txn, Some(dependent), exclusive).is_ok() {
+                return (value, state);
             }
-            let CellValue::Route(Ok(resolved)) = value else {
-                self.store.forget(dependent);
-                return None;
-            };
-            return Some(resolved);
         }
         unreachable!("an attempt that has the store to itself does not lose")
     }

@@ -215,7 +215,7 @@ impl Decisions {
                 Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
             }
         }
-        for (_, dependent, _) in switch.ingress.look_ups.dependents() {
+        for dependent in switch.ingress.look_ups.subscribed() {
             fabric.switches.forget_look_up(dependent);
             fabric.ctx.store.forget(dependent);
         }

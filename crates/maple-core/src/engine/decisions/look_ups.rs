@@ -1,22 +1,20 @@
 //! Keeps up what look-ups find: their subscriptions to tables, and the rules of keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, PortNo};
 
 use super::Decisions;
-use crate::engine::context::Context;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
-use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_ups::LeafRules;
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::LookUp;
-use crate::state::Snapshot;
+use crate::network::{Location, Mac};
+use crate::state::Cell;
 
 /// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
 /// update makes them look too, so this is only for changes of routes that end without one.
@@ -35,15 +33,12 @@ impl Decisions {
         }
         let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
         for look_up in switch.ingress.look_ups.new_look_ups() {
-            let is_taken = |id: DependentId| {
-                let is_leaf = self.leaves.get(&id.as_leaf()).is_some();
-                is_leaf || self.waiting.has(id) || fabric.routes.of_subscription(id).is_some()
-            };
-            let dependent = fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken);
+            let dependent = self.new_look_up(fabric, dpid);
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
                 switch.ingress.look_ups.add(look_up, dependent, layout, cookie);
             }
         }
+        self.follow_sources(fabric, dpid);
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         let extended = switch.ingress.look_ups.extended();
         let is_outdated = |(number, dependent, _): &(usize, DependentId, &LookUp)| {
@@ -57,7 +52,7 @@ impl Decisions {
             .map(|(number, dependent, look_up)| (number, dependent, look_up.clone()))
             .collect();
         for (number, dependent, look_up) in outdated {
-            let state = subscribe_to_table(&fabric.ctx, dependent, &look_up);
+            let (_, state) = fabric.ctx.subscribe_to(dependent, look_up.all_cells());
             let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
             if switch.ingress.look_ups.set_classes(number, &state) {
                 fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
@@ -68,10 +63,46 @@ impl Decisions {
         }
     }
 
+    /// Creates the dependent that a look-up of a switch is.
+    fn new_look_up(&self, fabric: &mut Fabric, dpid: Dpid) -> DependentId {
+        let is_taken = |id: DependentId| {
+            let is_leaf = self.leaves.get(&id.as_leaf()).is_some();
+            is_leaf || self.waiting.has(id) || fabric.routes.of_subscription(id).is_some()
+        };
+        fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken)
+    }
+
+    /// Lets the rules of hosts go that are no longer where they were in the newest state, if leaves may rest on where
+    /// sources are. Another shard may have moved a host, and its message may still be on the way here.
+    fn follow_sources(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get(&dpid) else { return };
+        let is_new = switch.ingress.look_ups.has_new_sources();
+        let Some(dependent) =
+            (if is_new { Some(self.new_look_up(fabric, dpid)) } else { switch.ingress.look_ups.sources() })
+        else {
+            return;
+        };
+        if !is_new && fabric.ctx.store.is_current(dependent) {
+            return;
+        }
+        let (_, state) = fabric.ctx.subscribe_to(dependent, Cell::HostsOf(dpid));
+        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        switch.ingress.look_ups.follow_sources(dependent);
+        let is_here = |(port, mac): &(PortNo, Mac)| {
+            state.host(*mac).is_some_and(|host| host.location == Location::new(dpid, *port))
+        };
+        let departed: Vec<(PortNo, Mac)> = switch.ports.host_rules.present().filter(|host| !is_here(host)).collect();
+        for (port, mac) in departed {
+            switch.ports.host_rules.set_host(port, mac, false);
+            fabric.ctx.dirty.insert(dpid);
+        }
+    }
+
     /// Lowers all look-ups of a switch that refuses their rules.
     pub(in crate::engine) fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let dependents = switch.ingress.look_ups.close();
+        switch.ports.host_rules.stop_marking_sources();
         let leaves: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
         for dependent in dependents {
             fabric.switches.forget_look_up(dependent);
@@ -89,7 +120,8 @@ impl Decisions {
         if switch.layout.look_ups().is_empty() {
             return true;
         }
-        if switch.tables.is_synchronised() && !switch.ingress.look_ups.are_changing() {
+        let is_changing = switch.ingress.look_ups.are_changing() || switch.has_departures();
+        if switch.tables.is_synchronised() && !is_changing {
             return switch.ingress.look_ups.let_leaves_change();
         }
         if switch.tables.is_synchronised() && switch.ingress.look_ups.is_unconfirmed() {
@@ -114,21 +146,5 @@ impl Decisions {
         switch.ingress.look_ups.note_sent();
         switch.tables.hold_back_for_look_ups();
         false
-    }
-}
-
-/// Subscribes a look-up to its table. Returns a state that it is subscribed to.
-fn subscribe_to_table(ctx: &Context, dependent: DependentId, look_up: &LookUp) -> Arc<Snapshot> {
-    let (store, is_replayed) = (Arc::clone(ctx.store.shared()), ctx.store.is_replayed());
-    let mut lost = 0;
-    loop {
-        let exclusive = (lost >= ctx.options.max_reruns).then(|| EngineStore::turn(&store, is_replayed)).flatten();
-        let mut txn = ctx.store.begin_txn();
-        txn.read(look_up.all_cells());
-        let state = txn.base();
-        if ctx.commit_txn(txn, Some(dependent), exclusive).is_ok() {
-            return state;
-        }
-        lost += 1;
     }
 }

@@ -126,8 +126,10 @@ pub(in crate::engine) fn reason(rule: &Rule, layout: Layout) -> &'static str {
         (PROBES, _) => "maple: answers of hosts that were asked whether they are still there",
         (0, [Instruction::GotoTable(_)]) => "maple: no look-up by this packet has a key here",
         (_, [Instruction::GotoTable(table)]) if *table == layout.labels() => "maple: from another switch",
-        (_, [Instruction::GotoTable(ENTRY)]) => "maple: from a host, where it is known to be",
-        (COPIES, [_, Instruction::GotoTable(ENTRY)]) => {
+        (_, [Instruction::GotoTable(ENTRY)] | [Instruction::WriteMetadata { .. }, Instruction::GotoTable(ENTRY)]) => {
+            "maple: from a host, where it is known to be"
+        }
+        (COPIES, [_, .., Instruction::GotoTable(ENTRY)]) => {
             "maple: a host announces an address, and f depends on addresses"
         }
         (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",

@@ -28,12 +28,17 @@ impl Layout {
     pub fn new(capabilities: &Capabilities, options: &Options) -> Layout {
         let has_pipeline = capabilities.version == Version::Of13 && capabilities.tables >= 3;
         let look_ups = capabilities.tables.saturating_sub(OTHERS).min(options.look_up_tables);
-        if has_pipeline { Layout::with_look_ups(look_ups) } else { Layout { has_pipeline, look_ups: 0 } }
+        if has_pipeline { Layout::with_look_ups(look_ups) } else { Layout::with_one_table() }
     }
 
     /// Returns the layout with this number of tables for look-ups.
     pub fn with_look_ups(look_ups: u8) -> Layout {
         Layout { has_pipeline: true, look_ups }
+    }
+
+    /// Returns the layout of a switch with one table.
+    pub fn with_one_table() -> Layout {
+        Layout { has_pipeline: false, look_ups: 0 }
     }
 
     /// Reports whether the switch has these tables, and not one for all rules.

@@ -7,13 +7,14 @@
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
 
-use maple_wire::Field;
+use maple_wire::{Field, Instruction, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::Switch;
-use super::layout::Layout;
+use super::layout::{CLASSIFIER, Layout};
 use crate::ids::DependentId;
-use crate::look_ups::{KeyRules, LookUp, Registers, SharedRegisters, lock};
+use crate::look_ups::{KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+use crate::network::Mac;
 use crate::rule::{Rule, is_to_controller_only, to_controller};
 use crate::state::Snapshot;
 use crate::trace::Fields;
@@ -24,6 +25,9 @@ use crate::update::Change;
 pub(in crate::engine) struct LookUps {
     registers: SharedRegisters,
     in_use: Vec<LookUpRules>,
+    /// The id under which the sources of packets are subscribed to the hosts of the switch, once a run has asked for
+    /// one.
+    sources: Option<DependentId>,
     /// The version of the state that all classes were last known to be of.
     version: u64,
     /// The progress of changes.
@@ -61,13 +65,19 @@ impl LookUps {
     /// Creates the look-ups of a switch that has not recorded any.
     pub fn new(layout: Layout) -> LookUps {
         let registers = Registers::new(layout.look_ups().len()).shared();
-        LookUps { registers, in_use: Vec::new(), version: 0, phase: Phase::Idle }
+        LookUps { registers, in_use: Vec::new(), sources: None, version: 0, phase: Phase::Idle }
     }
 
     /// Copies the look-ups, for a copy of the engine.
     pub fn copy(&self) -> LookUps {
         let registers = lock(&self.registers).clone().shared();
-        LookUps { registers, in_use: self.in_use.clone(), version: self.version, phase: Phase::Idle }
+        LookUps {
+            registers,
+            in_use: self.in_use.clone(),
+            sources: self.sources,
+            version: self.version,
+            phase: Phase::Idle,
+        }
     }
 
     /// Returns the registers, for runs of f.
@@ -76,19 +86,36 @@ impl LookUps {
     }
 
     /// Returns the metadata that the packet has when it comes to the rules of leaves, unless the controller decides about
-    /// it.
-    pub fn metadata<P: Fields + ?Sized>(&self, packet: &P) -> Option<u64> {
-        self.in_use.iter().try_fold(0, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
+    /// it. `is_source_here`: its source is known to be where it came in.
+    pub fn metadata<P: Fields + ?Sized>(&self, packet: &P, is_source_here: bool) -> Option<u64> {
+        let source = if is_source_here { SOURCE_IS_HERE } else { 0 };
+        self.in_use.iter().try_fold(source, |all, look_up| Some(all | look_up.rules.metadata(packet)?))
     }
 
     /// Reports whether some run has recorded a look-up.
     pub fn are_in_use(&self) -> bool {
-        !self.in_use.is_empty() || lock(&self.registers).look_ups().len() > 0
+        let registers = lock(&self.registers);
+        !self.in_use.is_empty() || registers.look_ups().len() > 0 || registers.is_source_asked()
     }
 
     /// Returns the look-ups that were recorded and have no rules yet.
     pub fn new_look_ups(&self) -> Vec<LookUp> {
         lock(&self.registers).look_ups().skip(self.in_use.len()).cloned().collect()
+    }
+
+    /// Reports whether leaves may rest on where sources are, and these are not subscribed to the hosts yet.
+    pub fn has_new_sources(&self) -> bool {
+        self.sources.is_none() && lock(&self.registers).is_source_asked()
+    }
+
+    /// Subscribes the sources of packets to the hosts of the switch, as this dependent.
+    pub fn follow_sources(&mut self, dependent: DependentId) {
+        self.sources = Some(dependent);
+    }
+
+    /// Returns the dependent that the sources of packets are.
+    pub fn sources(&self) -> Option<DependentId> {
+        self.sources
     }
 
     /// Adds a look-up, as this dependent of its table. It has the next table.
@@ -102,7 +129,7 @@ impl LookUps {
     pub fn close(&mut self) -> Vec<DependentId> {
         lock(&self.registers).close();
         self.phase = Phase::Idle;
-        self.in_use.drain(..).map(|of| of.dependent).collect()
+        self.in_use.drain(..).map(|of| of.dependent).chain(self.sources.take()).collect()
     }
 
     /// Reports whether the classes are known to be those of a state.
@@ -113,6 +140,11 @@ impl LookUps {
     /// Notes that the classes are those of a state.
     pub fn note_version(&mut self, version: u64) {
         self.version = version;
+    }
+
+    /// Returns all that is subscribed to the state.
+    pub fn subscribed(&self) -> impl Iterator<Item = DependentId> {
+        self.in_use.iter().map(|of| of.dependent).chain(self.sources)
     }
 
     /// Returns the look-ups with their dependents.
@@ -142,6 +174,7 @@ impl LookUps {
     fn has_new_registers(&self) -> bool {
         let registers = lock(&self.registers);
         registers.look_ups().len() != self.in_use.len()
+            || self.sources.is_none() && registers.is_source_asked()
             || self.in_use.iter().enumerate().any(|(number, of)| registers.mask(number) != of.rules.mask())
     }
 
@@ -209,14 +242,38 @@ impl LookUps {
 }
 
 impl Switch {
-    /// Reports whether a rule is there because of look-ups: it is of a key, or matches the class of one.
+    /// Reports whether a rule is there because of look-ups: it is of a key, marks sources, or matches what these write.
     pub(in crate::engine) fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
         let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;
-        is_of_key || table == self.layout.ingress() && rule.matching.get(Field::Metadata).is_some()
+        let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        let marks_source = table == CLASSIFIER && rule.instructions.iter().any(writes);
+        is_of_key || marks_source || table == self.layout.ingress() && rule.matching.get(Field::Metadata).is_some()
     }
 
-    /// Takes the changes of keys' rules that may be sent now, by table. They must be an update of their own. If the
-    /// rules of the switch were read, these are compared first.
+    /// Reports whether rules of hosts have to go before the rules of leaves or keys change, because leaves may rest on
+    /// where sources are.
+    pub(in crate::engine) fn has_departures(&self) -> bool {
+        self.ingress.look_ups.sources().is_some() && self.ports.host_rules.has_departures()
+    }
+
+    /// Returns the deletions of rules that were read and let hosts in that are not there.
+    fn departures_after_reading(&self) -> Vec<Change> {
+        if self.ingress.look_ups.sources().is_none() {
+            return Vec::new();
+        }
+        let is_departed = |rule: &Rule| {
+            let exact = |field| rule.matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
+            let place = exact(Field::InPort).zip(exact(Field::EthSrc));
+            let is_here =
+                |(port, mac): (u128, u128)| self.ports.host_rules.is_present(PortNo(port as u32), Mac::from_bits(mac));
+            !is_to_controller_only(&rule.instructions) && place.is_some_and(|place| !is_here(place))
+        };
+        let installed = self.tables.installed().filter(|(table, rule)| *table == CLASSIFIER && is_departed(rule));
+        installed.map(|(_, rule)| Change::Delete(rule)).collect()
+    }
+
+    /// Takes the changes of keys' rules that may be sent now, by table, and the deletions of rules of hosts that are
+    /// gone. They must be an update of their own. If the rules of the switch were read, these are compared first.
     pub(in crate::engine) fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
         let mut others = Vec::new();
         if !self.tables.is_synchronised() {
@@ -227,8 +284,12 @@ impl Switch {
                 let of_no_key = self.ingress.look_ups.learn(table, installed.map(|(_, rule)| rule).collect());
                 others.push((table, LookUps::divert_others(of_no_key)));
             }
+            others.push((CLASSIFIER, self.departures_after_reading()));
         }
+        let departures = if self.has_departures() { self.ports.host_rules.take_departures() } else { Vec::new() };
+        let leaf_rules = if departures.is_empty() { leaf_rules } else { LeafRules::Changing };
         let mut all = self.ingress.look_ups.take_changes(leaf_rules);
+        others.push((CLASSIFIER, departures));
         all.extend(others.into_iter().filter(|(_, changes)| !changes.is_empty()));
         all
     }

@@ -99,7 +99,7 @@ impl Switch {
             layout,
             ingress: Ingress::new(&capabilities, layout, options),
             paths: Paths::new(dpid, capabilities.version, has_pipeline, options),
-            ports: Ports::new(dpid, has_pipeline, options),
+            ports: Ports::new(dpid, layout, options),
             room: Room::new(has_pipeline, options),
             counters: Counters::default(),
             tables: Tables::new(options.first_xid, capabilities.version, bundles),

@@ -6,7 +6,8 @@ use maple_wire::{Dpid, PortNo};
 
 use super::backoff::Backoff;
 use super::cookies::{copy_cookie, own_cookie};
-use super::host_rules::HostRules;
+use super::host_rules::{HostCookies, HostRules};
+use super::layout::Layout;
 use super::new_port_packets::NewPortPackets;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
@@ -30,15 +31,15 @@ pub(in crate::engine) struct Ports {
 
 impl Ports {
     /// Creates the ports of a switch of which nothing is known yet.
-    pub fn new(dpid: Dpid, has_pipeline: bool, options: &Options) -> Ports {
-        let cookies = (own_cookie(options.epoch), copy_cookie(options.epoch));
+    pub fn new(dpid: Dpid, layout: Layout, options: &Options) -> Ports {
+        let cookies = HostCookies { others: own_cookie(options.epoch), copies: copy_cookie(options.epoch) };
         Ports {
             addresses: BTreeMap::new(),
             edges: BTreeMap::new(),
             linked: BTreeMap::new(),
             waiting: NewPortPackets::default(),
             questions: Backoff::default(),
-            host_rules: HostRules::new(has_pipeline, cookies, options.facts.placed_at(dpid).collect()),
+            host_rules: HostRules::new(layout, cookies, options.facts.placed_at(dpid).collect()),
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) mod traffic;
 
 use std::collections::BTreeMap;
 
-use maple_wire::{Dpid, Message};
+use maple_wire::{Dpid, Field, Message};
 use rustc_hash::FxHashMap;
 
 use crate::capabilities::Capabilities;
@@ -25,6 +25,7 @@ use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::ids::{DependentId, LeafId, ShardId};
+use crate::network::Mac;
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
@@ -154,7 +155,9 @@ impl Switches {
     pub(in crate::engine) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
-        let metadata = switch.ingress.look_ups.metadata(&fields)?;
+        let source = received.packet().switch_value(Field::EthSrc).map(Mac::from_bits);
+        let is_here = source.is_some_and(|mac| switch.ports.host_rules.is_present(received.at.port, mac));
+        let metadata = switch.ingress.look_ups.metadata(&fields, is_here)?;
         let leaf = switch.ingress.table.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
     }

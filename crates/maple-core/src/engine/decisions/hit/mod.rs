@@ -141,8 +141,10 @@ impl<'a> Hits<'a> {
         }
         let leaves = &self.decisions.leaves;
         let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        // Where hosts are tracked, all that are left are where they are known to be.
+        let is_source_here = self.fabric.ctx.options.track_hosts;
         possible.retain(|hit| {
-            let metadata = switch.ingress.look_ups.metadata(&hit.packet.packet);
+            let metadata = switch.ingress.look_ups.metadata(&hit.packet.packet, is_source_here);
             hit.packet.metadata = metadata.unwrap_or_default();
             metadata.is_some()
         });

@@ -28,6 +28,12 @@
 //! a packet of the host would be treated neither as in the state before nor as in the one after. So rules that are
 //! missing wait until the paths have changed ([`HostRules::hold`]), and the packets come to the controller meanwhile.
 //!
+//! # The source of a packet
+//!
+//! On a switch with tables for look-ups, a host's rules also write into the metadata that the packet's source is where
+//! it came in ([`SOURCE_IS_HERE`]). f may rest on that. So when a host has gone, its rules go before the rules of leaves
+//! or keys change ([`HostRules::take_departures`]).
+//!
 //! # Callers
 //!
 //! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refusals/` reports what the switch has
@@ -46,9 +52,10 @@ use maple_wire::{Action, Field, Instruction, Match, PortNo};
 use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
-use crate::engine::one_switch::layout::ENTRY;
+use crate::engine::one_switch::layout::{ENTRY, Layout};
 use crate::forwarding::to_controller;
 use crate::ids::Time;
+use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::Mac;
 use crate::rule::Rule;
 use crate::state::AddressKinds;
@@ -78,9 +85,9 @@ impl HostCapacity {
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct HostRules {
     has_pipeline: bool,
-    cookie: u64,
-    /// The cookie of rules that copy packets to the controller.
-    copies: u64,
+    /// Whether hosts' rules write that the packet's source is where it came in.
+    marks_sources: bool,
+    cookies: HostCookies,
     /// Whether packets may go on to the ingress table.
     open: bool,
     kinds: AddressKinds,
@@ -113,6 +120,15 @@ struct AdditionPause {
     held_back: bool,
 }
 
+/// The cookies of rules of hosts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct HostCookies {
+    /// That of rules that copy packets to the controller.
+    pub copies: u64,
+    /// That of all others.
+    pub others: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct HostEntry {
     /// Whether the host is known here. Otherwise it is declared to be here.
@@ -134,13 +150,12 @@ struct PortEntry {
 }
 
 impl HostRules {
-    /// Starts without rules, for a switch where these hosts have fixed places. The rules carry the first cookie, and
-    /// rules that copy carry the second.
-    pub fn new(has_pipeline: bool, cookies: (u64, u64), declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
+    /// Starts without rules, for a switch where these hosts have fixed places.
+    pub fn new(layout: Layout, cookies: HostCookies, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
         HostRules {
-            has_pipeline,
-            cookie: cookies.0,
-            copies: cookies.1,
+            has_pipeline: layout.has_pipeline(),
+            marks_sources: !layout.look_ups().is_empty(),
+            cookies,
             open: false,
             kinds: AddressKinds::default(),
             hosts: declared.iter().map(|key| (*key, HostEntry::default())).collect(),
@@ -301,6 +316,39 @@ impl HostRules {
         since.map(|since| since + longest).filter(|until| now < *until)
     }
 
+    /// Stops writing into the metadata that the packet's source is where it came in, because the switch refuses that. All
+    /// rules have to be compared afterwards.
+    pub fn stop_marking_sources(&mut self) {
+        self.marks_sources = false;
+    }
+
+    /// Returns what the rule of a known host does.
+    pub fn to_ingress(&self) -> Vec<Instruction> {
+        let mark = Instruction::WriteMetadata { metadata: SOURCE_IS_HERE, mask: SOURCE_IS_HERE };
+        let goto = Instruction::GotoTable(ENTRY);
+        if self.marks_sources { vec![mark, goto] } else { vec![goto] }
+    }
+
+    /// Removes and returns the deletions of rules of hosts that are gone.
+    pub fn take_departures(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// Reports whether rules of hosts that are gone have to be deleted.
+    pub fn has_departures(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Reports whether a host is known at a port.
+    pub fn is_present(&self, port: PortNo, mac: Mac) -> bool {
+        self.hosts.get(&(port, mac)).is_some_and(|host| host.is_here)
+    }
+
+    /// Returns the hosts that are known, with their ports.
+    pub fn present(&self) -> impl Iterator<Item = (PortNo, Mac)> + '_ {
+        self.hosts.iter().filter(|(_, host)| host.is_here).map(|(key, _)| *key)
+    }
+
     /// Removes and returns the changes of the rules. `held`: nothing is added now.
     pub fn take_changes(&mut self, capacity: HostCapacity, held: bool) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.gone);
@@ -448,11 +496,13 @@ impl HostRules {
             let icmp = of_host().exact(Field::EthType, IPV6).exact(Field::IpProto, ICMPV6);
             icmp.exact(Field::Icmpv6Type, kind)
         };
-        let goto = Instruction::GotoTable(ENTRY);
-        let copy = || vec![Instruction::ApplyActions(vec![Action::to_controller()]), goto.clone()];
+        let copy = || {
+            let copy = Instruction::ApplyActions(vec![Action::to_controller()]);
+            [copy].into_iter().chain(self.to_ingress()).collect()
+        };
         let guard = if self.has_pipeline { GUARD } else { LAST };
         let (priority, matching, instructions) = match kind {
-            HOST => (HOSTS, of_host(), vec![goto]),
+            HOST => (HOSTS, of_host(), self.to_ingress()),
             COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
             COPY_SOLICITATION => (COPIES, neighbours(NEIGHBOR_SOLICIT), copy()),
             COPY_ADVERTISEMENT => (COPIES, neighbours(NEIGHBOR_ADVERT), copy()),
@@ -461,7 +511,7 @@ impl HostRules {
             ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };
-        let cookie = if COPYING.has(kind) { self.copies } else { self.cookie };
+        let cookie = if COPYING.has(kind) { self.cookies.copies } else { self.cookies.others };
         Rule { priority, matching, instructions: instructions.into(), cookie }
     }
 }

@@ -13,7 +13,8 @@ fn rules(has_pipeline: bool) -> HostRules {
 }
 
 fn with_declared(has_pipeline: bool, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
-    let mut rules = HostRules::new(has_pipeline, (1, 2), declared);
+    let layout = if has_pipeline { Layout::with_look_ups(0) } else { Layout::with_one_table() };
+    let mut rules = HostRules::new(layout, HostCookies { others: 1, copies: 2 }, declared);
     rules.set_open(true);
     rules
 }
