@@ -148,6 +148,23 @@ impl World {
         self.by_all(random, &questions)
     }
 
+    /// Returns a program whose answer depends on where a packet's source is, and on what a table has for its destination.
+    pub fn program_of_sources(&self, random: &mut Random) -> Program {
+        let asks =
+            |value: u128| Question::TableIs { table: TABLES[1], key: Operand::Field(Field::EthDst), value: int(value) };
+        let mut places = vec![Question::Located(Who::Source)];
+        places.extend((1..=self.switches).map(|dpid| Question::LocatedAt(Who::Source, Dpid(dpid))));
+        places.truncate(1 + random.below(3));
+        let mut questions = vec![places, vec![asks(0), asks(1)]];
+        if random.one_in(2) {
+            questions.push(vec![Question::VarIs { name: VARS[0], value: int(0) }]);
+        }
+        if random.one_in(2) {
+            questions.swap(0, 1);
+        }
+        self.by_all(random, &questions)
+    }
+
     /// Returns a program that gives each combination of answers an answer of its own.
     fn by_all(&self, random: &mut Random, questions: &[Vec<Question>]) -> Program {
         let Some((first, rest)) = questions.split_first() else {
@@ -161,7 +178,8 @@ impl World {
         program
     }
 
-    /// Returns writes that change what [`World::program_of_pairs`] reads for a packet, mostly all of it.
+    /// Returns writes that change what [`World::program_of_pairs`] and [`World::program_of_sources`] read for a packet,
+    /// mostly all of it.
     pub fn writes_to_pair(random: &mut Random, packet: &PacketSpec) -> Vec<Change> {
         let value = |random: &mut Random| Operand::Constant(small(random, 3));
         let key = |mac| Operand::Constant(int(Mac(mac).bits()));

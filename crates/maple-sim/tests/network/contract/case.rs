@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
 use maple_core::engine::{Engine, LabelRange};
-use maple_core::network::{LinkName, Location};
+use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Policy, SamplePacket};
 use maple_sim::Random;
-use maple_sim::cases::{Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, World};
+use maple_sim::cases::{Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, World, host};
 use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
 
@@ -86,13 +86,16 @@ impl Case {
     pub fn of_look_ups(seed: u64) -> Case {
         let mut case = Case::about(Theme::RoutesThatMeet, seed);
         let (mut random, world) = (Random::new(!seed), case.world());
-        let of_pairs = random.one_in(2);
+        let (of_sources, of_pairs) = (random.one_in(6), random.one_in(2));
         let depth = 1 + random.below(4) as u32;
-        case.scenario.policy =
-            if of_pairs { world.program_of_pairs(&mut random) } else { world.program_of_look_ups(&mut random, depth) };
+        case.scenario.policy = match (of_sources, of_pairs) {
+            (true, _) => world.program_of_sources(&mut random),
+            (_, true) => world.program_of_pairs(&mut random),
+            _ => world.program_of_look_ups(&mut random, depth),
+        };
         for _ in 0..2 + random.below(8) {
             let packet = random.below(case.scenario.packets.len());
-            let changes = if of_pairs {
+            let changes = if of_sources || of_pairs {
                 World::writes_to_pair(&mut random, &case.scenario.packets[packet])
             } else {
                 (0..1 + random.below(3)).map(|_| world.write_to_looked_up(&mut random)).collect()
@@ -105,10 +108,33 @@ impl Case {
             };
             let (before, after): (Vec<Step>, Vec<Step>) = (sends(&mut random), sends(&mut random));
             let rest = random.one_in(2).then_some(Step::Rest);
-            let steps = rest.into_iter().chain(before).chain([Step::WriteTogether(changes)]).chain(after);
-            case.scenario.steps.splice(at..at, steps);
+            let moves = if of_sources { case.moves_of(packet, &mut random) } else { Vec::new() };
+            let forged: Vec<Step> = moves.iter().filter(|step| matches!(step, Step::Forge { .. })).cloned().collect();
+            let steps = rest
+                .into_iter()
+                .chain(before)
+                .chain(moves)
+                .chain([Step::WriteTogether(changes)])
+                .chain(forged)
+                .chain(after);
+            case.scenario.steps.splice(at..at, steps.collect::<Vec<Step>>());
         }
         Case { look_up_tables: 1 + (seed % 4) as u8, ..case }
+    }
+
+    /// Returns steps by which the host of a packet comes from another port, and somebody sends its packets there.
+    fn moves_of(&self, packet: usize, random: &mut Random) -> Vec<Step> {
+        let source = Mac(self.scenario.packets[packet].src);
+        let Some(number) = (0..self.world().hosts.len()).find(|number| host(*number).mac == source) else {
+            return Vec::new();
+        };
+        let places = &self.scenario.network.moves_to;
+        let (from, to) = (*random.pick(places), *random.pick(places));
+        let mut all = vec![Step::Move { host: number, to: from }, Step::Rest, Step::Send(packet), Step::Rest];
+        all.extend((0..random.below(4)).map(|_| Step::Forge { packet, from }));
+        all.push(Step::Move { host: number, to });
+        all.extend((0..random.below(4)).map(|_| Step::Forge { packet, from }));
+        all
     }
 
     /// Describes the network as programs and packets see it.
