@@ -11,14 +11,14 @@
 //!      └─ packet_in ─┬─ edge port ─ hosts (learn, check) ─ lookup ─┬─ leaf ── send ─► packet-out
 //!                    │                                             └─ miss
 //!                    │                                                 │
-//!                    │                       decide (run f, commit) ─ add_leaf ─ install
+//!                    │                       decide (run f, commit) ─ add_leaf ─ join_route
 //!                    │                                                 │
 //!                    │                            routes ─ labels ⇄ mail to other shards
 //!                    ├─ link port ── link_port (what the label says) ──────────────► packet-out
 //!                    └─ new port ─── new_port (wait until discovery knows the kind)
 //!
 //!  switch, port, link ─ topology ─► store ─► leaves that depend on it ─ reconsider (run f again)
-//!                                      └───► routes that follow a plan ─ route_changes
+//!                                      └───► routes that follow a plan ─ route_news
 //!
 //!  end of batch ─ flush ─ tables (compare, order) ─► flow-mods, barrier ─► held packets
 //! ```
@@ -36,7 +36,7 @@
 //! | `switches` | those of the shard: `packet_out`, `pace`, `room_for_leaves`, tables that are `reread`, `run_audits`, those that are `away`; counts: `measure`, `traffic`, `count_rule`, `count_drops` |
 //! | `fabric` | `routes/`, `route_use`, `route_meters`, `give_labels`, switches that are `unreachable` |
 //! | `topology` | `packet_in`, `admission`, `new_port`, `link_port`, `hosts/`, `host_actions`, `find_moved`, `segments/`, `declare`, `presume` |
-//! | `decisions` | `hit/` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_ready`, `route_changes`, `label_news`, `look_ups`; switches: `flush`, `confirm`, `await_barriers`, `refusals/`, `eviction`; counts: `count_reports`, `leaf_drops`; for people: `leaf_view`, `rule_view` |
+//! | `decisions` | `hit/` (the fast path), `decide`, `runs`, `waiting`, `add_leaf`, `join_route`, `leaf`, `leaves`, `leaf_route`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_news`, `look_ups`; switches: `flush`, `confirm`, `await_barriers`, `refusals/`, `eviction`; counts: `count_reports`; for people: `leaf_view`, `rule_view` |
 //! | `reruns` | `samples` beforehand, `reload` with `comparison` and `differences`, `restore` |
 //! | `live` | people watch packets |
 //! | `dispatch` | the engine, and copies of it |

@@ -6,9 +6,12 @@ use crate::compile::{LeafAction, Table};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::ids::LeafId;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Goal;
 use crate::run::Finished;
 use crate::trace::Trace;
@@ -103,12 +106,34 @@ impl Decisions {
         }
     }
 
+    /// Adds a leaf that has been put into its tree to the leaves of this shard.
+    pub(in crate::engine) fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
+        let ingress = leaf.ingress();
+        self.leaves.insert(id, leaf);
+        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+    }
+
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
     pub(in crate::engine) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
         let what = format!("first {}, now {new}", shown(old));
         self.not_a_function(fabric, &what, "not a function");
+    }
+
+    /// Reports, once for each key, that f reads something that is not tracked.
+    pub(in crate::engine) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
+        let kind = ReportKind::PolicyNotAFunction;
+        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
+        if novelty != Novelty::Known {
+            let reads = self.policy.untracked_reads().into();
+            fabric.ctx.report_novel(
+                kind,
+                ReportSubject::Policy,
+                novelty,
+                Report::PolicyNotAFunction { what: what.into(), reads },
+            );
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::tables::Waiter;
 use crate::engine::one_switch::{Stale, Switch};
 use crate::engine::switches::run_audits::line;
-use crate::ids::{DependentId, LeafId, Time};
+use crate::ids::{DependentId, Time};
 use crate::update::Change;
 
 /// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
@@ -201,28 +201,6 @@ impl Decisions {
         self.report_finished_waits(fabric);
     }
 
-    /// Withdraws what a switch that is gone had, and ends what waits for it.
-    pub(in crate::engine) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
-        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
-        self.report_departed(fabric, departed);
-        self.end_waits_for(fabric, dpid);
-        // These barriers will not be answered.
-        for waiter in switch.tables.waiters() {
-            match waiter {
-                Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
-                Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
-                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
-            }
-        }
-        for (_, dependent, _) in switch.ingress.look_ups.dependents() {
-            fabric.switches.forget_look_up(dependent);
-            fabric.ctx.store.forget(dependent);
-        }
-        fabric.close_all_labels(switch.paths.labels, dpid);
-        self.drop_waiting(fabric, dpid);
-    }
-
     /// Drops the packets of a switch that wait for something that f read.
     pub(in crate::engine) fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let parked = self.waiting.forget_switch(dpid);
@@ -260,9 +238,8 @@ impl Decisions {
         fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
     }
 
-    /// Begins a wait for all removals that go on.
+    /// Begins a wait for all removals that go on, which the switches without a connection have recorded.
     pub(in crate::engine) fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
-        self.record_for_unreachable(fabric);
         let is_awaited =
             |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
@@ -308,16 +285,6 @@ fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
     let of_leaf = leaves.get(&change.dependent.as_leaf()).and_then(|leaf| leaf.reroute_until());
     let of_route = || routes.of_subscription(change.dependent).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)
-}
-
-impl Decisions {
-    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
-    pub(in crate::engine) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
-        if let Some(Effect::Departed { leaves, .. }) = &departed {
-            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
-        }
-        fabric.ctx.out.extend(departed);
-    }
 }
 
 #[cfg(test)]

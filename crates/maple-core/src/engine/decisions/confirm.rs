@@ -6,11 +6,13 @@ use maple_wire::Dpid;
 use maple_wire::msg::FlowRemoved;
 
 use super::Decisions;
+use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::is_ours;
 use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
+use crate::engine::one_switch::{Stale, Switch};
+use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::update::entry_key;
 
@@ -66,5 +68,35 @@ impl Decisions {
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
         }
+    }
+
+    /// Withdraws what a switch that is gone had, and ends what waits for it.
+    pub(in crate::engine) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
+        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
+        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.report_departed(fabric, departed);
+        self.end_waits_for(fabric, dpid);
+        // These barriers will not be answered.
+        for waiter in switch.tables.waiters() {
+            match waiter {
+                Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
+                Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
+                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
+            }
+        }
+        for (_, dependent, _) in switch.ingress.look_ups.dependents() {
+            fabric.switches.forget_look_up(dependent);
+            fabric.ctx.store.forget(dependent);
+        }
+        fabric.close_all_labels(switch.paths.labels, dpid);
+        self.drop_waiting(fabric, dpid);
+    }
+
+    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
+    pub(in crate::engine) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
+        if let Some(Effect::Departed { leaves, .. }) = &departed {
+            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
+        }
+        fabric.ctx.out.extend(departed);
     }
 }

@@ -2,6 +2,7 @@
 
 use maple_wire::Dpid;
 use maple_wire::msg::stats::{ReplyBody, StatsReply};
+use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::leaf::LeafState;
@@ -53,18 +54,6 @@ impl Decisions {
         }
     }
 
-    /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
-    /// rerouted.
-    pub(in crate::engine) fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
-        match self.leaves.get(&id) {
-            // It was withdrawn while its rule waited.
-            None => {}
-            Some(leaf) if leaf.is_rerouting() => self.withdraw(fabric, id),
-            Some(_) => self.uninstall(fabric, id, LeafState::NoCapacity { from }),
-        }
-    }
-
     /// Reads which rules are in use, for evictions.
     pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
@@ -111,5 +100,12 @@ impl Decisions {
                 self.withdraw(fabric, leaf);
             }
         }
+    }
+
+    /// All leaves and labels with rules at a switch, or with rules to be added there.
+    pub(in crate::engine) fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+        let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
+        let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
+        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 }

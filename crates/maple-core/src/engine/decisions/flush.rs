@@ -4,7 +4,6 @@
 use maple_wire::Dpid;
 
 use super::Decisions;
-use super::leaf::LeafState;
 use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
@@ -72,16 +71,6 @@ impl Decisions {
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
         fabric.ctx.wake_at(until, Timer::Refused(dpid));
         true
-    }
-
-    /// The action of the ingress switch for a leaf's packets.
-    pub(in crate::engine) fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
-        let leaf = self.leaves.get(&id);
-        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
-            return LeafAction::Controller;
-        };
-        route.action()
     }
 
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.

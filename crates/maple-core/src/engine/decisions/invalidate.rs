@@ -14,14 +14,34 @@ use maple_wire::{Constraint, Field};
 use super::Decisions;
 use super::disjoint::are_disjoint;
 use super::leaf::Leaf;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Stale;
 use crate::ids::{DependentId, LeafId, RouteId};
 use crate::network::{Location, Mac};
 use crate::state::{Cell, Selection};
 use crate::trace::Item;
 
 impl Decisions {
+    /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
+    pub(in crate::engine) fn withdraw(&mut self, fabric: &mut Fabric, id: LeafId) {
+        fabric.ctx.store.forget(id);
+        if !self.leaves.contains_key(&id) {
+            return;
+        }
+        self.release(fabric, id);
+        let Some(leaf) = self.leaves.remove(&id).expected() else { return };
+        self.keep_counting_leaf(fabric, id, &leaf);
+        fabric.ctx.stats.leaves_withdrawn += 1;
+        let ingress = leaf.ingress();
+        if let Some(switch) = fabric.switches.get_mut(&ingress) {
+            switch.ingress.table.remove(id);
+            fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        }
+        self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
+    }
+
     /// Withdraws those of this shard's leaves that are selected.
     pub(in crate::engine) fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
         let found: BTreeSet<LeafId> = match selection {

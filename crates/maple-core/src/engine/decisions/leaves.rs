@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Decisions;
 use super::leaf::Leaf;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cache::VersionedCache;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
@@ -206,6 +208,22 @@ impl Deref for Leaves {
 
     fn deref(&self) -> &FxHashMap<LeafId, Box<Leaf>> {
         &self.all
+    }
+}
+
+impl Decisions {
+    /// Creates an id for a leaf.
+    pub(in crate::engine) fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
+        self.new_dependent_id(fabric).as_leaf()
+    }
+
+    /// Creates an id for a leaf, a parked packet or the plan of a route.
+    pub(in crate::engine) fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
+        self.leaves.new_id(fabric.ctx.shard, |id| {
+            self.waiting.has(id)
+                || fabric.routes.of_subscription(id).is_some()
+                || fabric.switches.of_look_up(id).is_some()
+        })
     }
 }
 

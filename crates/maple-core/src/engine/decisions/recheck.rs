@@ -15,11 +15,9 @@ use super::leaf::{Leaf, source_lines};
 use super::leaves::Leaves;
 use crate::check::Observation;
 use crate::engine::context::expected::Expected;
-use crate::engine::context::reports::Novelty;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::ids::{LeafId, Time};
-use crate::report::{Report, ReportKind, ReportSubject};
 use crate::trace::Trace;
 
 /// When the next leaf is checked, and the id from which to look for it.
@@ -81,21 +79,6 @@ impl Decisions {
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
         self.not_a_function(fabric, &what, &format!("recheck {place}"));
         self.withdraw(fabric, id);
-    }
-
-    /// Reports, once for each key, that f reads something that is not tracked.
-    pub(in crate::engine) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
-        let kind = ReportKind::PolicyNotAFunction;
-        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
-        if novelty != Novelty::Known {
-            let reads = self.policy.untracked_reads().into();
-            fabric.ctx.report_novel(
-                kind,
-                ReportSubject::Policy,
-                novelty,
-                Report::PolicyNotAFunction { what: what.into(), reads },
-            );
-        }
     }
 }
 

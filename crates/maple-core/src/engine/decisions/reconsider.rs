@@ -9,7 +9,7 @@
 //! * With one table, the leaf of a host that is not known is withdrawn: its rule would keep the host's packets from the
 //!   controller.
 //!
-//! Then the routes concerned follow their plans (`route_changes.rs`).
+//! Then the routes concerned follow their plans (`route_news.rs`).
 //!
 //! This equals a fresh run: the leaf's packets agree with its witness packet in everything that the run observed. The
 //! reads of the run are validated and subscribed to like those of any run.
@@ -19,8 +19,7 @@ use std::collections::BTreeSet;
 use maple_wire::Field;
 
 use super::Decisions;
-use super::decide::{Answer, RunOutcome, outcome};
-use super::leaf::LeafState;
+use super::runs::{Answer, RunOutcome, outcome};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -103,13 +102,6 @@ impl Decisions {
             return self.begin_reroute(fabric, id, route);
         }
         fabric.ctx.stats.leaves_confirmed += 1;
-    }
-
-    /// Reports whether a leaf can change its route while its packets flow.
-    pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
-        let Some(leaf) = self.leaves.get(&id).expected() else { return false };
-        let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());
-        leaf.state == LeafState::Active && !is_closed
     }
 }
 

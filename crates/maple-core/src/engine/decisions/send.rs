@@ -3,63 +3,18 @@
 use std::sync::Arc;
 
 use super::Decisions;
-use super::leaf::{HeldPackets, LeafState};
+use super::leaf::LeafState;
 use crate::engine::context::cause::{DropCause, Origin};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::ids::LeafId;
 use crate::route::Resolved;
 
 impl Decisions {
-    /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
-    pub(in crate::engine) fn answer(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
-        if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
-            && *from <= fabric.ctx.now
-        {
-            self.try_install(fabric, id);
-        }
-        let (need_not_wait, has_sure_labels) = (self.need_not_wait(fabric, id), !fabric.ctx.is_any_unconfirmed());
-        // The rule still follows f's former decision.
-        let is_changing = self.is_route_changing(fabric, id);
-        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
-        match leaf.state {
-            LeafState::Active if !has_sure_labels => self.send_without_rule(fabric, id, packet),
-            LeafState::Active if !is_changing => self.forward(fabric, id, &packet),
-            LeafState::Active | LeafState::Rerouting(_) | LeafState::Waiting { by_controller: false, .. }
-                if leaf.count_held() < fabric.ctx.options.held_packets && !need_not_wait =>
-            {
-                match &mut leaf.held {
-                    Some(held) => held.packets.push(packet),
-                    None => {
-                        let until = fabric.ctx.now + fabric.ctx.options.hold;
-                        leaf.held = Some(Box::new(HeldPackets { packets: vec![packet], until }));
-                        fabric.ctx.wake_at(until, Timer::Leaf(id));
-                    }
-                }
-            }
-            _ => self.send_without_rule(fabric, id, packet),
-        }
-    }
-
-    /// Reports whether a leaf's route is changing to another path.
-    fn is_route_changing(&self, fabric: &Fabric, id: LeafId) -> bool {
-        let route = self.leaves.get(&id).and_then(|leaf| fabric.routes.get(leaf.route_id?));
-        route.is_some_and(|route| route.next_until().is_some())
-    }
-
-    /// Reports whether a packet of a leaf that waits for labels is better sent without them, because labels have to
-    /// wait for the rules of an earlier run. A packet that must keep its way can't leave without them.
-    fn need_not_wait(&self, fabric: &Fabric, id: LeafId) -> bool {
-        let leaf = self.leaves.get(&id).filter(|leaf| matches!(leaf.state, LeafState::Waiting { .. }));
-        let route = leaf.filter(|_| fabric.ctx.is_any_restoring()).and_then(|leaf| Decisions::resolved(fabric, leaf));
-        route.is_some_and(|route| !route.keeps_way)
-    }
-
     /// Sends a packet of a leaf that has no rule. If what f read has changed, f decides the packet again, because the
     /// leaf's decision may be out of date. The news of that change may still be on the way.
-    fn send_without_rule(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
+    pub(in crate::engine) fn send_without_rule(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
         let route = self.leaves.get(&id).and_then(|leaf| Decisions::resolved(fabric, leaf));
         // Checked last: a leaf that is current now was so when its goal was resolved.
         match route.filter(|_| fabric.ctx.store.is_current(id)) {
@@ -137,5 +92,18 @@ impl Decisions {
             fabric.switches.drop_packet(&mut fabric.ctx, packet, DropCause::Policy(Arc::clone(&origin)));
         }
         fabric.switches.send_to_egress_ports(&mut fabric.ctx, route, &origin, packet);
+    }
+
+    /// Counts a packet that the controller drops because of its leaf. Does nothing if the leaf does not drop.
+    pub(in crate::engine) fn drop_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
+        let origin = self.leaves.get(&id).filter(|leaf| leaf.drops()).map(|leaf| Arc::clone(&leaf.origin));
+        if let Some(origin) = origin {
+            fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::Policy(origin));
+        }
+    }
+
+    /// The origin of a leaf's answer.
+    pub(in crate::engine) fn origin_of(&self, id: LeafId) -> Arc<Origin> {
+        self.leaves.get(&id).map(|leaf| Arc::clone(&leaf.origin)).unwrap_or_default()
     }
 }

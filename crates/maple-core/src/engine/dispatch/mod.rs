@@ -179,7 +179,10 @@ impl Engine {
             Event::Declare { number, facts } => self.declare(number, &facts),
 
             Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
-            Event::AwaitBarriers(token) => decisions.await_all_barriers(fabric, token),
+            Event::AwaitBarriers(token) => {
+                decisions.record_for_unreachable(fabric);
+                decisions.await_all_barriers(fabric, token);
+            }
             Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),

@@ -15,8 +15,8 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, Trial};
-use crate::engine::decisions::decide::{Answer, RunOutcome, outcome};
 use crate::engine::decisions::leaf::source_lines;
+use crate::engine::decisions::runs::{Answer, RunOutcome, outcome};
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, Route};

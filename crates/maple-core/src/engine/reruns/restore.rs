@@ -57,7 +57,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::decide::{RunOutcome, outcome};
+use crate::engine::decisions::runs::{RunOutcome, outcome};
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;

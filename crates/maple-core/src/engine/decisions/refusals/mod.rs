@@ -131,13 +131,6 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
-    /// All leaves and labels with rules at a switch, or with rules to be added there.
-    pub(in crate::engine) fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
-        let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
-        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
-    }
-
     pub(in crate::engine) fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });

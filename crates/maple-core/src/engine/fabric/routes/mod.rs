@@ -29,8 +29,8 @@
 //!
 //! # Cost and callers
 //!
-//! Each call costs a look-up; [`Routes::retry`] looks at all routes. `install.rs`, `reroute.rs`, `route_use.rs` and
-//! `route_changes.rs` call it, and do what it asks for.
+//! Each call costs a look-up; [`Routes::retry`] looks at all routes. `install.rs`, `join_route.rs`, `route_use.rs`
+//! and `route_news.rs` call it, and do what it asks for.
 
 mod path;
 mod requests;
