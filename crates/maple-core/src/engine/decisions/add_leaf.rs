@@ -29,7 +29,7 @@ impl Decisions {
     /// Makes a leaf of a run that nothing waits for: the run of a packet that is remembered, foreseen or decided again.
     /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has
     /// changed.
-    pub(in crate::engine) fn adopt(
+    pub fn adopt(
         &mut self,
         fabric: &mut Fabric,
         goal: Goal,
@@ -48,7 +48,7 @@ impl Decisions {
 
     /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
     /// one.
-    pub(in crate::engine) fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
+    pub fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !fabric.switches.contains_key(&ingress) {
             fabric.ctx.store.forget(id);
@@ -86,7 +86,7 @@ impl Decisions {
         id
     }
 
-    pub(in crate::engine) fn new_leaf(
+    pub fn new_leaf(
         &mut self,
         fabric: &mut Fabric,
         trace: Trace,
@@ -107,14 +107,14 @@ impl Decisions {
     }
 
     /// Adds a leaf that has been put into its tree to the leaves of this shard.
-    pub(in crate::engine) fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
+    pub fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
         fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
     }
 
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
-    pub(in crate::engine) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
+    pub fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
         let what = format!("first {}, now {new}", shown(old));
@@ -122,7 +122,7 @@ impl Decisions {
     }
 
     /// Reports, once for each key, that f reads something that is not tracked.
-    pub(in crate::engine) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
+    pub fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
         let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
         if novelty != Novelty::Known {

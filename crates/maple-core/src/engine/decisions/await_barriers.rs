@@ -163,24 +163,24 @@ impl BarrierWaits {
 
 impl Decisions {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
-    pub(in crate::engine) fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
+    pub fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
         self.barrier_waits.begin_path_change(change, |change| goes_on(&self.leaves, &fabric.routes, change));
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
-    pub(in crate::engine) fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.barrier_waits.has_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
-    pub(in crate::engine) fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+    pub fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits(fabric);
     }
 
     /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
     /// this before switches are updated.
-    pub(in crate::engine) fn end_path_changes(&mut self, fabric: &mut Fabric) {
+    pub fn end_path_changes(&mut self, fabric: &mut Fabric) {
         if self.barrier_waits.is_idle() {
             return;
         }
@@ -196,19 +196,19 @@ impl Decisions {
     }
 
     /// Ends all waits for a switch that has disconnected.
-    pub(in crate::engine) fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
         self.report_finished_waits(fabric);
     }
 
     /// Drops the packets of a switch that wait for something that f read.
-    pub(in crate::engine) fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let parked = self.waiting.forget_switch(dpid);
         fabric.ctx.drop_parked(parked);
     }
 
     /// Returns everything that waits are waiting for.
-    pub(in crate::engine) fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
+    pub fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
         let waits = self.barrier_waits.waiting.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
@@ -239,7 +239,7 @@ impl Decisions {
     }
 
     /// Begins a wait for all removals that go on, which the switches without a connection have recorded.
-    pub(in crate::engine) fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
+    pub fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
         let is_awaited =
             |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);

@@ -18,7 +18,7 @@ use crate::update::entry_key;
 
 impl Decisions {
     /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
-    pub(in crate::engine) fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
+    pub fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         // Nothing waits for the barrier after the rule of a watch.
         let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
@@ -57,7 +57,7 @@ impl Decisions {
     }
 
     /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
-    pub(in crate::engine) fn flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+    pub fn flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
         if is_ours(removed.cookie) {
             self.read_removed_count(fabric, dpid, removed);
         }
@@ -71,7 +71,7 @@ impl Decisions {
     }
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
-    pub(in crate::engine) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
+    pub fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
         let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
         lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
         self.report_departed(fabric, departed);
@@ -93,7 +93,7 @@ impl Decisions {
     }
 
     /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
-    pub(in crate::engine) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
+    pub fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
             self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
         }

@@ -42,19 +42,19 @@ struct RuleCounter<'a> {
 impl Decisions {
     /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
-    pub(in crate::engine) fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
     }
 
     /// Counts a packet of a leaf that the controller answers.
-    pub(in crate::engine) fn count_access_hit(&mut self, id: LeafId) {
+    pub fn count_access_hit(&mut self, id: LeafId) {
         if let Some(leaf) = self.leaves.get(&id) {
             self.access_hits.count_packet(&leaf.trace);
         }
     }
 
     /// Keeps what a withdrawn leaf counts for, since its rules still report packets.
-    pub(in crate::engine) fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
+    pub fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
         if let Some(counted) = counted_leaf(&self.access_hits, leaf)
             && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
         {
@@ -64,7 +64,7 @@ impl Decisions {
 
     /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the
     /// cookies that they are to have.
-    pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
+    pub fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
         let ReplyBody::Flow(flows) = &mut reply.body else { return };
         if let Some(switch) = fabric.switches.get(&dpid) {
             switch.arrange(flows);
@@ -76,7 +76,7 @@ impl Decisions {
     }
 
     /// Reads the counters that a switch reports for its rules.
-    pub(in crate::engine) fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
+    pub fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
         let own = flows.iter().filter(|flow| is_ours(flow.cookie));
         for flow in own {
             self.read_count(
@@ -95,7 +95,7 @@ impl Decisions {
     }
 
     /// Reads the counter of a rule that was removed, for the last time.
-    pub(in crate::engine) fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+    pub fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
         let counted = RuleCounter {
             table: removed.table_id,
             priority: removed.priority,

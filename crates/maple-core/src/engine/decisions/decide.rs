@@ -28,7 +28,7 @@ use crate::trace::Trace;
 
 impl Decisions {
     /// Answers a packet that enters the network, or has f decide it at the end of the batch.
-    pub(in crate::engine) fn on_packet(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
+    pub fn on_packet(&mut self, fabric: &mut Fabric, received: ReceivedPacket) {
         match self.current_leaf(fabric, &received) {
             Some(leaf) => {
                 fabric.ctx.stats.hits += 1;
@@ -43,7 +43,7 @@ impl Decisions {
     }
 
     /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
-    pub(in crate::engine) fn answer(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
+    pub fn answer(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
             && *from <= fabric.ctx.now
         {
@@ -81,7 +81,7 @@ impl Decisions {
     }
 
     /// Decides every packet that no leaf answers.
-    pub(in crate::engine) fn decide_misses(&mut self, fabric: &mut Fabric) {
+    pub fn decide_misses(&mut self, fabric: &mut Fabric) {
         while !self.waiting.has_no_misses() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ impl Decisions {
     /// Another shard may have changed what a leaf depends on while its message is still on the way here. Such a leaf
     /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
     /// immediately, and so is the plan of its route.
-    pub(in crate::engine) fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
+    pub fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
         self.follow_tables(fabric, received.at.switch);
         let leaf = fabric.switches.lookup(received)?;
         let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();

@@ -15,7 +15,7 @@ use crate::labels::Refusal;
 
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
-    pub(in crate::engine) fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
@@ -48,14 +48,14 @@ impl Decisions {
     }
 
     /// Evicts all leaves and labels, because required rules do not fit.
-    pub(in crate::engine) fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         for subject in Decisions::all_subjects_at(fabric, dpid) {
             self.evict(fabric, dpid, subject);
         }
     }
 
     /// Reads which rules are in use, for evictions.
-    pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
+    pub fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
@@ -69,7 +69,7 @@ impl Decisions {
     }
 
     /// Evicts leaves and labels by the known use of their rules.
-    pub(in crate::engine) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let round = switch.room.capacity.end_round(fabric.ctx.now);
         let tree = switch.ingress.table.tree();
@@ -103,7 +103,7 @@ impl Decisions {
     }
 
     /// All leaves and labels with rules at a switch, or with rules to be added there.
-    pub(in crate::engine) fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+    pub fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
         let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
         leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()

@@ -13,7 +13,7 @@ use crate::ids::LeafId;
 
 impl Decisions {
     /// Finds the changes for an update, and refuses or evicts what does not fit. Returns whether the update may go on.
-    pub(in crate::engine) fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         if !self.prepare(fabric, dpid) {
             return false;
         }
@@ -32,7 +32,7 @@ impl Decisions {
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
-    pub(in crate::engine) fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
@@ -46,7 +46,7 @@ impl Decisions {
     }
 
     /// Takes the changes of all sources of a switch's rules.
-    pub(in crate::engine) fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let changed = std::mem::take(&mut switch.ingress.changed_actions);
         let actions: Vec<(LeafId, LeafAction)> =
@@ -74,7 +74,7 @@ impl Decisions {
     }
 
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
-    pub(in crate::engine) fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
+    pub fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
         let is_away = |dpid: &Dpid| fabric.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
         let away: Vec<Dpid> = fabric.ctx.dirty.iter().copied().filter(is_away).collect();
         for dpid in away {

@@ -11,7 +11,7 @@ use crate::ids::{LeafId, RouteId};
 
 impl Decisions {
     /// Reports whether a leaf may have rules at its ingress switch. If not, evicts it.
-    pub(in crate::engine) fn check_leaf_capacity(&mut self, fabric: &mut Fabric, id: LeafId) -> bool {
+    pub fn check_leaf_capacity(&mut self, fabric: &mut Fabric, id: LeafId) -> bool {
         let Some(ingress) = self.leaves.get(&id).map(|leaf| leaf.ingress()).expected() else { return false };
         let has_capacity = fabric.switches.check_capacity(&mut fabric.ctx, ingress);
         if !has_capacity {
@@ -21,7 +21,7 @@ impl Decisions {
     }
 
     /// Installs a leaf that is in its tree and has joined this route, or lets it wait until the route is ready.
-    pub(in crate::engine) fn install(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId) {
+    pub fn install(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId) {
         let Some(route) = fabric.routes.get(route_id).expected() else { return };
         if let Some(leaf) = self.leaves.get_mut(&id).expected() {
             (leaf.route_id, leaf.answer) = (Some(route_id), route.goal().clone());
@@ -50,7 +50,7 @@ impl Decisions {
 
     /// Lets the controller forward the leaf's packets, because the leaf cannot have a rule. Withdraws a leaf that is
     /// being rerouted.
-    pub(in crate::engine) fn forward_by_controller(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn forward_by_controller(&mut self, fabric: &mut Fabric, id: LeafId) {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             // The route that it still has is no longer f's answer.
             return self.withdraw(fabric, id);
@@ -60,7 +60,7 @@ impl Decisions {
     }
 
     /// Removes the leaf's rule and sets its new state, in which its packets go through the controller.
-    pub(in crate::engine) fn uninstall(&mut self, fabric: &mut Fabric, id: LeafId, state: LeafState) {
+    pub fn uninstall(&mut self, fabric: &mut Fabric, id: LeafId, state: LeafState) {
         self.release(fabric, id);
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         leaf.state = state;
@@ -71,7 +71,7 @@ impl Decisions {
 
     /// Handles a leaf's deadline: withdraws it if its reroute takes too long, or sends the packets that have waited
     /// long enough.
-    pub(in crate::engine) fn leaf_timer(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn leaf_timer(&mut self, fabric: &mut Fabric, id: LeafId) {
         // A timer outlives its leaf.
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
@@ -85,7 +85,7 @@ impl Decisions {
 
     /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
     /// rerouted.
-    pub(in crate::engine) fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
         let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
         match self.leaves.get(&id) {
             // It was withdrawn while its rule waited.

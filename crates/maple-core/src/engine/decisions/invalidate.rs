@@ -25,7 +25,7 @@ use crate::trace::Item;
 
 impl Decisions {
     /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
-    pub(in crate::engine) fn withdraw(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn withdraw(&mut self, fabric: &mut Fabric, id: LeafId) {
         fabric.ctx.store.forget(id);
         if !self.leaves.contains_key(&id) {
             return;
@@ -43,7 +43,7 @@ impl Decisions {
     }
 
     /// Withdraws those of this shard's leaves that are selected.
-    pub(in crate::engine) fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
+    pub fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
         let found: BTreeSet<LeafId> = match selection {
             Selection::All => self.leaves.keys().copied().collect(),
             Selection::Leaves(leaves) => leaves.clone(),

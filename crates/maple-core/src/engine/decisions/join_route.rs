@@ -19,7 +19,7 @@ use crate::route::Goal;
 
 impl Decisions {
     /// Installs a leaf again that had no capacity, or lets it wait until its route is ready.
-    pub(in crate::engine) fn retry_install(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn retry_install(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let answer = leaf.answer.clone();
         if !self.check_leaf_capacity(fabric, id) {
@@ -32,7 +32,7 @@ impl Decisions {
     }
 
     /// Makes the leaf join a route. `None` if packets cannot be carried along it.
-    pub(in crate::engine) fn join_goal(&mut self, fabric: &mut Fabric, id: LeafId, goal: &Goal) -> Option<RouteId> {
+    pub fn join_goal(&mut self, fabric: &mut Fabric, id: LeafId, goal: &Goal) -> Option<RouteId> {
         let key = route_key(fabric, goal, &self.leaves.get(&id)?.witness)?;
         self.join_route(fabric, id, key)
     }
@@ -65,7 +65,7 @@ impl Decisions {
 
     /// Makes a leaf join its route before it is put into its tree. Returns the action for the tree: if the route is
     /// ready, the leaf's rule is part of the tree's change.
-    pub(in crate::engine) fn prepare_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) -> LeafAction {
+    pub fn prepare_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
         if !fabric.switches.check_capacity(&mut fabric.ctx, ingress) {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now + fabric.ctx.options.eviction_period };
@@ -97,7 +97,7 @@ impl Decisions {
     }
 
     /// Undoes [`Decisions::prepare_leaf`] for a leaf that is not put into its tree after all.
-    pub(in crate::engine) fn discard_prepared(fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
+    pub fn discard_prepared(fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) {
         let Some(route_id) = leaf.route_id.take() else { return };
         if leaf.state == LeafState::Active {
             // Its rule has not been sent.

@@ -18,7 +18,7 @@ use crate::route::Resolved;
 
 impl Decisions {
     /// The present resolution of a leaf's goal. `None` if there is no such route.
-    pub(in crate::engine) fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
+    pub fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
         match route_id.and_then(|route_id| fabric.routes.get(route_id)) {
@@ -28,19 +28,19 @@ impl Decisions {
     }
 
     /// The plan that a leaf's route follows, as a dependent, if it follows one.
-    pub(in crate::engine) fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<DependentId> {
+    pub fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<DependentId> {
         let route = fabric.routes.get(self.leaves.get(&leaf)?.route_id?)?;
         route.plan().map(|(dependent, _)| dependent)
     }
 
     /// Reports whether a leaf's route is changing to another path.
-    pub(in crate::engine) fn is_route_changing(&self, fabric: &Fabric, id: LeafId) -> bool {
+    pub fn is_route_changing(&self, fabric: &Fabric, id: LeafId) -> bool {
         let route = self.leaves.get(&id).and_then(|leaf| fabric.routes.get(leaf.route_id?));
         route.is_some_and(|route| route.next_until().is_some())
     }
 
     /// The action of the ingress switch for a leaf's packets.
-    pub(in crate::engine) fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
+    pub fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
         let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
@@ -50,13 +50,7 @@ impl Decisions {
     }
 
     /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
-    pub(in crate::engine) fn wait_for_route(
-        &mut self,
-        fabric: &mut Fabric,
-        id: LeafId,
-        route_id: RouteId,
-        by_controller: bool,
-    ) {
+    pub fn wait_for_route(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId, by_controller: bool) {
         fabric.routes.wait(route_id, id);
         let now = fabric.ctx.now;
         if let Some(leaf) = self.leaves.get_mut(&id) {
@@ -66,7 +60,7 @@ impl Decisions {
     }
 
     /// Asks for the leaf's rule, or for another one in its place. `since`: the time of the decision.
-    pub(in crate::engine) fn request_rule(fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
+    pub fn request_rule(fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id, since));
         }
@@ -74,7 +68,7 @@ impl Decisions {
     }
 
     /// Makes the leaf leave its route once no rule sends packets that way.
-    pub(in crate::engine) fn release(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn release(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         match leaf.state {
             LeafState::Active => self.stop_using_route(fabric, id, false),
@@ -93,7 +87,7 @@ impl Decisions {
 
     /// Makes the ingress switch remove a leaf's rule, or replace it by one that leads elsewhere. When the switch has
     /// confirmed that, the leaf's use of its route ends. `stays`: the leaf remains a member of the route.
-    pub(in crate::engine) fn stop_using_route(&mut self, fabric: &mut Fabric, id: LeafId, stays: bool) {
+    pub fn stop_using_route(&mut self, fabric: &mut Fabric, id: LeafId, stays: bool) {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let Some(route_id) = leaf.route_id.expected() else { return };
         if !stays {

@@ -18,7 +18,7 @@ use crate::trace::show;
 
 impl Decisions {
     /// The leaf that answers a packet, if there is one.
-    pub(in crate::engine) fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
+    pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket {
             frame: Arc::clone(frame),
@@ -33,14 +33,14 @@ impl Decisions {
     }
 
     /// The witness packet of a leaf: f ran on it.
-    pub(in crate::engine) fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
+    pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         let witness = &self.leaves.get(&leaf)?.witness;
         Some(EnteringPacket { at: witness.at, frame: Arc::clone(&witness.frame) })
     }
 
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
     /// serve the switch.
-    pub(in crate::engine) fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
+    pub fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
         let switch = fabric.switches.get(&at.switch)?;
         Some(Passage::through(&SwitchRules { decisions: self, fabric, switch }, at.port, frame))
     }

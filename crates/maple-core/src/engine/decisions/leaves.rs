@@ -213,12 +213,12 @@ impl Deref for Leaves {
 
 impl Decisions {
     /// Creates an id for a leaf.
-    pub(in crate::engine) fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
+    pub fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
         self.new_dependent_id(fabric).as_leaf()
     }
 
     /// Creates an id for a leaf, a parked packet or the plan of a route.
-    pub(in crate::engine) fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
+    pub fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
         self.leaves.new_id(fabric.ctx.shard, |id| {
             self.waiting.has(id)
                 || fabric.routes.of_subscription(id).is_some()

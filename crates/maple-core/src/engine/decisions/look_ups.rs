@@ -24,7 +24,7 @@ const AT_REST_AGAIN: Duration = Duration::from_millis(20);
 
 impl Decisions {
     /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded.
-    pub(in crate::engine) fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
@@ -69,7 +69,7 @@ impl Decisions {
     }
 
     /// Lowers all look-ups of a switch that refuses their rules.
-    pub(in crate::engine) fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let dependents = switch.ingress.look_ups.close();
         let leaves: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
@@ -83,7 +83,7 @@ impl Decisions {
 
     /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
     /// change in this update.
-    pub(in crate::engine) fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
         if switch.layout.look_ups().is_empty() {

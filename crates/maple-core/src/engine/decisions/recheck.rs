@@ -47,7 +47,7 @@ impl Rechecks {
 
 impl Decisions {
     /// Checks the next leaf, if a check is due.
-    pub(in crate::engine) fn recheck(&mut self, fabric: &mut Fabric) {
+    pub fn recheck(&mut self, fabric: &mut Fabric) {
         if self.leaves.is_empty() {
             return;
         }

@@ -31,7 +31,7 @@ use crate::run::{Finished, Run};
 
 impl Decisions {
     /// Reconsiders all stale leaves.
-    pub(in crate::engine) fn reconsider_all(&mut self, fabric: &mut Fabric) {
+    pub fn reconsider_all(&mut self, fabric: &mut Fabric) {
         let stale = std::mem::take(&mut fabric.ctx.stale);
         if !stale.is_empty() {
             self.reconsider(fabric, &stale);
@@ -40,7 +40,7 @@ impl Decisions {
 
     /// Decides these dependents again, except those that are current: leaves, parked packets, and routes that follow a
     /// plan. Some may have gone.
-    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
+    pub fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for dependent in stale {
             if fabric.ctx.store.is_current(*dependent) {

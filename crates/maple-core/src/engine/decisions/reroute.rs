@@ -17,7 +17,7 @@ use crate::route::Goal;
 
 impl Decisions {
     /// Begins to reroute an active leaf.
-    pub(in crate::engine) fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
+    pub fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
         let Some(route_id) = self.join_goal(fabric, id, &to) else { return self.withdraw(fabric, id) };
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
@@ -35,7 +35,7 @@ impl Decisions {
     }
 
     /// Reports whether a leaf can change its route while its packets flow.
-    pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
+    pub fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id).expected() else { return false };
         let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());
         leaf.state == LeafState::Active && !is_closed

@@ -25,7 +25,7 @@ use crate::report::{Report, ReportKind, ReportSubject};
 
 impl Decisions {
     /// Handles news of a label that a route or label of this shard asked for.
-    pub(in crate::engine) fn label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
+    pub fn label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => {
                 fabric.switches.get(&switch).is_some_and(|s| s.paths.labels.knows(serial))
@@ -57,7 +57,7 @@ impl Decisions {
     }
 
     /// Lets a route follow its plan, which may have come to resolve to something else.
-    pub(in crate::engine) fn follow_plan(&mut self, fabric: &mut Fabric, id: RouteId) {
+    pub fn follow_plan(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some((dependent, plan)) = fabric.routes.get(id).and_then(|route| route.plan()) else { return };
         if fabric.ctx.store.is_current(dependent) {
             return;
@@ -103,7 +103,7 @@ impl Decisions {
     }
 
     /// Closes a route: its leaves are withdrawn, and no leaf may join it.
-    pub(in crate::engine) fn close_route(&mut self, fabric: &mut Fabric, id: RouteId) {
+    pub fn close_route(&mut self, fabric: &mut Fabric, id: RouteId) {
         let mut effects = Vec::new();
         let leaves = fabric.leaves_of_routes(&BTreeSet::from([id]));
         fabric.routes.close(id, &mut effects);
@@ -112,7 +112,7 @@ impl Decisions {
     }
 
     /// Switches a route over to its next path, which is ready.
-    pub(in crate::engine) fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
+    pub fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress).expected() else { return };
         self.withdraw_leaving(fabric, id);
         let Some(PathSwitch { waiting, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
@@ -130,7 +130,7 @@ impl Decisions {
     }
 
     /// Gives up a route's next path if it is late. The route's packets go through the controller then.
-    pub(in crate::engine) fn abandon_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
+    pub fn abandon_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         let mut effects = Vec::new();
         let is_late = fabric.routes.abandon_next(id, fabric.ctx.now, &mut effects);
         fabric.apply_label_effects(effects, Timer::Routes);
@@ -139,7 +139,7 @@ impl Decisions {
         }
     }
 
-    pub(in crate::engine) fn route_is_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn route_is_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let waits_for = leaf.route_id.filter(|_| matches!(leaf.state, LeafState::Waiting { .. }));
         if leaf.is_rerouting() {
@@ -150,7 +150,7 @@ impl Decisions {
     }
 
     /// Modifies the leaf's rule, because the new route is ready.
-    pub(in crate::engine) fn end_reroute(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn end_reroute(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
         let Reroute { to, route_id, since, .. } = *reroute;
@@ -168,7 +168,7 @@ impl Decisions {
     }
 
     /// Sends a route's packets through the controller, because a label was refused or lost.
-    pub(in crate::engine) fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
+    pub fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
         let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress()).expected() else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if matches!(why, Refusal::Gone(_)) {
@@ -195,13 +195,13 @@ impl Decisions {
     }
 
     /// Sends the route's packets through the controller for a while.
-    pub(in crate::engine) fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
+    pub fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
         for leaf in fabric.leaves_of_routes(&BTreeSet::from([id])) {
             self.stop_using_lost_route(fabric, leaf, id);
         }
     }
 
-    pub(in crate::engine) fn stop_using_lost_route(&mut self, fabric: &mut Fabric, id: LeafId, route: RouteId) {
+    pub fn stop_using_lost_route(&mut self, fabric: &mut Fabric, id: LeafId, route: RouteId) {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         match &leaf.state {
             // A leaf that is leaving this route continues to leave it.

@@ -35,7 +35,7 @@ pub struct TableRule {
 impl Decisions {
     /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
     /// does not serve it.
-    pub(in crate::engine) fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
+    pub fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = fabric.switches.get(&dpid) else { return Vec::new() };
         let installed = switch.tables.installed();
         let mut rules: Vec<TableRule> =
@@ -45,13 +45,7 @@ impl Decisions {
     }
 
     /// A rule of a switch, with its purpose.
-    pub(in crate::engine) fn table_rule(
-        &self,
-        fabric: &Fabric,
-        switch: &Switch,
-        table_id: u8,
-        rule: Rule,
-    ) -> TableRule {
+    pub fn table_rule(&self, fabric: &Fabric, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
             Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.as_leaf()),

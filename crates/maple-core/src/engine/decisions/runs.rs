@@ -27,7 +27,7 @@ pub(in crate::engine) enum RunOutcome {
 }
 
 impl Decisions {
-    pub(in crate::engine) fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
+    pub fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
         let txn = fabric.ctx.store.begin_txn();
         let switch = fabric.switches.get(&received.at.switch)?;
         if !fabric.ctx.is_admissible(received, txn.peek()) {
@@ -46,7 +46,7 @@ impl Decisions {
     }
 
     /// Runs f on a batch. Yields each run with its tag and f's answer.
-    pub(in crate::engine) fn run_policy<T>(
+    pub fn run_policy<T>(
         &mut self,
         fabric: &mut Fabric,
         runs: Vec<(Run, T)>,
@@ -56,7 +56,7 @@ impl Decisions {
     }
 
     /// Runs `policy` on a batch; it need not be the engine's own. Yields each run with its tag and the policy's answer.
-    pub(in crate::engine) fn run_with<T>(
+    pub fn run_with<T>(
         fabric: &mut Fabric,
         policy: &dyn Policy,
         runs: Vec<(Run, T)>,
@@ -69,14 +69,14 @@ impl Decisions {
         runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
     }
 
-    pub(in crate::engine) fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> Answer {
+    pub fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> Answer {
         fabric.ctx.stats.runs += 1;
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
     }
 
     /// Drops a packet that may not enter the network where it is.
-    pub(in crate::engine) fn refuse_packet(fabric: &mut Fabric, received: &ReceivedPacket) {
+    pub fn refuse_packet(fabric: &mut Fabric, received: &ReceivedPacket) {
         fabric.ctx.stats.spoofed_drops += 1;
         fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NotAdmissible);
     }

@@ -14,7 +14,7 @@ use crate::route::Resolved;
 impl Decisions {
     /// Sends a packet of a leaf that has no rule. If what f read has changed, f decides the packet again, because the
     /// leaf's decision may be out of date. The news of that change may still be on the way.
-    pub(in crate::engine) fn send_without_rule(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
+    pub fn send_without_rule(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
         let route = self.leaves.get(&id).and_then(|leaf| Decisions::resolved(fabric, leaf));
         // Checked last: a leaf that is current now was so when its goal was resolved.
         match route.filter(|_| fabric.ctx.store.is_current(id)) {
@@ -31,7 +31,7 @@ impl Decisions {
 
     /// Makes the ingress switch do what the leaf's rule does. A packet that the rule does not take goes straight to the
     /// egress ports.
-    pub(in crate::engine) fn forward(&mut self, fabric: &mut Fabric, id: LeafId, packet: &ReceivedPacket) {
+    pub fn forward(&mut self, fabric: &mut Fabric, id: LeafId, packet: &ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let Some(route) = leaf.route_id.and_then(|route_id| fabric.routes.get(route_id)) else { return };
         if route.is_for_untagged() && !packet.is_untagged() {
@@ -50,7 +50,7 @@ impl Decisions {
 
     /// Sends the packets that wait for a leaf straight to the egress ports. Later packets go that way too, until the
     /// leaf is installed.
-    pub(in crate::engine) fn send_held(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn send_held(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         if let LeafState::Waiting { by_controller, .. } = &mut leaf.state {
             *by_controller = true;
@@ -60,7 +60,7 @@ impl Decisions {
     }
 
     /// Forwards the packets that waited for a leaf's rule, because the rule is there.
-    pub(in crate::engine) fn forward_held(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn forward_held(&mut self, fabric: &mut Fabric, id: LeafId) {
         if self.leaves.get(&id).is_none_or(|leaf| leaf.state != LeafState::Active) {
             return;
         }
@@ -80,13 +80,7 @@ impl Decisions {
     }
 
     /// Sends a packet whose decision makes no leaf.
-    pub(in crate::engine) fn send_uncached(
-        &mut self,
-        fabric: &mut Fabric,
-        route: &Resolved,
-        origin: Origin,
-        packet: &ReceivedPacket,
-    ) {
+    pub fn send_uncached(&mut self, fabric: &mut Fabric, route: &Resolved, origin: Origin, packet: &ReceivedPacket) {
         let origin = self.leaves.intern_origin(origin);
         if route.switches.is_empty() && route.own.is_empty() {
             fabric.switches.drop_packet(&mut fabric.ctx, packet, DropCause::Policy(Arc::clone(&origin)));
@@ -95,7 +89,7 @@ impl Decisions {
     }
 
     /// Counts a packet that the controller drops because of its leaf. Does nothing if the leaf does not drop.
-    pub(in crate::engine) fn drop_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
+    pub fn drop_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
         let origin = self.leaves.get(&id).filter(|leaf| leaf.drops()).map(|leaf| Arc::clone(&leaf.origin));
         if let Some(origin) = origin {
             fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::Policy(origin));
@@ -103,7 +97,7 @@ impl Decisions {
     }
 
     /// The origin of a leaf's answer.
-    pub(in crate::engine) fn origin_of(&self, id: LeafId) -> Arc<Origin> {
+    pub fn origin_of(&self, id: LeafId) -> Arc<Origin> {
         self.leaves.get(&id).map(|leaf| Arc::clone(&leaf.origin)).unwrap_or_default()
     }
 }

@@ -15,7 +15,7 @@ use crate::network::{Location, PortKind};
 impl Fabric {
     /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
     /// run are known.
-    pub(in crate::engine) fn acquire_label(&mut self, asked: Acquire) {
+    pub fn acquire_label(&mut self, asked: Acquire) {
         if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
             self.ctx.wake_at(self.ctx.now + LOOK, Timer::EarlyRequests);
             return self.early_requests.push(asked);
@@ -33,7 +33,7 @@ impl Fabric {
     }
 
     /// Handles the requests that waited until all rules of an earlier run were known.
-    pub(in crate::engine) fn acquire_early_labels(&mut self) {
+    pub fn acquire_early_labels(&mut self) {
         std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
     }
 
@@ -66,46 +66,46 @@ impl Fabric {
     }
 
     /// Takes a label of a switch of this shard back from its holder.
-    pub(in crate::engine) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
+    pub fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         self.early_requests.retain(|asked| asked.holder != holder);
         let now = self.ctx.now;
         self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
     }
 
     /// Records that a switch has carried out what its labels asked for.
-    pub(in crate::engine) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
+    pub fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
         let now = self.ctx.now;
         self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
     }
 
     /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
-    pub(in crate::engine) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+    pub fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
     }
 
     /// Refuses a label, because its switch has refused the rule.
-    pub(in crate::engine) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+    pub fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
     }
 
     /// Removes a label of a switch as soon as nothing sends packets under it.
-    pub(in crate::engine) fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+    pub fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
     }
 
     /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
-    pub(in crate::engine) fn forget_arrivals(&mut self, dpid: Dpid) {
+    pub fn forget_arrivals(&mut self, dpid: Dpid) {
         self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
     }
 
     /// Closes the labels for a port that is no longer a link port.
-    pub(in crate::engine) fn close_labels(&mut self, at: Location) {
+    pub fn close_labels(&mut self, at: Location) {
         self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
     }
 
     /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
     /// added there, so the labels that the switch has may be used again.
-    pub(in crate::engine) fn expire_labels(&mut self, dpid: Dpid) {
+    pub fn expire_labels(&mut self, dpid: Dpid) {
         if self.switches.is_unreachable(dpid) {
             return;
         }
@@ -114,14 +114,14 @@ impl Fabric {
     }
 
     /// Closes the labels of a switch that has disconnected.
-    pub(in crate::engine) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
+    pub fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
         let (now, mut effects) = (self.ctx.now, Vec::new());
         self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
     /// Changes the labels of a switch of this shard, and then carries out what they ask for.
-    pub(in crate::engine) fn with_labels(
+    pub fn with_labels(
         &mut self,
         dpid: Dpid,
         work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>),
@@ -137,7 +137,7 @@ impl Fabric {
     }
 
     /// Carries out what label tables and routes ask for.
-    pub(in crate::engine) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
+    pub fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
         // Only label tables send news to holders, and their timer names the switch.
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {

@@ -31,13 +31,13 @@ impl Fabric {
     }
 
     /// Takes over the routes of another fabric, and what asks for labels.
-    pub(in crate::engine) fn copy_routes(&mut self, of: &Fabric) {
+    pub fn copy_routes(&mut self, of: &Fabric) {
         self.routes = of.routes.clone();
         self.early_requests = of.early_requests.clone();
     }
 
     /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.
-    pub(in crate::engine) fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
+    pub fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
         self.switches.get(&dpid).map_or(StatisticsQuestion::Hosts, |switch| switch.question(xid))
     }
 }

@@ -12,7 +12,7 @@ use crate::ids::{LeafId, RouteId};
 impl Fabric {
     /// Ends a use of a route: the ingress switch has no rule that leads the leaf's packets along it. `confirmed`: the
     /// switch has confirmed that.
-    pub(in crate::engine) fn finish_route_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
+    pub fn finish_route_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.end_use(route_id, self.ctx.now, confirmed, &mut effects);
         if !stays {
@@ -22,7 +22,7 @@ impl Fabric {
     }
 
     /// Removes a leaf from a route that it does not use.
-    pub(in crate::engine) fn leave_route(&mut self, leaf: LeafId, route_id: RouteId) {
+    pub fn leave_route(&mut self, leaf: LeafId, route_id: RouteId) {
         let mut effects = Vec::new();
         self.routes.stop_waiting(route_id, leaf);
         self.routes.detach(route_id, leaf);
@@ -31,21 +31,21 @@ impl Fabric {
     }
 
     /// Asks again for labels that were refused.
-    pub(in crate::engine) fn retry_routes(&mut self) {
+    pub fn retry_routes(&mut self) {
         let mut effects = Vec::new();
         self.routes.retry(self.ctx.now, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// Releases a former path, along which no rule leads. `confirmed`: the switch has confirmed that.
-    pub(in crate::engine) fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
+    pub fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.release_former(route_id, serial, confirmed, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
     }
 
     /// Updates the rules in the tables of routes.
-    pub(in crate::engine) fn sync_route_rules(&mut self) {
+    pub fn sync_route_rules(&mut self) {
         for (ingress, id) in self.routes.take_dirty() {
             // A route ends after its switch.
             let Some(switch) = self.switches.get_mut(&ingress) else { continue };
@@ -60,7 +60,7 @@ impl Fabric {
     }
 
     /// The leaves that use these routes or wait for them.
-    pub(in crate::engine) fn leaves_of_routes(&self, routes: &BTreeSet<RouteId>) -> BTreeSet<LeafId> {
+    pub fn leaves_of_routes(&self, routes: &BTreeSet<RouteId>) -> BTreeSet<LeafId> {
         routes.iter().filter_map(|id| self.routes.get(*id)).flat_map(SharedRoute::leaves).collect()
     }
 }

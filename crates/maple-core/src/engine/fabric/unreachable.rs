@@ -39,7 +39,7 @@ use crate::report::Report;
 
 impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
-    pub(in crate::engine) fn suspend_switch(&mut self, dpid: Dpid) {
+    pub fn suspend_switch(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
         switch.unreachable = Some(self.ctx.now);
         switch.tables.suspend();
@@ -60,7 +60,7 @@ impl Fabric {
     }
 
     /// Resumes a switch whose connection is back. Returns whether it had none. The report of its rules follows.
-    pub(in crate::engine) fn resume_switch(&mut self, dpid: Dpid) -> bool {
+    pub fn resume_switch(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else {
             return false;
         };
@@ -72,13 +72,13 @@ impl Fabric {
     }
 
     /// Reports that a switch has been suspended, once all parts know.
-    pub(in crate::engine) fn switch_suspended(&mut self, dpid: Dpid) {
+    pub fn switch_suspended(&mut self, dpid: Dpid) {
         self.switches.mark_dirty(&mut self.ctx, dpid, Stale::default());
         self.ctx.report(Report::SwitchUnreachable(dpid));
     }
 
     /// Asks a switch that has been resumed for what it is to do, and reports it.
-    pub(in crate::engine) fn switch_resumed(&mut self, dpid: Dpid) {
+    pub fn switch_resumed(&mut self, dpid: Dpid) {
         self.switches.mark_dirty(&mut self.ctx, dpid, Stale::ALL);
         self.switches.plan_first_audit(&mut self.ctx, dpid);
         self.switches.update_demand(&mut self.ctx);
@@ -86,7 +86,7 @@ impl Fabric {
     }
 
     /// Removes, at the end of a batch, what would be sent to switches without a connection.
-    pub(in crate::engine) fn withhold_from_unreachable(&mut self) {
+    pub fn withhold_from_unreachable(&mut self) {
         let is_away = |switch: &Switch| switch.unreachable.is_some();
         if !self.switches.values().any(is_away) {
             return;

@@ -210,14 +210,14 @@ impl LookUps {
 
 impl Switch {
     /// Reports whether a rule is there because of look-ups: it is of a key, or matches the class of one.
-    pub(in crate::engine) fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
+    pub fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
         let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;
         is_of_key || table == self.layout.ingress() && rule.matching.get(Field::Metadata).is_some()
     }
 
     /// Takes the changes of keys' rules that may be sent now, by table. They must be an update of their own. If the
     /// rules of the switch were read, these are compared first.
-    pub(in crate::engine) fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
+    pub fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
         let mut others = Vec::new();
         if !self.tables.is_synchronised() {
             self.tables.begin_with_look_ups();

@@ -47,18 +47,18 @@ fn is_change(effect: &Effect) -> bool {
 
 impl Switch {
     /// Queues effects for the switch after all that wait for it, and sends those whose turn it is.
-    pub(in crate::engine) fn send_in_turn(&mut self, ctx: &mut Context, effects: impl IntoIterator<Item = Effect>) {
+    pub fn send_in_turn(&mut self, ctx: &mut Context, effects: impl IntoIterator<Item = Effect>) {
         self.pacing.waiting.extend(effects);
         self.send_due(ctx);
     }
 
     /// Queues requests for the switch after all that wait for it, and sends those whose turn it is.
-    pub(in crate::engine) fn request_in_turn(&mut self, ctx: &mut Context, requests: Requests) {
+    pub fn request_in_turn(&mut self, ctx: &mut Context, requests: Requests) {
         let dpid = self.dpid;
         self.send_in_turn(ctx, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    pub(in crate::engine) fn send_due(&mut self, ctx: &mut Context) {
+    pub fn send_due(&mut self, ctx: &mut Context) {
         let from = ctx.out.len();
         let due = match ctx.options.flow_mod_rate {
             None => {

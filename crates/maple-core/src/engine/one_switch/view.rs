@@ -6,14 +6,14 @@ use crate::rule::Rule;
 
 impl Switch {
     /// The numbers of rules, labels and leaves.
-    pub(in crate::engine) fn counts(&self) -> SwitchCounts {
+    pub fn counts(&self) -> SwitchCounts {
         let (rules, barrier_rules) = self.tables.counts();
         let (labels, leaves) = (self.paths.labels.len() as u64, self.ingress.table.tree().len() as u64);
         SwitchCounts { rules, barrier_rules, labels, leaves }
     }
 
     /// The rules that the switch has, as it would report them.
-    pub(in crate::engine) fn installed(&self) -> Vec<InstalledFlow> {
+    pub fn installed(&self) -> Vec<InstalledFlow> {
         let flow = |(table_id, rule): (u8, Rule)| InstalledFlow {
             table_id,
             priority: rule.priority,

@@ -90,7 +90,7 @@ pub(in crate::engine) struct Reload {
 
 impl Reload {
     /// Begins the trial of a candidate, in place of any other trial.
-    pub(in crate::engine) fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
+    pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
         self.trying =
@@ -99,7 +99,7 @@ impl Reload {
     }
 
     /// Lets the candidate decide the next leaves.
-    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
@@ -156,12 +156,12 @@ impl Reload {
     }
 
     /// Ends the trial of a candidate that will not be adopted.
-    pub(in crate::engine) fn abandon(&mut self, number: u64) {
+    pub fn abandon(&mut self, number: u64) {
         self.trying.take_if(|trying| trying.candidate.number == number);
     }
 
     /// Puts the candidate in the place of the policy.
-    pub(in crate::engine) fn adopt(
+    pub fn adopt(
         &mut self,
         samples: &mut Samples,
         decisions: &mut Decisions,

@@ -88,7 +88,7 @@ pub(in crate::engine) struct Restore {
 impl Restore {
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
-    pub(in crate::engine) fn begin(
+    pub fn begin(
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
@@ -131,12 +131,7 @@ impl Restore {
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
-    pub(in crate::engine) fn earlier_rules_known(
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        is_confirmed: bool,
-    ) {
+    pub fn earlier_rules_known(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, is_confirmed: bool) {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
         let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
@@ -180,11 +175,7 @@ impl Restore {
     }
 
     /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
-    pub(in crate::engine) fn remembered_of(
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-    ) -> Option<Effect> {
+    pub fn remembered_of(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
         let undecided: Vec<Witness> = undecided.collect();
@@ -197,7 +188,7 @@ impl Restore {
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
-    pub(in crate::engine) fn give_up(fabric: &mut Fabric, dpid: Dpid) {
+    pub fn give_up(fabric: &mut Fabric, dpid: Dpid) {
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
@@ -209,7 +200,7 @@ impl Restore {
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub(in crate::engine) fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
         let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
             return;
@@ -263,13 +254,7 @@ impl Restore {
 
     /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
     /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
-    pub(in crate::engine) fn flush(
-        &mut self,
-        samples: &mut Samples,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-    ) {
+    pub fn flush(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         if !restoring.is_some_and(Restoring::are_rules_known) {
             return;

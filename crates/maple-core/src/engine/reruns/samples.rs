@@ -80,7 +80,7 @@ impl Samples {
     }
 
     /// Begins a pass at a switch, because a port became an edge port.
-    pub(in crate::engine) fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.packets.is_empty() {
             return;
         }
@@ -94,7 +94,7 @@ impl Samples {
     }
 
     /// Adds a switch to those that take turns.
-    pub(in crate::engine) fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.turns.contains(&dpid) {
             return;
         }
@@ -104,7 +104,7 @@ impl Samples {
     }
 
     /// Decides the next samples of the switches whose turn it is.
-    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         if self.decided.0 != fabric.ctx.now {
             self.decided = (fabric.ctx.now, 0);
         }

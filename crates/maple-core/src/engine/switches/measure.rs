@@ -41,7 +41,7 @@ pub(in crate::engine) struct Demand {
 
 impl Switches {
     /// Sets a timer if f wants something that this shard has not looked at.
-    pub(in crate::engine) fn check_demand(&mut self, ctx: &mut Context) {
+    pub fn check_demand(&mut self, ctx: &mut Context) {
         if self.is_behind_demand(ctx) {
             let soon = ctx.now + LOOK_DELAY;
             self.demand.is_armed = true;
@@ -52,12 +52,12 @@ impl Switches {
 
     /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
     /// switches. The engine then needs an [`crate::engine::Event::Tick`].
-    pub(in crate::engine) fn is_behind_demand(&self, ctx: &Context) -> bool {
+    pub fn is_behind_demand(&self, ctx: &Context) -> bool {
         !self.demand.is_armed && self.demand.seen != ctx.store.measurings()
     }
 
     /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
-    pub(in crate::engine) fn update_demand(&mut self, ctx: &mut Context) {
+    pub fn update_demand(&mut self, ctx: &mut Context) {
         self.demand = Demand { seen: ctx.store.measurings(), is_armed: false, looked: Some(ctx.now) };
         let dpids: Vec<Dpid> = self.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
@@ -77,7 +77,7 @@ impl Switches {
     }
 
     /// Polls the counters of a switch for a person who looks at them.
-    pub(in crate::engine) fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
+    pub fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&dpid) {
             switch.counters.polls.show(now, what);
@@ -100,7 +100,7 @@ impl Switches {
     }
 
     /// Polls the switch if that is due and the switch is not busy.
-    pub(in crate::engine) fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.counters.polls.next(now, period) {
@@ -125,14 +125,14 @@ impl Switches {
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
-    pub(in crate::engine) fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
         if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
             self.poll(ctx, dpid);
         }
     }
 
     /// Handles an answer, or a part of it.
-    pub(in crate::engine) fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
+    pub fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
             self.update_gauges(ctx, dpid, ctx.now);
         }
@@ -149,14 +149,14 @@ impl Switches {
     }
 
     /// Plans a poll that was not sent, because too much already waits for the switch.
-    pub(in crate::engine) fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
         ctx.stats.polls_postponed += 1;
         self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.on_unsent());
         self.plan_poll(ctx, dpid);
     }
 
     /// Handles a switch's refusal to report its counters.
-    pub(in crate::engine) fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         let (forget, news) = switch.counters.polls.on_refused();
@@ -215,7 +215,7 @@ impl Switches {
     }
 
     /// The switches that this shard serves, in order.
-    pub(in crate::engine) fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
+    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.keys().copied()
     }
 }
@@ -269,7 +269,7 @@ pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
 
 impl Switches {
     /// Ends a reading, in which the switch has reported all its rules.
-    pub(in crate::engine) fn end_count_reading(&mut self, dpid: Dpid) {
+    pub fn end_count_reading(&mut self, dpid: Dpid) {
         self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
     }
 }

@@ -151,7 +151,7 @@ impl Switches {
     }
 
     /// The leaf whose trace a packet passes at its ingress.
-    pub(in crate::engine) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+    pub fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let metadata = switch.ingress.look_ups.metadata(&fields)?;

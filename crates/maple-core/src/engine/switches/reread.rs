@@ -17,7 +17,7 @@ use crate::update::{EntryKey, entry_key};
 
 impl Switches {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
-    pub(in crate::engine) fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
         let mut requests = Requests::new();
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if switch.tables.begin_reread(&mut requests) {
@@ -27,7 +27,7 @@ impl Switches {
     }
 
     /// Makes these rules the ones that a switch is known to have.
-    pub(in crate::engine) fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
+    pub fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
@@ -59,7 +59,7 @@ impl Switches {
     }
 
     /// Lets the rule of a leaf be computed again with the next update of its switch.
-    pub(in crate::engine) fn change_action(&mut self, ctx: &mut Context, ingress: Dpid, leaf: LeafId) {
+    pub fn change_action(&mut self, ctx: &mut Context, ingress: Dpid, leaf: LeafId) {
         if let Some(switch) = self.get_mut(&ingress) {
             switch.ingress.changed_actions.insert(leaf);
         }
@@ -67,7 +67,7 @@ impl Switches {
     }
 
     /// Marks a switch whose tables have to be updated.
-    pub(in crate::engine) fn mark_dirty(&mut self, ctx: &mut Context, dpid: Dpid, stale: Stale) {
+    pub fn mark_dirty(&mut self, ctx: &mut Context, dpid: Dpid, stale: Stale) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
             switch.stale.labels |= stale.labels;
@@ -76,19 +76,19 @@ impl Switches {
     }
 
     /// Reports whether a switch that is being restored has not reported its rules yet.
-    pub(in crate::engine) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
+    pub fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
         let restoring = self.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         restoring.is_some_and(|restoring| !restoring.is_confirmed())
     }
 
     /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
-    pub(in crate::engine) fn first_unread(&self) -> Option<Dpid> {
+    pub fn first_unread(&self) -> Option<Dpid> {
         let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
         self.values().find(is_open).map(|switch| switch.dpid)
     }
 
     /// The answers to all open barrier requests.
-    pub(in crate::engine) fn unanswered(&self) -> impl Iterator<Item = Event> {
+    pub fn unanswered(&self) -> impl Iterator<Item = Event> {
         let replies = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
         self.values().flat_map(move |switch| replies(switch.dpid, switch.tables.unanswered()))
     }

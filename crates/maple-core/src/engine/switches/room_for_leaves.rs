@@ -13,7 +13,7 @@ use crate::engine::one_switch::capacity::UsageQuery;
 
 impl Switches {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
-    pub(in crate::engine) fn check_capacity(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
+    pub fn check_capacity(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
         let Some(switch) = self.get_mut(&dpid).expected() else { return false };
         if switch.room.capacity.has_capacity(ctx.now, |table| switch.tables.count(table)) {
             return true;
@@ -24,7 +24,7 @@ impl Switches {
     }
 
     /// Reports whether a tree may have one more leaf. If not, evictions will follow.
-    pub(in crate::engine) fn check_capacity_for_trace(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
+    pub fn check_capacity_for_trace(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
         let Some(switch) = self.get_mut(&dpid).expected() else { return false };
         if switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len()) {
             return true;
@@ -35,7 +35,7 @@ impl Switches {
     }
 
     /// Asks for evictions if hosts lacked capacity for their rules.
-    pub(in crate::engine) fn evict_for_hosts(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn evict_for_hosts(&mut self, ctx: &mut Context, dpid: Dpid) {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if switch.ports.host_rules.take_is_short() {
             switch.room.capacity.on_rules_refused();
@@ -50,7 +50,7 @@ impl Switches {
     }
 
     /// Asks which rules are in use, now or as soon as that is allowed again.
-    pub(in crate::engine) fn ask_for_statistics(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn ask_for_statistics(&mut self, ctx: &mut Context, dpid: Dpid) {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         match switch.room.capacity.next_query(ctx.now) {
             UsageQuery::No => return,

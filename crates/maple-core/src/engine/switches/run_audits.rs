@@ -44,7 +44,7 @@ const MAX_JUDGED: usize = 16;
 
 impl Switches {
     /// Plans the first audit of a switch.
-    pub(in crate::engine) fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
         self.plan_audit(ctx, dpid, ctx.options.audit * step / STEPS);
     }
@@ -58,7 +58,7 @@ impl Switches {
     }
 
     /// Asks a switch for its rules, if that is due.
-    pub(in crate::engine) fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let now = ctx.now;
         // The timer may be one of an earlier connection.
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
@@ -82,7 +82,7 @@ impl Switches {
     }
 
     /// Gives up an audit whose request was not sent, or which the switch refuses.
-    pub(in crate::engine) fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+    pub fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
             self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
@@ -90,7 +90,7 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub(in crate::engine) fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+    pub fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
         let Some(switch) = self.get_mut(&dpid).expected() else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.

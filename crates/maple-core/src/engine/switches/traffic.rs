@@ -59,7 +59,7 @@ pub struct Rate {
 
 impl Switches {
     /// The counters of a switch's ports; empty before it was asked.
-    pub(in crate::engine) fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
@@ -83,7 +83,7 @@ impl Switches {
     }
 
     /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub(in crate::engine) fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
+    pub fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
@@ -103,7 +103,7 @@ impl Switches {
     }
 
     /// When a switch last answered with these counters.
-    pub(in crate::engine) fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
         self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
     }
 }

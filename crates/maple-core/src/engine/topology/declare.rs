@@ -30,7 +30,7 @@ use crate::state::{Selection, Snapshot, Write};
 
 impl Topology {
     /// Declares ports and hosts, unless a later declaration has overtaken this one.
-    pub(in crate::engine) fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
+    pub fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
         let commit = fabric.ctx.store.update(|state| {
             // The first shard that receives the declaration does this for all.
@@ -45,7 +45,7 @@ impl Topology {
 
     /// Updates what this shard keeps besides the state, by the newest declaration. Returns the packets whose leaves are
     /// to be withdrawn.
-    pub(in crate::engine) fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
+    pub fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
         let state = fabric.ctx.store.snapshot();
         let facts = state.facts();
         fabric.ctx.options.facts = Arc::clone(facts);

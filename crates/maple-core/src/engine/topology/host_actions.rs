@@ -26,12 +26,7 @@ use crate::state::{Snapshot, Write};
 
 impl Topology {
     /// Learns from a packet at an edge port. Returns whether the packet is accepted.
-    pub(in crate::engine) fn check_location(
-        &mut self,
-        fabric: &mut Fabric,
-        mac: Mac,
-        received: &ReceivedPacket,
-    ) -> bool {
+    pub fn check_location(&mut self, fabric: &mut Fabric, mac: Mac, received: &ReceivedPacket) -> bool {
         let state = fabric.ctx.store.snapshot();
         let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
@@ -64,7 +59,7 @@ impl Topology {
     }
 
     /// Calls `ask` with the hosts of this shard, and then carries out what they ask for.
-    pub(in crate::engine) fn with_hosts<T>(
+    pub fn with_hosts<T>(
         &mut self,
         fabric: &mut Fabric,
         ask: impl FnOnce(&mut super::hosts::Hosts, crate::ids::Time, &mut Vec<HostAction>) -> T,
@@ -104,7 +99,7 @@ impl Topology {
     }
 
     /// Searches for a host at a switch of this shard, for another shard.
-    pub(in crate::engine) fn find_host(&mut self, fabric: &mut Fabric, question: FindHost) {
+    pub fn find_host(&mut self, fabric: &mut Fabric, question: FindHost) {
         let state = fabric.ctx.store.snapshot();
         if fabric.switches.contains_key(&question.at.switch) {
             self.with_hosts(fabric, |hosts, now, actions| hosts.on_find(now, &state, question, actions));
@@ -112,13 +107,7 @@ impl Topology {
     }
 
     /// Takes the result of a search that another shard made for a host.
-    pub(in crate::engine) fn host_searched(
-        &mut self,
-        fabric: &mut Fabric,
-        mac: Mac,
-        at: Location,
-        found: SearchResult,
-    ) {
+    pub fn host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(fabric, |hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
@@ -185,7 +174,7 @@ impl Topology {
     }
 
     /// Handles a change of a port at this shard's switches: the classifier may have to change.
-    pub(in crate::engine) fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    pub fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let kind = state.port(at).map(|port| port.kind);
         fabric.switches.mark_dirty(&mut fabric.ctx, at.switch, Stale { classifier: true, ..Stale::default() });
         fabric.forget_arrivals(at.switch);
@@ -201,7 +190,7 @@ impl Topology {
     }
 
     /// Handles the arrival or the departure of a host at a port of this shard's switches.
-    pub(in crate::engine) fn refresh_host(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
+    pub fn refresh_host(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
         if !is_at(state, mac, at) {
             self.hosts.on_departure(mac, at);
         } else if fabric.switches.contains_key(&at.switch) {
@@ -211,7 +200,7 @@ impl Topology {
     }
 
     /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
-    pub(in crate::engine) fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
+    pub fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
         let kinds = fabric.ctx.store.address_kinds();
         if kinds == self.address_kinds || !fabric.ctx.options.track_hosts {
             return;

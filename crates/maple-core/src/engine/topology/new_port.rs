@@ -21,12 +21,12 @@ use crate::network::{Location, PortKind};
 
 impl Topology {
     /// Removes and returns all packets that wait for their port to be classified.
-    pub(in crate::engine) fn take_new_port_packets(fabric: &mut Fabric) -> Vec<ReceivedPacket> {
+    pub fn take_new_port_packets(fabric: &mut Fabric) -> Vec<ReceivedPacket> {
         fabric.switches.values_mut().flat_map(|switch| switch.ports.waiting.take(|_, _| true)).collect()
     }
 
     /// Holds a packet from a port whose kind is not known yet.
-    pub(in crate::engine) fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
+    pub fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
@@ -42,7 +42,7 @@ impl Topology {
 
     /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that
     /// are classified or gone. Called when ports of this switch may have been classified.
-    pub(in crate::engine) fn take_admitted(fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
+    pub fn take_admitted(fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.ports.waiting.is_empty()) else {
             return Vec::new();
         };
@@ -57,12 +57,12 @@ impl Topology {
     }
 
     /// Drops the packets of a port that has gone or changed. They say nothing about what will be behind it.
-    pub(in crate::engine) fn forget_new_port_packets(fabric: &mut Fabric, at: Location) {
+    pub fn forget_new_port_packets(fabric: &mut Fabric, at: Location) {
         drop_new_port_packets(fabric, at.switch, |_, received| received.at == at);
     }
 
     /// Drops the packets that have waited too long.
-    pub(in crate::engine) fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
+    pub fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
         let now = fabric.ctx.now;
         drop_new_port_packets(fabric, dpid, |until, _| until <= now);
     }

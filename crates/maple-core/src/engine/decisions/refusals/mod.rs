@@ -34,13 +34,7 @@ impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
     /// the switch had before, stay right by themselves. Returns `false` if the request was for something else than
     /// rules and meters.
-    pub(in crate::engine) fn switch_error(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        xid: u32,
-        error: &ErrorMsg,
-    ) -> bool {
+    pub fn switch_error(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         if self.meter_refused(fabric, dpid, xid, error) {
             return true;
         }
@@ -131,7 +125,7 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
-    pub(in crate::engine) fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
+    pub fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
             fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
         }
@@ -262,13 +256,7 @@ fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
 impl Decisions {
     /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
     /// and the switch gets no more meters.
-    pub(in crate::engine) fn meter_refused(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        xid: u32,
-        error: &ErrorMsg,
-    ) -> bool {
+    pub fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
         let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {

@@ -50,19 +50,19 @@ const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Topology {
     /// Forms a segment of ports that discovery sees on one.
-    pub(in crate::engine) fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
+    pub fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
         form_segment(fabric, ports, None);
     }
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
-    pub(in crate::engine) fn segment_left(fabric: &mut Fabric, at: Location) {
+    pub fn segment_left(fabric: &mut Fabric, at: Location) {
         let commit = fabric.ctx.store.update(|state| leave(state, &[at].into()));
         fabric.ctx.apply_commit(commit);
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
-    pub(in crate::engine) fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
+    pub fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
         let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
@@ -92,7 +92,7 @@ impl Topology {
     }
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
-    pub(in crate::engine) fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
+    pub fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
         let is_own = switch.ports.addresses.values().any(|own| *own == mac);
         let state = fabric.ctx.store.snapshot();
@@ -102,7 +102,7 @@ impl Topology {
     }
 
     /// Notes since when a port is a link port.
-    pub(in crate::engine) fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    pub fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let now: Time = fabric.ctx.now;
         // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
