@@ -8,7 +8,6 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -110,7 +109,7 @@ impl Decisions {
     pub fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
-        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        fabric.mark_dirty(ingress);
     }
 
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.

@@ -15,8 +15,8 @@ use super::leaves::Leaves;
 use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Waiter;
-use crate::engine::one_switch::{Stale, Switch};
 use crate::engine::switches::run_audits::line;
 use crate::ids::{DependentId, Time};
 use crate::update::Change;
@@ -274,10 +274,8 @@ fn unconfirmed_in_words(fabric: &Fabric, dpid: Dpid) -> String {
 }
 
 fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
-    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-        switch.tables.wait(Waiter::Barriers(token));
-    }
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.switches.wait(dpid, Waiter::Barriers(token));
+    fabric.mark_dirty(dpid);
 }
 
 /// Reports whether a change of path is not over yet.

@@ -9,9 +9,9 @@ use super::Decisions;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::is_ours;
 use crate::engine::one_switch::tables::{ConfirmedRequests, Waiter};
-use crate::engine::one_switch::{Stale, Switch};
 use crate::ids::LeafId;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::update::entry_key;
@@ -26,11 +26,11 @@ impl Decisions {
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         let switch = fabric.switches.get(&dpid);
         if has_second_step || switch.is_some_and(|switch| switch.ingress.look_ups.are_changing()) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            fabric.mark_dirty(dpid);
         }
         fabric.switches.poll_postponed(&mut fabric.ctx, dpid);
         if fabric.ctx.options.flow_mod_rate.is_some() {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            fabric.mark_dirty(dpid);
         }
     }
 
@@ -43,7 +43,7 @@ impl Decisions {
                 let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
                 switch.ingress.look_ups.confirm();
                 switch.tables.end_holding_back();
-                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+                fabric.mark_dirty(dpid);
             }
             Waiter::Barriers(token) => self.confirmed(fabric, dpid, token),
             Waiter::RuleAdded(_, since) => {
@@ -66,14 +66,14 @@ impl Decisions {
         if switch.tables.is_lost(fabric.ctx.now, removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            fabric.mark_dirty(dpid);
         }
     }
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
     pub fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
         let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
-        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.withdraw_all(fabric, lost);
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);
         // These barriers will not be answered.

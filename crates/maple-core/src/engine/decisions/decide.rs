@@ -218,7 +218,7 @@ impl Decisions {
             && trace.lasts()
             && !is_closed
             && !self.waiting.has_too_many_rounds()
-            && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, ingress)
+            && fabric.check_capacity_for_trace(ingress)
     }
 
     /// Parks a packet until something that its run read has changed. Returns `false` if something has changed already.
@@ -253,8 +253,7 @@ impl Decisions {
             let report = Report::PolicyWrites { what: place.into() };
             fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
-            let has_capacity =
-                |fabric: &mut Fabric| fabric.switches.check_capacity_for_trace(&mut fabric.ctx, received.at.switch);
+            let has_capacity = |fabric: &mut Fabric| fabric.check_capacity_for_trace(received.at.switch);
             if fabric.switches.lookup(received).is_none() && finished.lasts() && has_capacity(fabric) {
                 self.adopt(fabric, goal, *finished, received.clone());
             }

@@ -25,17 +25,13 @@ impl Decisions {
                     let why = Refusal::Full(dpid);
                     serials.iter().for_each(|serial| fabric.refuse_label_for_capacity(dpid, *serial, why));
                     // Labels that are installed already, and labels that are being removed, still wait.
-                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                        switch.tables.wait(Waiter::Labels(serials));
-                    }
+                    fabric.switches.wait(dpid, Waiter::Labels(serials));
                 }
                 left @ (Waiter::RuleRemoved { .. }
                 | Waiter::FormerPath { .. }
                 | Waiter::LookUps
                 | Waiter::Barriers(_)) => {
-                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                        switch.tables.wait(left);
-                    }
+                    fabric.switches.wait(dpid, left);
                     continue;
                 }
             }
@@ -44,7 +40,7 @@ impl Decisions {
             }
             fabric.ctx.stats.capacity_refusals += 1;
         }
-        fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid);
+        fabric.ask_for_statistics(dpid);
     }
 
     /// Evicts all leaves and labels, because required rules do not fit.

@@ -13,7 +13,7 @@ impl Decisions {
     /// Reports whether a leaf may have rules at its ingress switch. If not, evicts it.
     pub fn check_leaf_capacity(&mut self, fabric: &mut Fabric, id: LeafId) -> bool {
         let Some(ingress) = self.leaves.get(&id).map(|leaf| leaf.ingress()).expected() else { return false };
-        let has_capacity = fabric.switches.check_capacity(&mut fabric.ctx, ingress);
+        let has_capacity = fabric.check_capacity(ingress);
         if !has_capacity {
             self.evict_leaf(fabric, id);
         }
@@ -65,7 +65,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         leaf.state = state;
         let ingress = leaf.ingress();
-        fabric.switches.change_action(&mut fabric.ctx, ingress, id);
+        fabric.change_action(ingress, id);
         self.send_held(fabric, id);
     }
 

@@ -17,7 +17,6 @@ use super::leaf::Leaf;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::Stale;
 use crate::ids::{DependentId, LeafId, RouteId};
 use crate::network::{Location, Mac};
 use crate::state::{Cell, Selection};
@@ -37,7 +36,7 @@ impl Decisions {
         let ingress = leaf.ingress();
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.ingress.table.remove(id);
-            fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+            fabric.mark_dirty(ingress);
         }
         self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
     }
@@ -55,7 +54,12 @@ impl Decisions {
         fabric.ctx.stats.leaves_examined += found.len() as u64;
         let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| is_selected(fabric, leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
-        chosen.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.withdraw_all(fabric, chosen);
+    }
+
+    /// Withdraws these leaves.
+    pub fn withdraw_all(&mut self, fabric: &mut Fabric, leaves: impl IntoIterator<Item = LeafId>) {
+        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 
     /// The leaves that can fit the most selective of these constraints.
@@ -126,6 +130,6 @@ fn leaves_among(fabric: &Fabric, dependents: &BTreeSet<DependentId>) -> BTreeSet
             None => drop(leaves.insert(dependent.as_leaf())),
         }
     }
-    leaves.extend(fabric.leaves_of_routes(&routes));
+    leaves.extend(routes.into_iter().flat_map(|route| fabric.leaves_of_route(route)));
     leaves
 }

@@ -7,7 +7,6 @@ use super::leaf::{Leaf, LeafState};
 use crate::compile::LeafAction;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
 use crate::engine::one_switch::Switch;
@@ -56,18 +55,15 @@ impl Decisions {
         let open_table =
             |switch: &Switch| switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open);
         let route_table = fabric.switches.get(&key.ingress).and_then(open_table);
-        let mut effects = Vec::new();
-        let route_id =
-            fabric.routes.create(leaf, key, &resolved, subscription, AtIngress { route_table, meter }, &mut effects);
-        fabric.apply_label_effects(effects, Timer::Routes);
-        Some(route_id)
+        let at_ingress = AtIngress { route_table, meter };
+        Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }
 
     /// Makes a leaf join its route before it is put into its tree. Returns the action for the tree: if the route is
     /// ready, the leaf's rule is part of the tree's change.
     pub fn prepare_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &mut Leaf) -> LeafAction {
         let ingress = leaf.ingress();
-        if !fabric.switches.check_capacity(&mut fabric.ctx, ingress) {
+        if !fabric.check_capacity(ingress) {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
@@ -90,9 +86,7 @@ impl Decisions {
         let action = fabric.routes.get(route_id).map_or(LeafAction::Controller, SharedRoute::action);
         leaf.state = LeafState::Active;
         fabric.ctx.stats.leaves_installed += 1;
-        if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::RuleAdded(id, fabric.ctx.now));
-        }
+        fabric.switches.wait(ingress, Waiter::RuleAdded(id, fabric.ctx.now));
         action
     }
 

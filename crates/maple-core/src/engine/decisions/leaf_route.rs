@@ -61,10 +61,8 @@ impl Decisions {
 
     /// Asks for the leaf's rule, or for another one in its place. `since`: the time of the decision.
     pub fn request_rule(fabric: &mut Fabric, ingress: Dpid, id: LeafId, since: Time) {
-        if let Some(switch) = fabric.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::RuleAdded(id, since));
-        }
-        fabric.switches.change_action(&mut fabric.ctx, ingress, id);
+        fabric.switches.wait(ingress, Waiter::RuleAdded(id, since));
+        fabric.change_action(ingress, id);
     }
 
     /// Makes the leaf leave its route once no rule sends packets that way.
@@ -98,7 +96,7 @@ impl Decisions {
         match fabric.switches.get_mut(&ingress) {
             Some(switch) => {
                 switch.tables.wait(Waiter::RuleRemoved { route_id, stays });
-                fabric.switches.change_action(&mut fabric.ctx, ingress, id);
+                fabric.change_action(ingress, id);
             }
             None => fabric.finish_route_use(route_id, stays, false),
         }

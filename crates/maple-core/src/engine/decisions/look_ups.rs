@@ -11,7 +11,6 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_ups::LeafRules;
 use crate::ids::{DependentId, LeafId};
@@ -60,7 +59,7 @@ impl Decisions {
             let state = subscribe_to_table(&fabric.ctx, dependent, &look_up);
             let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
             if switch.ingress.look_ups.set_classes(number, &state) {
-                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+                fabric.mark_dirty(dpid);
             }
         }
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
@@ -77,7 +76,7 @@ impl Decisions {
             fabric.switches.forget_look_up(dependent);
             fabric.ctx.store.forget(dependent);
         }
-        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.withdraw_all(fabric, leaves);
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 

@@ -17,7 +17,6 @@ use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{PathSwitch, PlanChange, RouteNews, SharedRoute};
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, RouteId};
 use crate::labels::{Holder, News, Refusal};
@@ -63,7 +62,6 @@ impl Decisions {
             return;
         }
         let plan = plan.clone();
-        let mut effects = Vec::new();
         let Some(resolved) = fabric.ctx.subscribe(dependent, &plan) else {
             return self.close_route(fabric, id);
         };
@@ -71,8 +69,7 @@ impl Decisions {
         let origin = leaf.map(|leaf| self.origin_of(leaf)).unwrap_or_default();
         fabric.ctx.report_left_out(fabric.ctx.store.snapshot().left_out(&plan), origin.line.as_ref());
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
-        let changed = fabric.routes.on_plan_resolved(id, &resolved, until, &mut effects);
-        fabric.apply_label_effects(effects, Timer::Routes);
+        let changed = fabric.with_routes(|routes, _, out| routes.on_plan_resolved(id, &resolved, until, out));
         if let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress())
             && changed == PlanChange::Asking
         {
@@ -97,18 +94,15 @@ impl Decisions {
             let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != route_id);
             changes || !fabric.ctx.store.is_current(*id)
         };
-        let leaving: Vec<LeafId> =
-            fabric.leaves_of_routes(&BTreeSet::from([route_id])).into_iter().filter(is_leaving).collect();
-        leaving.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        let leaving: Vec<LeafId> = fabric.leaves_of_route(route_id).into_iter().filter(is_leaving).collect();
+        self.withdraw_all(fabric, leaving);
     }
 
     /// Closes a route: its leaves are withdrawn, and no leaf may join it.
     pub fn close_route(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let mut effects = Vec::new();
-        let leaves = fabric.leaves_of_routes(&BTreeSet::from([id]));
-        fabric.routes.close(id, &mut effects);
-        fabric.apply_label_effects(effects, Timer::Routes);
-        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        let leaves = fabric.leaves_of_route(id);
+        fabric.with_routes(|routes, _, out| routes.close(id, out));
+        self.withdraw_all(fabric, leaves);
     }
 
     /// Switches a route over to its next path, which is ready.
@@ -118,23 +112,20 @@ impl Decisions {
         let Some(PathSwitch { waiting, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
         fabric.ctx.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
-        let leaves = if each_leaf { fabric.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
+        let leaves = if each_leaf { fabric.leaves_of_route(id) } else { BTreeSet::new() };
         if let Some(switch) = fabric.switches.get_mut(&ingress) {
             switch.ingress.changed_actions.extend(leaves);
             former.into_iter().for_each(|serial| switch.tables.wait(Waiter::FormerPath { route_id: id, serial }));
         }
-        fabric.switches.mark_dirty(&mut fabric.ctx, ingress, Stale::default());
+        fabric.mark_dirty(ingress);
         fabric.sync_route_rules();
         waiting.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf));
-        fabric.leaves_of_routes(&BTreeSet::from([id])).into_iter().for_each(|leaf| self.forward_held(fabric, leaf));
+        fabric.leaves_of_route(id).into_iter().for_each(|leaf| self.forward_held(fabric, leaf));
     }
 
     /// Gives up a route's next path if it is late. The route's packets go through the controller then.
     pub fn abandon_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
-        let mut effects = Vec::new();
-        let is_late = fabric.routes.abandon_next(id, fabric.ctx.now, &mut effects);
-        fabric.apply_label_effects(effects, Timer::Routes);
-        if is_late {
+        if fabric.with_routes(|routes, now, out| routes.abandon_next(id, now, out)) {
             self.route_is_lost(fabric, id);
         }
     }
@@ -160,8 +151,8 @@ impl Decisions {
         fabric.routes.stop_waiting(route_id, id);
         fabric.ctx.stats.leaves_rerouted += 1;
         old.into_iter().filter(|old| *old != route_id).for_each(|old| fabric.routes.detach(old, id));
-        if let (Some(route_id), Some(switch)) = (old, fabric.switches.get_mut(&ingress)) {
-            switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
+        if let Some(route_id) = old {
+            fabric.switches.wait(ingress, Waiter::RuleRemoved { route_id, stays: false });
         }
         Decisions::request_rule(fabric, ingress, id, since);
         self.forward_held(fabric, id);
@@ -187,7 +178,7 @@ impl Decisions {
         if plan.is_some_and(|(dependent, _)| is_reconsidered(fabric, dependent)) {
             return;
         }
-        for leaf in fabric.leaves_of_routes(&BTreeSet::from([id])) {
+        for leaf in fabric.leaves_of_route(id) {
             if !is_reconsidered(fabric, leaf.into()) {
                 self.stop_using_lost_route(fabric, leaf, id);
             }
@@ -196,7 +187,7 @@ impl Decisions {
 
     /// Sends the route's packets through the controller for a while.
     pub fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
-        for leaf in fabric.leaves_of_routes(&BTreeSet::from([id])) {
+        for leaf in fabric.leaves_of_route(id) {
             self.stop_using_lost_route(fabric, leaf, id);
         }
     }

@@ -35,7 +35,6 @@ use crate::engine::decisions::hit::Hits;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::is_live;
 use crate::engine::one_switch::drops::Dropped;
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
@@ -196,7 +195,7 @@ impl Engine {
                 if fabric.switches.awaits_earlier_rules(dpid) {
                     return Restore::earlier_rules_known(decisions, fabric, dpid, true);
                 }
-                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+                fabric.mark_dirty(dpid);
             }
             Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
             Event::Restore { dpid, flows, witnesses, earlier } => {
@@ -309,12 +308,12 @@ impl Engine {
                 }
                 Timer::NewPorts(dpid) => Topology::expire_new_port_packets(fabric, dpid),
                 Timer::Refused(dpid) => Decisions::retry_refused_rules(fabric, dpid),
-                Timer::Capacity(dpid) => fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid),
+                Timer::Capacity(dpid) => fabric.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => fabric.sweep_meters(dpid),
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
                 Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
-                Timer::LookUps(dpid) => fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default()),
+                Timer::LookUps(dpid) => fabric.mark_dirty(dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
                 Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.go_on(decisions, fabric),
@@ -360,7 +359,7 @@ impl Engine {
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.send_update(&mut fabric.ctx);
         }
-        fabric.switches.evict_for_hosts(&mut fabric.ctx, dpid);
+        fabric.evict_for_hosts(dpid);
     }
 
     /// Handles the end of a switch: each part forgets what it knows of it.

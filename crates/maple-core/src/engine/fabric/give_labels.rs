@@ -28,7 +28,7 @@ impl Fabric {
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
-            self.switches.mark_dirty(&mut self.ctx, switch, Stale { classifier: true, ..Stale::default() });
+            self.mark_stale(switch, Stale::CLASSIFIER);
         }
     }
 
@@ -62,7 +62,7 @@ impl Fabric {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.room.is_closed_at(self.ctx.now);
-        (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
+        (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// Takes a label of a switch of this shard back from its holder.
@@ -131,7 +131,7 @@ impl Fabric {
         let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
         if switch.paths.labels.is_touched() {
-            self.switches.mark_dirty(&mut self.ctx, dpid, Stale { labels: true, ..Stale::default() });
+            self.mark_stale(dpid, Stale::LABELS);
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }

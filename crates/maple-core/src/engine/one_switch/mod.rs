@@ -84,6 +84,8 @@ pub(super) struct Stale {
 
 impl Stale {
     pub const ALL: Stale = Stale { classifier: true, labels: true };
+    pub const CLASSIFIER: Stale = Stale { classifier: true, labels: false };
+    pub const LABELS: Stale = Stale { classifier: false, labels: true };
 }
 
 impl Switch {

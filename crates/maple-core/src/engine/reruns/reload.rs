@@ -49,10 +49,10 @@ use crate::engine::decisions::add_leaf::{insert, shown};
 use crate::engine::decisions::leaf::source_lines;
 use crate::engine::decisions::runs::{RunOutcome, outcome};
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::access_hits::AccessHits;
 use crate::engine::one_switch::ingress::table;
 use crate::engine::one_switch::sample_pass::SamplePass;
-use crate::engine::one_switch::{Stale, Switch};
 use crate::ids::LeafId;
 use crate::route::Goal;
 use crate::run::{Finished, Run};
@@ -229,7 +229,7 @@ fn change_over(
     };
     if !stays {
         decisions.withdraw(fabric, id);
-        let has_capacity = fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch);
+        let has_capacity = fabric.check_capacity_for_trace(witness.at.switch);
         if !has_capacity {
             return None;
         }
@@ -294,7 +294,7 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
         let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
         if finished.lasts()
             && fabric.switches.lookup(&witness).is_none()
-            && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)
+            && fabric.check_capacity_for_trace(witness.at.switch)
         {
             new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
         }
@@ -365,5 +365,5 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     // The comparison includes them.
     drop(switch.ingress.table.take_changes());
     switch.ingress.sample_pass = SamplePass::default();
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.mark_dirty(dpid);
 }

@@ -168,7 +168,7 @@ impl Restore {
             }
         });
         fabric.acquire_early_labels();
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        fabric.mark_dirty(dpid);
         if is_confirmed {
             Restore::go_on(decisions, fabric, dpid);
         }
@@ -206,7 +206,7 @@ impl Restore {
             return;
         };
         let Some(witnesses) = restoring.next_batch() else {
-            return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            return fabric.mark_dirty(dpid);
         };
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, extra_reads } = witness;
@@ -226,7 +226,7 @@ impl Restore {
         };
         if restoring.end_batch(fabric.ctx.now) {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+            fabric.mark_stale(dpid, Stale::ALL);
         } else {
             fabric.ctx.wake_at(fabric.ctx.now + PAUSE, Timer::Restore(dpid));
         }
@@ -327,7 +327,7 @@ fn restore_leaf(
 ) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
-    if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
+    if !finished.lasts() || !fabric.check_capacity_for_trace(at.switch) {
         return;
     }
     let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
@@ -357,7 +357,7 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // Where one old cookie is to be two new ones, the rules of the second one are sent.
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
     }
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.mark_dirty(dpid);
 }
 
 /// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules

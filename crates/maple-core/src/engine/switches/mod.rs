@@ -7,7 +7,6 @@ pub(super) mod measure;
 pub(super) mod pace;
 pub(super) mod packet_out;
 pub(super) mod reread;
-pub(super) mod room_for_leaves;
 pub(super) mod run_audits;
 pub(super) mod traffic;
 
@@ -24,6 +23,7 @@ use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};
 use measure::Demand;
 
@@ -135,6 +135,13 @@ impl Switches {
     /// All switches with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (&Dpid, &Switch)> {
         self.all.iter().map(|(dpid, switch)| (dpid, &**switch))
+    }
+
+    /// Lets something wait until a switch has confirmed its next update.
+    pub fn wait(&mut self, dpid: Dpid, waiter: Waiter) {
+        if let Some(switch) = self.get_mut(&dpid) {
+            switch.tables.wait(waiter);
+        }
     }
 
     /// Builds the effect that sends a message.

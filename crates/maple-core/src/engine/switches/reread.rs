@@ -8,10 +8,9 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::{Effect, Event, InstalledFlow};
 use crate::engine::context::expected::Expected;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{is_ours, live_number};
 use crate::engine::one_switch::tables::Requests;
-use crate::engine::one_switch::{Stale, Switch};
-use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key};
 
@@ -56,23 +55,6 @@ impl Switches {
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { room, tables, .. } = &mut *switch;
         room.capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
-    }
-
-    /// Lets the rule of a leaf be computed again with the next update of its switch.
-    pub fn change_action(&mut self, ctx: &mut Context, ingress: Dpid, leaf: LeafId) {
-        if let Some(switch) = self.get_mut(&ingress) {
-            switch.ingress.changed_actions.insert(leaf);
-        }
-        self.mark_dirty(ctx, ingress, Stale::default());
-    }
-
-    /// Marks a switch whose tables have to be updated.
-    pub fn mark_dirty(&mut self, ctx: &mut Context, dpid: Dpid, stale: Stale) {
-        if let Some(switch) = self.get_mut(&dpid) {
-            switch.stale.classifier |= stale.classifier;
-            switch.stale.labels |= stale.labels;
-            ctx.dirty.insert(dpid);
-        }
     }
 
     /// Reports whether a switch that is being restored has not reported its rules yet.

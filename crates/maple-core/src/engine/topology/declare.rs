@@ -54,7 +54,7 @@ impl Topology {
         }
         let dpids: Vec<_> = fabric.switches.keys().copied().collect();
         for dpid in dpids {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
+            fabric.mark_stale(dpid, Stale::CLASSIFIER);
         }
         let surplus = self.with_hosts(fabric, |hosts, _, actions| hosts.declare(&state, facts, actions));
         // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is not

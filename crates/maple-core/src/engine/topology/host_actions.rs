@@ -176,7 +176,7 @@ impl Topology {
     /// Handles a change of a port at this shard's switches: the classifier may have to change.
     pub fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let kind = state.port(at).map(|port| port.kind);
-        fabric.switches.mark_dirty(&mut fabric.ctx, at.switch, Stale { classifier: true, ..Stale::default() });
+        fabric.mark_stale(at.switch, Stale::CLASSIFIER);
         fabric.forget_arrivals(at.switch);
         if !matches!(kind, Some(PortKind::Link(_))) {
             fabric.close_labels(at);

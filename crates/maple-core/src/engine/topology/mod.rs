@@ -64,7 +64,7 @@ impl Topology {
         });
         fabric.ctx.apply_commit(commit);
         fabric.ctx.report(Report::SwitchUp(dpid));
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+        fabric.mark_stale(dpid, Stale::ALL);
         fabric.ctx.out.push(Effect::ReadFlows { dpid });
         fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
     }

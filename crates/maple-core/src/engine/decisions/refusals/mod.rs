@@ -127,13 +127,13 @@ impl Decisions {
 
     pub fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
+            fabric.mark_stale(dpid, Stale::CLASSIFIER);
         }
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            fabric.mark_dirty(dpid);
         }
         if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.host_rules.reopen(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            fabric.mark_dirty(dpid);
         }
     }
 }

@@ -4,66 +4,65 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 
-use super::Switches;
-use crate::engine::context::Context;
+use super::Fabric;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::capacity::UsageQuery;
 
-impl Switches {
+impl Fabric {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
-    pub fn check_capacity(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return false };
-        if switch.room.capacity.has_capacity(ctx.now, |table| switch.tables.count(table)) {
+    pub fn check_capacity(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
+        if switch.room.capacity.has_capacity(self.ctx.now, |table| switch.tables.count(table)) {
             return true;
         }
         switch.room.capacity.on_rules_refused();
-        self.refuse_for_capacity(ctx, dpid);
+        self.refuse_for_capacity(dpid);
         false
     }
 
     /// Reports whether a tree may have one more leaf. If not, evictions will follow.
-    pub fn check_capacity_for_trace(&mut self, ctx: &mut Context, dpid: Dpid) -> bool {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return false };
+    pub fn check_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
         if switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len()) {
             return true;
         }
         switch.room.capacity.on_trace_refused();
-        self.refuse_for_capacity(ctx, dpid);
+        self.refuse_for_capacity(dpid);
         false
     }
 
     /// Asks for evictions if hosts lacked capacity for their rules.
-    pub fn evict_for_hosts(&mut self, ctx: &mut Context, dpid: Dpid) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+    pub fn evict_for_hosts(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
         if switch.ports.host_rules.take_is_short() {
             switch.room.capacity.on_rules_refused();
-            self.refuse_for_capacity(ctx, dpid);
+            self.refuse_for_capacity(dpid);
         }
     }
 
     /// Counts that something did not fit, and asks which rules are in use, so that evictions follow.
-    fn refuse_for_capacity(&mut self, ctx: &mut Context, dpid: Dpid) {
-        ctx.stats.capacity_refusals += 1;
-        self.ask_for_statistics(ctx, dpid);
+    fn refuse_for_capacity(&mut self, dpid: Dpid) {
+        self.ctx.stats.capacity_refusals += 1;
+        self.ask_for_statistics(dpid);
     }
 
     /// Asks which rules are in use, now or as soon as that is allowed again.
-    pub fn ask_for_statistics(&mut self, ctx: &mut Context, dpid: Dpid) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
-        match switch.room.capacity.next_query(ctx.now) {
+    pub fn ask_for_statistics(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        match switch.room.capacity.next_query(self.ctx.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {
-                ctx.wake_at(time, Timer::Capacity(dpid));
+                self.ctx.wake_at(time, Timer::Capacity(dpid));
                 return;
             }
             UsageQuery::Now => {}
         }
         let xid = switch.tables.take_xid();
         switch.room.capacity.on_asked(xid);
-        ctx.stats.stats_requests += 1;
+        self.ctx.stats.stats_requests += 1;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
-        ctx.after.push(Effect::Send { dpid, xid, message });
+        self.ctx.after.push(Effect::Send { dpid, xid, message });
     }
 }
