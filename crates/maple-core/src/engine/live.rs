@@ -209,7 +209,7 @@ impl LiveWatches {
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
         };
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
         fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
@@ -232,7 +232,7 @@ impl LiveWatches {
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
     pub(super) fn suspend(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if self.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }

@@ -100,25 +100,29 @@ impl Context {
         }
     }
 
-    /// Resolves a plan, and subscribes `dependent` to the result: the store will name it when that changes.
-    /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
-    /// itself.
-    pub fn subscribe(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
+    /// Subscribes `dependent` to what `read` reads: the store will name it when that changes. Returns what was read. As
+    /// with runs of f, an attempt that lost too often has the store to itself.
+    pub fn subscribe<T>(&self, dependent: DependentId, read: impl Fn(&mut Txn) -> T) -> T {
         let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         for lost in 0.. {
             let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let mut txn = self.store.begin_txn();
-            let value = txn.read(Cell::Route(plan.clone()));
-            if self.commit_txn(txn, Some(dependent), exclusive).is_err() {
-                continue;
+            let value = read(&mut txn);
+            if self.commit_txn(txn, Some(dependent), exclusive).is_ok() {
+                return value;
             }
-            let CellValue::Route(Ok(resolved)) = value else {
-                self.store.forget(dependent);
-                return None;
-            };
-            return Some(resolved);
         }
         unreachable!("an attempt that has the store to itself does not lose")
+    }
+
+    /// Resolves a plan, and subscribes `dependent` to the result. Returns `None` if there is no such route.
+    pub fn subscribe_to_plan(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
+        let CellValue::Route(Ok(resolved)) = self.subscribe(dependent, |txn| txn.read(Cell::Route(plan.clone())))
+        else {
+            self.store.forget(dependent);
+            return None;
+        };
+        Some(resolved)
     }
 }

@@ -54,7 +54,7 @@ impl Decisions {
             return id;
         }
         let action = self.prepare_leaf(fabric, id, &mut leaf);
-        let Some(switch) = fabric.switches.get_mut(&ingress).expected() else { return id };
+        let Some(switch) = fabric.switches.known_mut(ingress) else { return id };
         match insert(&mut switch.ingress.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {

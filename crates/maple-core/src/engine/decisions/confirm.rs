@@ -7,7 +7,6 @@ use maple_wire::msg::FlowRemoved;
 
 use super::Decisions;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::is_ours;
@@ -19,7 +18,7 @@ use crate::update::entry_key;
 impl Decisions {
     /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
     pub fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         // Nothing waits for the barrier after the rule of a watch.
         let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
@@ -40,7 +39,7 @@ impl Decisions {
             Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
             Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
             Waiter::LookUps => {
-                let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+                let Some(switch) = fabric.switches.known_mut(dpid) else { return };
                 switch.ingress.look_ups.confirm();
                 switch.tables.end_holding_back();
                 fabric.mark_dirty(dpid);
@@ -72,7 +71,7 @@ impl Decisions {
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
     pub fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
+        let (dpid, lost) = (switch.dpid, switch.tree().leaves().collect::<Vec<LeafId>>());
         self.withdraw_all(fabric, lost);
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::tables::Waiter;
@@ -16,7 +15,7 @@ use crate::labels::Refusal;
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
     pub fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
@@ -53,7 +52,7 @@ impl Decisions {
     /// Reads which rules are in use, for evictions.
     pub fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
@@ -66,9 +65,9 @@ impl Decisions {
 
     /// Evicts leaves and labels by the known use of their rules.
     pub fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let round = switch.room.capacity.end_round(fabric.ctx.now);
-        let tree = switch.ingress.table.tree();
+        let tree = switch.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::from(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
         let coldest = tree.least_recently_used(tree.len());
@@ -100,8 +99,8 @@ impl Decisions {
 
     /// All leaves and labels with rules at a switch, or with rules to be added there.
     pub fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
-        let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
+        let Some(switch) = fabric.switches.known(dpid) else { return BTreeSet::new() };
+        let leaves = switch.tree().leaves().map(Subject::from);
         leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 }

@@ -5,7 +5,6 @@ use maple_wire::Dpid;
 
 use super::Decisions;
 use crate::compile::LeafAction;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
@@ -34,7 +33,7 @@ impl Decisions {
     /// update may go on.
     pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
         if may_go_on && !self.collect_look_ups(fabric, dpid) {
             return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
@@ -47,17 +46,17 @@ impl Decisions {
 
     /// Takes the changes of all sources of a switch's rules.
     pub fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let changed = std::mem::take(&mut switch.ingress.changed_actions);
         let actions: Vec<(LeafId, LeafAction)> =
             changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
         switch.collect_ingress(fabric.ctx.now, actions);
         switch.tables.record_changes(switch.layout.routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_hosts(fabric.ctx.now, own, is_held);
         switch.compare_all();
     }
@@ -67,7 +66,7 @@ impl Decisions {
     fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
         let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
         fabric.ctx.wake_at(until, Timer::Refused(dpid));
         true

@@ -102,7 +102,7 @@ fn uses_port(fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
 
 /// The leaves, at all switches, whose packets can fit a constraint.
 fn leaves_with(fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
-    fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
+    fabric.switches.values().flat_map(|switch| switch.tree().leaves_fitting(constraint)).collect()
 }
 
 fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
@@ -110,7 +110,7 @@ fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
     dependents.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
     let mut found = leaves_among(fabric, &dependents);
     if let Some(switch) = fabric.switches.get(&at.switch) {
-        found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
+        found.extend(switch.tree().leaves_fitting(&from_port(at.port)));
     }
     found
 }

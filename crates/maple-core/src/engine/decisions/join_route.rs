@@ -48,7 +48,7 @@ impl Decisions {
         let (subscription, resolved) = match &key.goal {
             Goal::Plan(plan) => {
                 let dependent = self.new_dependent_id(fabric);
-                (Some(dependent), fabric.ctx.subscribe(dependent, plan)?)
+                (Some(dependent), fabric.ctx.subscribe_to_plan(dependent, plan)?)
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };

@@ -1,21 +1,16 @@
 //! Keeps up what look-ups find: their subscriptions to tables, and the rules of keys.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::Dpid;
 
 use super::Decisions;
-use crate::engine::context::Context;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
-use crate::engine::context::uses::EngineStore;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_ups::LeafRules;
 use crate::ids::{DependentId, LeafId};
 use crate::look_ups::LookUp;
-use crate::state::Snapshot;
 
 /// How long keys' rules wait before they look again whether the rules of leaves are at rest. The confirmation of an
 /// update makes them look too, so this is only for changes of routes that end without one.
@@ -56,8 +51,11 @@ impl Decisions {
             .map(|(number, dependent, look_up)| (number, dependent, look_up.clone()))
             .collect();
         for (number, dependent, look_up) in outdated {
-            let state = subscribe_to_table(&fabric.ctx, dependent, &look_up);
-            let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+            let state = fabric.ctx.subscribe(dependent, |txn| {
+                txn.read(look_up.all_cells());
+                txn.base()
+            });
+            let Some(switch) = fabric.switches.known_mut(dpid) else { return };
             if switch.ingress.look_ups.set_classes(number, &state) {
                 fabric.mark_dirty(dpid);
             }
@@ -69,9 +67,9 @@ impl Decisions {
 
     /// Lowers all look-ups of a switch that refuses their rules.
     pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let dependents = switch.ingress.look_ups.close();
-        let leaves: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        let leaves: Vec<LeafId> = switch.tree().leaves().collect();
         for dependent in dependents {
             fabric.switches.forget_look_up(dependent);
             fabric.ctx.store.forget(dependent);
@@ -84,7 +82,7 @@ impl Decisions {
     /// change in this update.
     pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         if switch.layout.look_ups().is_empty() {
             return true;
         }
@@ -113,21 +111,5 @@ impl Decisions {
         switch.ingress.look_ups.note_sent();
         switch.tables.hold_back_for_look_ups();
         false
-    }
-}
-
-/// Subscribes a look-up to its table. Returns a state that it is subscribed to.
-fn subscribe_to_table(ctx: &Context, dependent: DependentId, look_up: &LookUp) -> Arc<Snapshot> {
-    let (store, is_replayed) = (Arc::clone(ctx.store.shared()), ctx.store.is_replayed());
-    let mut lost = 0;
-    loop {
-        let exclusive = (lost >= ctx.options.max_reruns).then(|| EngineStore::turn(&store, is_replayed)).flatten();
-        let mut txn = ctx.store.begin_txn();
-        txn.read(look_up.all_cells());
-        let state = txn.base();
-        if ctx.commit_txn(txn, Some(dependent), exclusive).is_ok() {
-            return state;
-        }
-        lost += 1;
     }
 }

@@ -62,7 +62,7 @@ impl Decisions {
             return;
         }
         let plan = plan.clone();
-        let Some(resolved) = fabric.ctx.subscribe(dependent, &plan) else {
+        let Some(resolved) = fabric.ctx.subscribe_to_plan(dependent, &plan) else {
             return self.close_route(fabric, id);
         };
         let leaf = fabric.routes.get(id).and_then(|route| route.leaves().next());

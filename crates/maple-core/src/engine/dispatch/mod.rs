@@ -658,7 +658,7 @@ impl Engine {
 
     /// The trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.ingress.table.tree().render()).unwrap_or_default()
+        self.fabric.switches.get(&dpid).map(|switch| switch.tree().render()).unwrap_or_default()
     }
 
     /// The counters of a switch's ports; empty before it was asked.

@@ -6,14 +6,13 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 
 use super::Fabric;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::capacity::UsageQuery;
 
 impl Fabric {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
     pub fn check_capacity(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
+        let Some(switch) = self.switches.known_mut(dpid) else { return false };
         if switch.room.capacity.has_capacity(self.ctx.now, |table| switch.tables.count(table)) {
             return true;
         }
@@ -24,8 +23,8 @@ impl Fabric {
 
     /// Reports whether a tree may have one more leaf. If not, evictions will follow.
     pub fn check_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
-        if switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len()) {
+        let Some(switch) = self.switches.known_mut(dpid) else { return false };
+        if switch.room.capacity.has_capacity_for_trace(switch.tree().len()) {
             return true;
         }
         switch.room.capacity.on_trace_refused();
@@ -35,7 +34,7 @@ impl Fabric {
 
     /// Asks for evictions if hosts lacked capacity for their rules.
     pub fn evict_for_hosts(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         if switch.ports.host_rules.take_is_short() {
             switch.room.capacity.on_rules_refused();
             self.refuse_for_capacity(dpid);
@@ -50,7 +49,7 @@ impl Fabric {
 
     /// Asks which rules are in use, now or as soon as that is allowed again.
     pub fn ask_for_statistics(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         match switch.room.capacity.next_query(self.ctx.now) {
             UsageQuery::No => return,
             UsageQuery::At(time) => {

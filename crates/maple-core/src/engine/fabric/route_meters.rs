@@ -5,7 +5,6 @@ use maple_wire::msg::stats::{ReplyBody, StatsReply};
 use maple_wire::{Dpid, Version};
 
 use super::Fabric;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -20,7 +19,7 @@ impl Fabric {
             Some(Meter::Number(number)) => return Ok(Some(*number)),
             Some(Meter::Limit(limit)) => limit,
         };
-        let Some(switch) = self.switches.get_mut(&ingress).expected() else { return Err(()) };
+        let Some(switch) = self.switches.known_mut(ingress) else { return Err(()) };
         if switch.version() == Version::Of10 {
             self.report_no_meter(ingress, "OpenFlow 1.0 has none");
             return Ok(None);
@@ -42,7 +41,7 @@ impl Fabric {
 
     /// Sweeps the unused meters of a switch.
     pub fn sweep_meters(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         let mut needed = self.routes.meters_at(dpid);
         let rules = switch.tables.installed();
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
@@ -56,7 +55,7 @@ impl Fabric {
 
     /// Handles a switch's report of its meters, or a part of it.
     pub fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         if let ReplyBody::MeterConfig(meters) = &reply.body {
             switch.paths.meters.audit_part(meters);
         }
@@ -83,7 +82,7 @@ impl Fabric {
 
     /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
     pub fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
+        let Some(switch) = self.switches.known_mut(dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
             && switch.paths.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
         if is_it {

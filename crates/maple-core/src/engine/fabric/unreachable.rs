@@ -32,7 +32,6 @@ use maple_wire::{Dpid, Message};
 
 use super::Fabric;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::one_switch::{Stale, Switch};
 use crate::labels::Refusal;
 use crate::report::Report;
@@ -40,7 +39,7 @@ use crate::report::Report;
 impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
     pub fn suspend_switch(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         switch.unreachable = Some(self.ctx.now);
         switch.tables.suspend();
         (switch.pacing, switch.counters.polls) = Default::default();

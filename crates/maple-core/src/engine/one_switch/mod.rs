@@ -37,6 +37,7 @@ use maple_wire::{Dpid, Version};
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
+use crate::tree::Tree;
 use cookies::TranslatedCookies;
 use counters::Counters;
 use ingress::Ingress;
@@ -130,6 +131,11 @@ impl Switch {
             stale: self.stale,
             ..Switch::new(self.dpid, self.capabilities.clone(), options)
         }
+    }
+
+    /// Returns the trace tree of the packets that enter here.
+    pub fn tree(&self) -> &Tree {
+        self.ingress.table.tree()
     }
 
     pub fn version(&self) -> Version {

@@ -313,7 +313,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
     let action = decisions.ingress_action(fabric, id);
     let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
     let reads = leaf.extra_reads.clone();
-    let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(leaf.ingress()) else { return };
     let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
     if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
@@ -341,7 +341,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
 /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
 /// with other traces.
 fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let mut preferred = old.priorities();
     preferred.append(&mut switch.ingress.former_priorities);
     switch.ingress.table.end_rebuild(&preferred);
@@ -349,14 +349,14 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
     for id in changed {
         let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
-        if switch.ingress.table.tree().extra_reads(*id).is_empty() {
+        if switch.tree().extra_reads(*id).is_empty() {
             switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
         }
     }
-    let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+    let ids: Vec<LeafId> = switch.tree().leaves().collect();
     for id in ids {
         if let Some(leaf) = decisions.leaves.get_mut(&id) {
-            leaf.extra_reads = switch.ingress.table.tree().extra_reads(id).into();
+            leaf.extra_reads = switch.tree().extra_reads(id).into();
             decisions.leaves.mark_changed(id);
         }
     }

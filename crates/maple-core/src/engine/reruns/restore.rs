@@ -96,7 +96,7 @@ impl Restore {
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return Restore::give_up(fabric, dpid) };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return Restore::give_up(fabric, dpid) };
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -132,7 +132,7 @@ impl Restore {
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
     pub fn earlier_rules_known(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, is_confirmed: bool) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -179,7 +179,7 @@ impl Restore {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
         let undecided: Vec<Witness> = undecided.collect();
-        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        let ids: Vec<LeafId> = switch.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
             ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
         leaves.extend(undecided.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
@@ -237,13 +237,13 @@ impl Restore {
     fn build(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The leaves whose routes have just become ready.
         decisions.collect(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
         self.last_built = Some(fabric.ctx.now);
         switch.ingress.table.end_rebuild(&preferred);
-        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        let ids: Vec<LeafId> = switch.tree().leaves().collect();
         for id in ids {
-            let extra_reads = switch.ingress.table.tree().extra_reads(id);
+            let extra_reads = switch.tree().extra_reads(id);
             if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.extra_reads != *extra_reads) {
                 leaf.extra_reads = extra_reads.into();
                 decisions.leaves.mark_changed(id);
@@ -310,7 +310,7 @@ fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: V
 
 /// Revokes the labels that counted as ready although the switch does not have their rules.
 fn revoke_lost_labels(fabric: &mut Fabric, dpid: Dpid) {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known(dpid) else { return };
     let (tables, table) = (&switch.tables, switch.shared_table());
     let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
     let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();

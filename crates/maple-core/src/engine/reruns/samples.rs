@@ -30,7 +30,6 @@ use std::time::Duration;
 use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
-use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
@@ -160,10 +159,9 @@ impl Samples {
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
         let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return 0 };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return 0 };
         let Some(from) = switch.ingress.sample_pass.next() else { return 0 };
-        let has_capacity =
-            !switch.room.is_closed() && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
+        let has_capacity = !switch.room.is_closed() && switch.room.capacity.has_capacity_for_trace(switch.tree().len());
         if edges.is_empty() || from >= packets.len() || !has_capacity {
             return 0;
         }
@@ -218,7 +216,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
 /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
 /// need a rule for each port.
 fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return false };
+    let Some(switch) = fabric.switches.known(dpid) else { return false };
     let can_match = |cond: &Cond| {
         cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
     };
@@ -226,7 +224,7 @@ fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
 }
 
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let next = switch.ingress.sample_pass.end(fabric.ctx.now);
     if let Some(from) = next {
         fabric.ctx.wake_at(from, Timer::Samples(dpid));

@@ -12,7 +12,6 @@ use super::Switches;
 use super::traffic::{growth, traffic};
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::polls::CompleteAnswer;
@@ -71,7 +70,7 @@ impl Switches {
     }
 
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
         switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
@@ -88,7 +87,7 @@ impl Switches {
     /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
@@ -137,7 +136,7 @@ impl Switches {
             self.update_gauges(ctx, dpid, ctx.now);
         }
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
             if answer.what == Counted::Rules {
@@ -158,7 +157,7 @@ impl Switches {
     /// Handles a switch's refusal to report its counters.
     pub fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();
         let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         ctx.apply_commit(commit);
@@ -170,7 +169,7 @@ impl Switches {
 
     /// Writes the rates that f wants from an answer.
     fn take_rates(&mut self, ctx: &mut Context, dpid: Dpid, answer: &CompleteAnswer) {
-        let Some(switch) = self.get(&dpid).expected() else { return };
+        let Some(switch) = self.known(dpid) else { return };
         let table = switch.ingress_table();
         let epoch = ctx.options.epoch;
         let by_use = ctx.store.wants_use_of_links();

@@ -52,6 +52,18 @@ impl Switches {
         self.all.get_mut(dpid).map(|switch| &mut **switch)
     }
 
+    /// Returns a switch of which the caller knows that this shard has it.
+    #[track_caller]
+    pub fn known(&self, dpid: Dpid) -> Option<&Switch> {
+        self.get(&dpid).expected()
+    }
+
+    /// Returns a switch of which the caller knows that this shard has it, to be changed.
+    #[track_caller]
+    pub fn known_mut(&mut self, dpid: Dpid) -> Option<&mut Switch> {
+        self.get_mut(&dpid).expected()
+    }
+
     /// Reports whether this shard has the switch.
     pub fn contains_key(&self, dpid: &Dpid) -> bool {
         self.all.contains_key(dpid)
@@ -162,7 +174,7 @@ impl Switches {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let metadata = switch.ingress.look_ups.metadata(&fields)?;
-        let leaf = switch.ingress.table.tree().search(&WithMetadata { packet: &fields, metadata });
+        let leaf = switch.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
     }
 }

@@ -7,7 +7,6 @@ use maple_wire::{Constraint, Dpid};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::{Effect, Event, InstalledFlow};
-use crate::engine::context::expected::Expected;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{is_ours, live_number};
 use crate::engine::one_switch::tables::Requests;
@@ -18,7 +17,7 @@ impl Switches {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
         let mut requests = Requests::new();
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         if switch.tables.begin_reread(&mut requests) {
             switch.request_in_turn(ctx, requests);
             switch.send_in_turn(ctx, [Effect::ReadFlows { dpid }]);
@@ -27,7 +26,7 @@ impl Switches {
 
     /// Makes these rules the ones that a switch is known to have.
     pub fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
         let is_temporary = |cookie| live_number(epoch, cookie).is_some();

@@ -21,7 +21,6 @@ use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::audit_state::Repair;
 use crate::engine::one_switch::backoff::Backoff;
@@ -71,7 +70,7 @@ impl Switches {
         }
         let meters = switch.ask_for_meters_there();
         ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.counters.audits.asked = now;
@@ -91,7 +90,7 @@ impl Switches {
 
     /// Handles an answer, or a part of it.
     pub fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.
             flows.retain(|flow| !is_live(flow.cookie));
@@ -115,7 +114,7 @@ impl Switches {
 
     /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
     fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: AuditFindings, rest: Duration) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
         if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
@@ -171,7 +170,7 @@ impl Switches {
 
     /// Reports foreign rules that take packets from ours, each once while it is there.
     fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
         let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
         let (audits, tables) = (&mut switch.counters.audits, &switch.tables);

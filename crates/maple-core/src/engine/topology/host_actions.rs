@@ -13,7 +13,6 @@ use super::Topology;
 use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcement};
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
@@ -151,7 +150,7 @@ impl Topology {
 
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, fabric: &mut Fabric, at: Location, mac: Option<Mac>) {
-        let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
+        let Some(switch) = fabric.switches.known(at.switch) else { return };
         if switch.unreachable.is_some() {
             // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
             if let Some(mac) = mac {

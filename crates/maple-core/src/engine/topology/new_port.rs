@@ -12,7 +12,6 @@ use maple_wire::Dpid;
 
 use super::Topology;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -29,7 +28,7 @@ impl Topology {
     pub fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let waiting = &mut switch.ports.waiting;
         let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
             && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
@@ -69,7 +68,7 @@ impl Topology {
 }
 
 fn drop_new_port_packets(fabric: &mut Fabric, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let dropped = switch.ports.waiting.take(which);
     dropped.iter().for_each(|received| drop_at_new_port(fabric, received));
 }

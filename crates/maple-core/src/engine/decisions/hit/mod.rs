@@ -44,7 +44,6 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::one_switch::classifier::is_the_controllers;
@@ -134,19 +133,19 @@ impl<'a> Hits<'a> {
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             possible.extend(self.possible_hit(number, packet_in));
         }
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        let Some(switch) = self.fabric.switches.known(self.dpid) else { return AnsweredHits::default() };
         if self.fabric.ctx.options.track_hosts {
             possible.iter().for_each(|hit| switch.ingress.verified_hosts.prefetch(hit.key()));
             possible.retain(|hit| self.is_accepted(hit));
         }
         let leaves = &self.decisions.leaves;
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        let Some(switch) = self.fabric.switches.known(self.dpid) else { return AnsweredHits::default() };
         possible.retain(|hit| {
             let metadata = switch.ingress.look_ups.metadata(&hit.packet.packet);
             hit.packet.metadata = metadata.unwrap_or_default();
             metadata.is_some()
         });
-        let found = switch.ingress.table.tree().search_batch(possible.iter().map(|hit| &hit.packet));
+        let found = switch.tree().search_batch(possible.iter().map(|hit| &hit.packet));
         for (hit, leaf) in possible.iter_mut().zip(found) {
             hit.leaf = leaf;
         }
@@ -201,7 +200,7 @@ impl<'a> Hits<'a> {
         if self.hosts.awaits(hit.host) {
             return false;
         }
-        let Some(switch) = self.fabric.switches.get_mut(&self.dpid).expected() else { return false };
+        let Some(switch) = self.fabric.switches.known_mut(self.dpid) else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(hit.key()).filter(|_| hit.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {

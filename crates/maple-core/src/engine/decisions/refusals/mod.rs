@@ -14,7 +14,6 @@ use maple_wire::{Dpid, Instruction, Match, Version, print};
 
 use super::Decisions;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
@@ -38,7 +37,7 @@ impl Decisions {
         if self.meter_refused(fabric, dpid, xid, error) {
             return true;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
             Some(RefusedRequest::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
             Some(RefusedRequest::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
@@ -53,7 +52,7 @@ impl Decisions {
         if fabric.meter_is_lost(dpid, rule, error) {
             return;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let full = is_table_full(error, switch.version());
         if !full && needs_one_table(switch, table, rule) {
             return fall_back_to_one_table(fabric, dpid, table, rule, error);
@@ -125,22 +124,23 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
+    /// Tries again what a switch refused, as far as its pauses are over.
     pub fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let is_open = switch.room.reopen(fabric.ctx.now);
+        let retries_deletions = switch.tables.retry_deletions(fabric.ctx.now);
+        if switch.ports.host_rules.reopen(fabric.ctx.now) || retries_deletions {
+            fabric.mark_dirty(dpid);
+        }
+        if is_open {
             fabric.mark_stale(dpid, Stale::CLASSIFIER);
-        }
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
-            fabric.mark_dirty(dpid);
-        }
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.host_rules.reopen(fabric.ctx.now)) {
-            fabric.mark_dirty(dpid);
         }
     }
 }
 
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
 fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
     fabric.ctx.wake_at(until, Timer::Refused(dpid));
@@ -171,7 +171,7 @@ fn bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
 /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
 /// rule in one of them.
 fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known(dpid) else { return };
     let what = refusal(switch.version(), table, rule, error);
     // Each table refuses its first rule.
     if !fabric.switches.note_one_table(dpid) {
@@ -184,7 +184,7 @@ fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rul
 
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
 fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: bool) -> bool {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
     switch.stale.classifier = true;
     // After the first refusal of an update the switch is being read and is not ready.
     let begins_update = switch.tables.is_ready();
@@ -257,7 +257,7 @@ impl Decisions {
     /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
     /// and the switch gets no more meters.
     pub fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {
             fabric.report_no_meter(

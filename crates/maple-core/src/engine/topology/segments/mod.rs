@@ -33,7 +33,6 @@ use maple_wire::icmpv6_type::value::NEIGHBOR_SOLICIT;
 use maple_wire::{Field, Packet};
 
 use super::Topology;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
 use crate::forwarding::TAG_PRESENT;
@@ -63,7 +62,7 @@ impl Topology {
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
     pub fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
-        let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
+        let Some(switch) = fabric.switches.known(at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
