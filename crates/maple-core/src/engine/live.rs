@@ -48,7 +48,7 @@ use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::{COPIES, HOSTS};
-use crate::engine::one_switch::cookies::{live_cookie, live_number};
+use crate::engine::one_switch::cookies::{live_cookie, watch_number};
 use crate::engine::one_switch::layout::{CLASSIFIER, ENTRY};
 use crate::ids::Time;
 use crate::network::Location;
@@ -265,13 +265,13 @@ impl LiveWatches {
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
     pub(super) fn packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
-        let rule = live_number(fabric.ctx.options.epoch, packet_in.cookie);
+        let rule = watch_number(fabric.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
         let total_len = usize::from(total_len).max(data.len());
         let at = Location::new(dpid, in_port);
         let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
-        let leaf = fabric.switches.lookup(&received).and_then(|id| decisions.leaves.get(&id));
+        let leaf = fabric.switches.find_leaf(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
         let track_hosts = fabric.ctx.options.track_hosts;
         let wants = |(number, watch): &(&u8, &LiveWatch)| **number == rule || watch.filter.fits(&received, track_hosts);

@@ -59,7 +59,7 @@ impl Decisions {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = fabric.ctx.store.is_current(old);
-                if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
+                if current && self.leaves.get(&old).is_some_and(|there| *there.newest_goal() == leaf.goal) {
                     fabric.ctx.store.forget(id);
                     Decisions::discard_prepared(fabric, id, &mut leaf);
                     return old;
@@ -89,14 +89,14 @@ impl Decisions {
         &mut self,
         fabric: &mut Fabric,
         trace: Trace,
-        answer: Goal,
+        goal: Goal,
         origin: Origin,
         witness: ReceivedPacket,
     ) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
             extra_reads: Box::default(),
-            answer,
+            goal,
             origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,

@@ -17,7 +17,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Waiter;
-use crate::engine::switches::run_audits::line;
+use crate::engine::switches::audit::line;
 use crate::ids::{DependentId, Time};
 use crate::update::Change;
 
@@ -48,7 +48,7 @@ pub(in crate::engine) struct BarrierWaits {
     path_changes: BTreeSet<PathChange>,
     /// The number of changes at which those that are over are removed.
     tidy_at: usize,
-    waiting: Vec<BarrierWait>,
+    waits: Vec<BarrierWait>,
 }
 
 /// A wait until what was being removed when it began is gone.
@@ -104,19 +104,19 @@ impl BarrierWaits {
     pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&PathChange) -> bool) {
         self.path_changes.retain(goes_on);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
-        self.waiting.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
+        self.waits.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
     }
 
     /// Reports whether there are no waits.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.waits.is_empty()
     }
 
     /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
     /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
     pub fn end_path_changes(&mut self, goes_on: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
-        for wait in &mut self.waiting {
+        for wait in &mut self.waits {
             let all = std::mem::take(&mut wait.path_changes);
             let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&goes_on);
             wait.path_changes = on;
@@ -131,7 +131,7 @@ impl BarrierWaits {
 
     /// Records that a switch has done all that was sent before the wait's barrier.
     pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
-        for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
+        for wait in self.waits.iter_mut().filter(|wait| wait.token == token) {
             if let Some(open) = wait.switches.get_mut(&dpid) {
                 *open -= 1;
                 if *open == 0 {
@@ -143,7 +143,7 @@ impl BarrierWaits {
 
     /// Removes a disconnected switch from all waits, with the changes of paths whose packets enter there.
     pub fn forget_switch(&mut self, dpid: Dpid) {
-        for wait in &mut self.waiting {
+        for wait in &mut self.waits {
             wait.switches.remove(&dpid);
             wait.path_changes.retain(|change| change.ingress != dpid);
         }
@@ -152,7 +152,7 @@ impl BarrierWaits {
     /// Removes and returns the waits that are over.
     pub fn take_finished(&mut self) -> Vec<u64> {
         let mut over = Vec::new();
-        self.waiting.retain(|wait| {
+        self.waits.retain(|wait| {
             let waits = !wait.switches.is_empty() || !wait.path_changes.is_empty();
             over.extend((!waits).then_some(wait.token));
             waits
@@ -202,14 +202,14 @@ impl Decisions {
     }
 
     /// Drops the packets of a switch that wait for something that f read.
-    pub fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let parked = self.waiting.forget_switch(dpid);
+    pub fn drop_undecided(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let parked = self.undecided.forget_switch(dpid);
         fabric.ctx.drop_parked(parked);
     }
 
     /// Returns everything that waits are waiting for.
     pub fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
-        let waits = self.barrier_waits.waiting.iter();
+        let waits = self.barrier_waits.waits.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
             let path_changes =
@@ -225,7 +225,7 @@ impl Decisions {
 
     fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
         let leaf = fabric.routes.of_subscription(change.dependent).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(change.dependent.as_leaf())) {
+        match self.leaves.get(&leaf.unwrap_or(change.dependent.possible_leaf())) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
                 format!("packets like {packet} wait for the rules of their new path")
@@ -280,7 +280,7 @@ fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
 
 /// Reports whether a change of path is not over yet.
 fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
-    let of_leaf = leaves.get(&change.dependent.as_leaf()).and_then(|leaf| leaf.reroute_until());
+    let of_leaf = leaves.get(&change.dependent.possible_leaf()).and_then(|leaf| leaf.reroute_until());
     let of_route = || routes.of_subscription(change.dependent).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)
 }

@@ -88,7 +88,7 @@ impl Decisions {
             fabric.ctx.store.forget(dependent);
         }
         fabric.close_all_labels(switch.paths.labels, dpid);
-        self.drop_waiting(fabric, dpid);
+        self.drop_undecided(fabric, dpid);
     }
 
     /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.

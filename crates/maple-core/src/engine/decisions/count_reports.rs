@@ -124,7 +124,7 @@ impl Decisions {
         };
         match subject_of(epoch, current) {
             Some(Subject::Dependent(id)) if table == switch.ingress_table() => {
-                let id = id.as_leaf();
+                let id = id.possible_leaf();
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);

@@ -33,17 +33,17 @@ impl Decisions {
             Some(leaf) => {
                 fabric.ctx.stats.hits += 1;
                 self.count_access_hit(leaf);
-                self.answer(fabric, leaf, received);
+                self.send_by_leaf(fabric, leaf, received);
             }
             None => {
                 fabric.ctx.stats.misses += 1;
-                self.waiting.add_misses([received]);
+                self.undecided.add_misses([received]);
             }
         }
     }
 
     /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
-    pub fn answer(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
+    fn send_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
             && *from <= fabric.ctx.now
         {
@@ -82,13 +82,13 @@ impl Decisions {
 
     /// Decides every packet that no leaf answers.
     pub fn decide_misses(&mut self, fabric: &mut Fabric) {
-        while !self.waiting.has_no_misses() {
+        while !self.undecided.has_no_misses() {
             let mut distinct = BTreeSet::new();
             let (mut packets, mut later) = (Vec::new(), Vec::new());
-            for received in self.waiting.take_round() {
+            for received in self.undecided.take_round() {
                 if let Some(leaf) = self.current_leaf(fabric, &received) {
                     self.count_access_hit(leaf);
-                    self.answer(fabric, leaf, received);
+                    self.send_by_leaf(fabric, leaf, received);
                 } else if distinct.insert((received.at, received.frame.clone())) {
                     packets.push(received);
                 } else {
@@ -97,7 +97,7 @@ impl Decisions {
                 }
             }
             self.decide(fabric, packets);
-            self.waiting.add_misses(later);
+            self.undecided.add_misses(later);
         }
     }
 
@@ -108,7 +108,7 @@ impl Decisions {
     /// immediately, and so is the plan of its route.
     pub fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
         self.follow_tables(fabric, received.at.switch);
-        let leaf = fabric.switches.lookup(received)?;
+        let leaf = fabric.switches.find_leaf(received)?;
         let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();
         let stale: BTreeSet<DependentId> =
             dependents.filter(|dependent| !fabric.ctx.store.is_current(*dependent)).collect();
@@ -116,7 +116,7 @@ impl Decisions {
             return Some(leaf);
         }
         self.reconsider(fabric, &stale);
-        fabric.switches.lookup(received)
+        fabric.switches.find_leaf(received)
     }
 
     fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
@@ -199,7 +199,7 @@ impl Decisions {
             Some(id) => {
                 let leaf = self.new_leaf(fabric, trace, goal, origin, received.clone());
                 let standing = self.cache_leaf(fabric, id, leaf);
-                self.answer(fabric, standing, received.clone());
+                self.send_by_leaf(fabric, standing, received.clone());
             }
             None => {
                 self.send_uncached(fabric, &route, origin, received);
@@ -217,7 +217,7 @@ impl Decisions {
         !txn.wrote()
             && trace.lasts()
             && !is_closed
-            && !self.waiting.has_too_many_rounds()
+            && !self.undecided.has_too_many_rounds()
             && fabric.check_capacity_for_trace(ingress)
     }
 
@@ -235,7 +235,7 @@ impl Decisions {
             return false;
         }
         fabric.ctx.stats.waits += 1;
-        let oldest = self.waiting.park(id, (received.clone(), origin), fabric.ctx.options.parked_packets);
+        let oldest = self.undecided.park(id, (received.clone(), origin), fabric.ctx.options.parked_packets);
         if let Some((oldest, packet, origin)) = oldest {
             fabric.switches.drop_packet(&mut fabric.ctx, &packet, DropCause::Waited(origin));
             fabric.ctx.drop_parked([oldest]);
@@ -254,7 +254,7 @@ impl Decisions {
             fabric.ctx.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
             let has_capacity = |fabric: &mut Fabric| fabric.check_capacity_for_trace(received.at.switch);
-            if fabric.switches.lookup(received).is_none() && finished.lasts() && has_capacity(fabric) {
+            if fabric.switches.find_leaf(received).is_none() && finished.lasts() && has_capacity(fabric) {
                 self.adopt(fabric, goal, *finished, received.clone());
             }
         }

@@ -14,10 +14,10 @@ use crate::labels::Refusal;
 
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
-    pub fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn refuse_additions(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
-        let waiting = switch.tables.take_waiting();
-        for waiter in waiting {
+        let waiters = switch.tables.take_waiters();
+        for waiter in waiters {
             match waiter {
                 Waiter::RuleAdded(leaf, _) => self.evict_leaf(fabric, leaf),
                 Waiter::Labels(serials) => {
@@ -86,9 +86,9 @@ impl Decisions {
                 fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
             // The eviction of a label has withdrawn it.
-            Subject::Dependent(id) if !self.leaves.contains_key(&id.as_leaf()) => {}
+            Subject::Dependent(id) if !self.leaves.contains_key(&id.possible_leaf()) => {}
             Subject::Dependent(id) => {
-                let leaf = id.as_leaf();
+                let leaf = id.possible_leaf();
                 fabric.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.
                 self.send_held(fabric, leaf);

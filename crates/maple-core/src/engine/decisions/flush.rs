@@ -19,7 +19,7 @@ impl Decisions {
         let now = fabric.ctx.now;
         let has_additions = |switch: &Switch| switch.tables.has_waiting_additions();
         if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, has_additions(switch))) {
-            self.refuse_waiting(fabric, dpid);
+            self.refuse_additions(fabric, dpid);
             self.prepare(fabric, dpid);
             if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
                 self.evict_all(fabric, dpid);

@@ -24,7 +24,7 @@ impl Decisions {
     pub fn install(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId) {
         let Some(route) = fabric.routes.get(route_id).expected() else { return };
         if let Some(leaf) = self.leaves.get_mut(&id).expected() {
-            (leaf.route_id, leaf.answer) = (Some(route_id), route.goal().clone());
+            (leaf.route_id, leaf.goal) = (Some(route_id), route.goal().clone());
         }
         if route.is_ready() {
             self.activate(fabric, id, route_id);

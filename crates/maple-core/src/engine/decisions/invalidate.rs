@@ -38,7 +38,7 @@ impl Decisions {
             switch.ingress.table.remove(id);
             fabric.mark_dirty(ingress);
         }
-        self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
+        self.undecided.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
     /// Withdraws those of this shard's leaves that are selected.
@@ -127,7 +127,7 @@ fn leaves_among(fabric: &Fabric, dependents: &BTreeSet<DependentId>) -> BTreeSet
     for dependent in dependents {
         match fabric.routes.of_subscription(*dependent) {
             Some(route) => drop(routes.insert(route)),
-            None => drop(leaves.insert(dependent.as_leaf())),
+            None => drop(leaves.insert(dependent.possible_leaf())),
         }
     }
     leaves.extend(routes.into_iter().flat_map(|route| fabric.leaves_of_route(route)));

@@ -20,11 +20,11 @@ impl Decisions {
     /// Installs a leaf again that had no capacity, or lets it wait until its route is ready.
     pub fn retry_install(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
-        let answer = leaf.answer.clone();
+        let goal = leaf.goal.clone();
         if !self.check_leaf_capacity(fabric, id) {
             return;
         }
-        match self.join_goal(fabric, id, &answer) {
+        match self.join_goal(fabric, id, &goal) {
             Some(route_id) => self.install(fabric, id, route_id),
             None => self.forward_by_controller(fabric, id),
         }
@@ -67,7 +67,7 @@ impl Decisions {
             leaf.state = LeafState::NoCapacity { from: fabric.ctx.now + fabric.ctx.options.eviction_period };
             return LeafAction::Controller;
         }
-        let key = route_key(fabric, &leaf.answer, &leaf.witness);
+        let key = route_key(fabric, &leaf.goal, &leaf.witness);
         let Some(route_id) = key.and_then(|key| self.join_route(fabric, id, key)) else {
             fabric.ctx.stats.aborts += 1;
             leaf.state = LeafState::ByController;
@@ -75,7 +75,7 @@ impl Decisions {
         };
         leaf.route_id = Some(route_id);
         let Some(route) = fabric.routes.get(route_id).expected() else { return LeafAction::Controller };
-        leaf.answer = route.goal().clone();
+        leaf.goal = route.goal().clone();
         if !route.is_ready() {
             leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: fabric.ctx.now };
             fabric.routes.wait(route_id, id);

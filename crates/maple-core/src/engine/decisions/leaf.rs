@@ -19,8 +19,8 @@ pub(in crate::engine) struct Leaf {
     /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
     /// own.
     pub extra_reads: Box<[Constraint]>,
-    /// f's answer.
-    pub answer: Goal,
+    /// f's answer, as the leaf's rule follows it.
+    pub goal: Goal,
     /// The origin of the answer.
     pub origin: Arc<Origin>,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
@@ -74,7 +74,7 @@ impl Leaf {
 
     /// Reports whether the leaf sends packets nowhere, whatever the topology is.
     pub fn drops(&self) -> bool {
-        self.answer.sends_nowhere()
+        self.goal.sends_nowhere()
     }
 
     /// The part of the leaf that the next run of the controller is to know.
@@ -100,8 +100,8 @@ impl Leaf {
     }
 
     /// The route that the leaf has or is changing to.
-    pub fn goal(&self) -> &Goal {
-        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.answer }
+    pub fn newest_goal(&self) -> &Goal {
+        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.goal }
     }
 }
 

@@ -23,7 +23,7 @@ impl Decisions {
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
         match route_id.and_then(|route_id| fabric.routes.get(route_id)) {
             Some(route) => Some(Arc::clone(route.resolved())),
-            None => leaf.goal().now(&fabric.ctx.store.snapshot()).ok(),
+            None => leaf.newest_goal().now(&fabric.ctx.store.snapshot()).ok(),
         }
     }
 

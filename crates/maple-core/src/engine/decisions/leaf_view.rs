@@ -26,7 +26,7 @@ impl Decisions {
             buffer_id: maple_wire::msg::NO_BUFFER,
             at: *at,
         };
-        let id = fabric.switches.lookup(&received)?;
+        let id = fabric.switches.find_leaf(&received)?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.extra_reads.iter().map(show).collect();
         Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })

@@ -119,7 +119,7 @@ impl Leaves {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
             let id = DependentId(u64::from(shard.0) << 32 | u64::from(self.newest));
             // The numbers wrap around after four billion.
-            if !self.all.contains_key(&id.as_leaf()) && !is_taken(id) {
+            if !self.all.contains_key(&id.possible_leaf()) && !is_taken(id) {
                 return id;
             }
         }
@@ -168,7 +168,7 @@ impl Leaves {
     }
 
     /// The answer to a leaf's packets, if it was remembered under this version.
-    pub fn answer(&self, id: LeafId) -> Option<&AnswerTemplate> {
+    pub fn template(&self, id: LeafId) -> Option<&AnswerTemplate> {
         self.answers.get(id.0).map(|number| &*self.templates[number as usize])
     }
 
@@ -214,13 +214,13 @@ impl Deref for Leaves {
 impl Decisions {
     /// Creates an id for a leaf.
     pub fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
-        self.new_dependent_id(fabric).as_leaf()
+        self.new_dependent_id(fabric).possible_leaf()
     }
 
     /// Creates an id for a leaf, a parked packet or the plan of a route.
     pub fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
         self.leaves.new_id(fabric.ctx.shard, |id| {
-            self.waiting.has(id)
+            self.undecided.has(id)
                 || fabric.routes.of_subscription(id).is_some()
                 || fabric.switches.of_look_up(id).is_some()
         })

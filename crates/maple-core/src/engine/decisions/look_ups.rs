@@ -30,8 +30,8 @@ impl Decisions {
         let (layout, cookie) = (switch.layout, own_cookie(fabric.ctx.options.epoch));
         for look_up in switch.ingress.look_ups.new_look_ups() {
             let is_taken = |id: DependentId| {
-                let is_leaf = self.leaves.get(&id.as_leaf()).is_some();
-                is_leaf || self.waiting.has(id) || fabric.routes.of_subscription(id).is_some()
+                let is_leaf = self.leaves.get(&id.possible_leaf()).is_some();
+                is_leaf || self.undecided.has(id) || fabric.routes.of_subscription(id).is_some()
             };
             let dependent = fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken);
             if let Some(switch) = fabric.switches.get_mut(&dpid) {
@@ -65,7 +65,7 @@ impl Decisions {
         }
     }
 
-    /// Lowers all look-ups of a switch that refuses their rules.
+    /// Closes all look-ups of a switch that refuses their rules.
     pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let dependents = switch.ingress.look_ups.close();

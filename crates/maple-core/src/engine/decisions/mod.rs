@@ -8,7 +8,7 @@ pub(super) mod count_reports;
 pub(super) mod disjoint;
 pub(super) mod leaf;
 pub(super) mod leaves;
-pub(super) mod waiting;
+pub(super) mod undecided;
 
 // f runs.
 pub(super) mod runs;
@@ -32,7 +32,7 @@ pub(super) mod confirm;
 pub(super) mod eviction;
 pub(super) mod flush;
 pub(super) mod look_ups;
-pub(super) mod refusals;
+pub(super) mod refused_rules;
 
 // f decides, and decides again.
 pub(super) mod decide;
@@ -53,7 +53,7 @@ use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;
 use recheck::Rechecks;
-use waiting::Waiting;
+use undecided::Undecided;
 
 /// What f has decided at this shard.
 pub(super) struct Decisions {
@@ -61,7 +61,7 @@ pub(super) struct Decisions {
     /// The packets that the rules of the policy's access lists have decided.
     pub access_hits: AccessHits,
     pub leaves: Leaves,
-    pub waiting: Waiting,
+    pub undecided: Undecided,
     pub rechecks: Rechecks,
     pub barrier_waits: BarrierWaits,
 }
@@ -73,7 +73,7 @@ impl Decisions {
             access_hits: AccessHits::new(&*policy),
             policy,
             leaves: Leaves::new(remember),
-            waiting: Waiting::default(),
+            undecided: Undecided::default(),
             rechecks: Rechecks::default(),
             barrier_waits: BarrierWaits::default(),
         }

@@ -85,7 +85,7 @@ impl Decisions {
 /// The observation of the run that made the leaf, as far as the leaf keeps it.
 fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
     let (trace, answer) = (leaf.trace.clone(), Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()));
-    let goal = Some(leaf.goal().clone());
+    let goal = Some(leaf.newest_goal().clone());
     Observation {
         trace,
         reads: Vec::new(),

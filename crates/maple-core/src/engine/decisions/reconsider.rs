@@ -54,10 +54,10 @@ impl Decisions {
                 routes.push(route);
                 continue;
             }
-            let id = dependent.as_leaf();
+            let id = dependent.possible_leaf();
             let Some(leaf) = self.leaves.get(&id) else {
                 fabric.ctx.store.forget(*dependent);
-                self.waiting.release(*dependent);
+                self.undecided.release(*dependent);
                 continue;
             };
             fabric.ctx.stats.leaves_invalidated += 1;
@@ -73,7 +73,7 @@ impl Decisions {
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
-        for id in stale.iter().map(|dependent| dependent.as_leaf()) {
+        for id in stale.iter().map(|dependent| dependent.possible_leaf()) {
             // A label may have been lost while the leaf was stale.
             let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
             let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
@@ -88,7 +88,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
-        let stays = *leaf.goal() == route;
+        let stays = *leaf.newest_goal() == route;
         if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
             return self.withdraw(fabric, id);
         }

@@ -109,7 +109,7 @@ impl Decisions {
     pub fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress).expected() else { return };
         self.withdraw_leaving(fabric, id);
-        let Some(PathSwitch { waiting, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
+        let Some(PathSwitch { waiting_leaves, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
         fabric.ctx.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
         let leaves = if each_leaf { fabric.leaves_of_route(id) } else { BTreeSet::new() };
@@ -119,7 +119,7 @@ impl Decisions {
         }
         fabric.mark_dirty(ingress);
         fabric.sync_route_rules();
-        waiting.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf));
+        waiting_leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf));
         fabric.leaves_of_route(id).into_iter().for_each(|leaf| self.forward_held(fabric, leaf));
     }
 
@@ -145,7 +145,7 @@ impl Decisions {
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
         let Reroute { to, route_id, since, .. } = *reroute;
-        leaf.answer = to;
+        leaf.goal = to;
         let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
         fabric.routes.begin_use(route_id);
         fabric.routes.stop_waiting(route_id, id);

@@ -48,7 +48,7 @@ impl Decisions {
     pub fn table_rule(&self, fabric: &Fabric, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
-            Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.as_leaf()),
+            Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.possible_leaf()),
             _ => None,
         };
         let (newest, _) = switch.counters.polls.readings(Counted::Rules);
@@ -69,7 +69,7 @@ impl Decisions {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
             Some(Subject::Dependent(id)) => {
-                self.leaves.get(&id.as_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
+                self.leaves.get(&id.possible_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
             }
         }
     }

@@ -24,7 +24,7 @@ impl Decisions {
             }
             None => {
                 self.withdraw(fabric, id);
-                self.waiting.add_misses([packet]);
+                self.undecided.add_misses([packet]);
             }
         }
     }

@@ -35,7 +35,7 @@ use crate::engine::decisions::hit::Hits;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
-use crate::engine::one_switch::cookies::is_live;
+use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::drops::Dropped;
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
 use crate::engine::one_switch::questions::{Reply, StatisticsQuestion};
@@ -111,7 +111,7 @@ impl Engine {
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.fabric.ctx.store.begin();
         self.fabric.ctx.now = self.fabric.ctx.now.max(now);
-        self.decisions.waiting.begin_batch();
+        self.decisions.undecided.begin_batch();
         // After a standstill, what came in time is handled before the timers run.
         let standstill = self.fabric.ctx.standstill();
         match standstill {
@@ -224,17 +224,17 @@ impl Engine {
     /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
     fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
-        if is_live(packet_in.cookie) {
+        if is_of_watch(packet_in.cookie) {
             return self.live.packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
         if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
-            self.admit_waiting(dpid);
+            self.admit_new_port_packets(dpid);
             self.enter(received);
         }
     }
 
     /// Lets the packets enter that waited until their port's kind is known.
-    fn admit_waiting(&mut self, dpid: Dpid) {
+    fn admit_new_port_packets(&mut self, dpid: Dpid) {
         for received in Topology::take_admitted(&mut self.fabric, dpid) {
             self.enter(received);
         }
@@ -278,7 +278,7 @@ impl Engine {
         let state = self.fabric.ctx.store.snapshot();
         for at in &refreshed.ports {
             self.topology.refresh_port(&mut self.fabric, &state, *at);
-            self.admit_waiting(at.switch);
+            self.admit_new_port_packets(at.switch);
         }
         for (at, mac) in &refreshed.hosts {
             self.topology.refresh_host(&mut self.fabric, &state, *mac, *at);
@@ -335,7 +335,7 @@ impl Engine {
             self.read_inbox();
             self.topology.update_copied_announcements(&mut self.fabric);
             self.decisions.end_path_changes(&mut self.fabric);
-            if self.decisions.waiting.has_no_misses() && self.fabric.ctx.stale.is_empty() {
+            if self.decisions.undecided.has_no_misses() && self.fabric.ctx.stale.is_empty() {
                 if self.fabric.ctx.dirty.is_empty() {
                     return;
                 }
@@ -368,7 +368,7 @@ impl Engine {
         let departed = Restore::remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
         fabric.ctx.forget_switch(dpid);
-        fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
+        fabric.ctx.stats.new_port_drops += switch.ports.new_port_packets.len() as u64;
         live.forget_rules(dpid);
         Restore::give_up(fabric, dpid);
         decisions.switch_gone(fabric, switch, departed);
@@ -384,7 +384,7 @@ impl Engine {
         }
         fabric.suspend_switch(dpid);
         live.forget_rules(dpid);
-        decisions.drop_waiting(fabric, dpid);
+        decisions.drop_undecided(fabric, dpid);
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
             // There is nothing to go by but the previous controller's report of the rules.
@@ -474,7 +474,7 @@ impl Engine {
     pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
         let packets = [
             self.decisions.leaves.take_held(),
-            self.decisions.waiting.take_all(),
+            self.decisions.undecided.take_all(),
             Topology::take_new_port_packets(&mut self.fabric),
         ];
         packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
@@ -590,7 +590,7 @@ impl Engine {
 
     /// The number of packets that wait until something that the policy read changes.
     pub fn parked(&self) -> usize {
-        self.decisions.waiting.parked()
+        self.decisions.undecided.parked()
     }
 
     /// The number of watches.

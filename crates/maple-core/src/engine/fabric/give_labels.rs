@@ -7,7 +7,7 @@ use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
-use crate::engine::one_switch::restoring::LOOK;
+use crate::engine::one_switch::restoring::RESTORE_POLL;
 use crate::forwarding::has_vlan;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
 use crate::network::{Location, PortKind};
@@ -17,7 +17,7 @@ impl Fabric {
     /// run are known.
     pub fn acquire_label(&mut self, asked: Acquire) {
         if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
-            self.ctx.wake_at(self.ctx.now + LOOK, Timer::EarlyRequests);
+            self.ctx.wake_at(self.ctx.now + RESTORE_POLL, Timer::EarlyRequests);
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {

@@ -44,7 +44,7 @@ impl Fabric {
         switch.tables.suspend();
         (switch.pacing, switch.counters.polls) = Default::default();
         switch.counters.audits = std::mem::take(&mut switch.counters.audits).suspended();
-        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.waiting).len() as u64;
+        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.new_port_packets).len() as u64;
         let questions = switch.counters.rule_counts.take_open();
         let unready: Vec<u64> = switch.paths.labels.unready().collect();
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));

@@ -74,13 +74,14 @@ pub(in crate::engine) fn live_cookie(epoch: u16, number: u8) -> u64 {
 
 /// Reports whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier
 /// one.
-pub(in crate::engine) fn is_live(cookie: u64) -> bool {
+pub(in crate::engine) fn is_of_watch(cookie: u64) -> bool {
     is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_SUBJECT))
 }
 
 /// The number of the watch whose temporary rule has this cookie in this epoch.
-pub(in crate::engine) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
-    (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_SUBJECT) as u8 - LIVE as u8)
+pub(in crate::engine) fn watch_number(epoch: u16, cookie: u64) -> Option<u8> {
+    (is_of_watch(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch))
+        .then(|| (cookie & NO_SUBJECT) as u8 - LIVE as u8)
 }
 
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. The switch keeps such
@@ -125,12 +126,12 @@ mod tests {
         for epoch in [0, 7, u16::MAX] {
             for number in 0..32 {
                 let cookie = live_cookie(epoch, number);
-                assert_eq!((live_number(epoch, cookie), live_number(epoch ^ 1, cookie)), (Some(number), None));
-                assert!(is_live(cookie) && is_ours(cookie) && !is_copy(cookie));
+                assert_eq!((watch_number(epoch, cookie), watch_number(epoch ^ 1, cookie)), (Some(number), None));
+                assert!(is_of_watch(cookie) && is_ours(cookie) && !is_copy(cookie));
                 assert_eq!(subject_of(epoch, cookie), None);
             }
             let others = [own_cookie(epoch), copy_cookie(epoch), cookie(epoch, LIVE - 1), 0, u64::MAX];
-            assert!(others.into_iter().all(|cookie| !is_live(cookie)));
+            assert!(others.into_iter().all(|cookie| !is_of_watch(cookie)));
         }
     }
 }

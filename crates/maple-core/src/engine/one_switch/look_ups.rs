@@ -97,7 +97,7 @@ impl LookUps {
         self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent });
     }
 
-    /// Lowers all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
+    /// Closes all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
     /// that the look-ups were.
     pub fn close(&mut self) -> Vec<DependentId> {
         lock(&self.registers).close();

@@ -1,7 +1,7 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
 pub(super) mod access_hits;
-pub(super) mod audit_state;
+pub(super) mod audits;
 pub(super) mod backoff;
 pub(super) mod cache;
 pub(super) mod capacity;
@@ -53,7 +53,7 @@ use tables::Tables;
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
-    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refusals/`).
+    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refused_rules/`).
     pub announced_tables: u8,
     pub layout: Layout,
     /// What f decides about packets that enter here.

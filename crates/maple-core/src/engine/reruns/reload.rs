@@ -128,8 +128,8 @@ impl Reload {
         let (kind, decision) = match outcome {
             RunOutcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
-                let before = || leaf.goal().now(old).unwrap_or_default();
-                let is_same = leaf.goal() == goal && self.compared.is_none();
+                let before = || leaf.newest_goal().now(old).unwrap_or_default();
+                let is_same = leaf.newest_goal() == goal && self.compared.is_none();
                 let kind = if is_same { None } else { DifferenceKind::between(&before(), resolved) };
                 let Some(kind) = kind else {
                     trial.same += 1;
@@ -195,7 +195,7 @@ impl Reload {
             end_change_over(decisions, fabric, dpid, old, &changed);
         }
         // Packets that the old policy let wait.
-        decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
+        decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
         let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
@@ -220,7 +220,7 @@ fn change_over(
         return None;
     }
     let (witness, has_same_goal, has_same_trace) =
-        (leaf.witness.clone(), *leaf.goal() == goal, finished.trace.asks_like(&leaf.trace));
+        (leaf.witness.clone(), *leaf.newest_goal() == goal, finished.trace.asks_like(&leaf.trace));
     // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
     let stays = if has_same_trace {
         has_same_goal || decisions.can_reroute(fabric, id)
@@ -286,14 +286,14 @@ fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
 /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
 /// leaves.
 fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
-    let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
+    let undecided = witnesses.iter().filter(|witness| fabric.switches.find_leaf(witness).is_none());
     let run = |witness: &ReceivedPacket| Some((Decisions::admissible_run(fabric, witness)?, witness.clone()));
     let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
     let mut new = Vec::new();
     for (run, witness, answer) in decisions.run_policy(fabric, runs) {
         let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
         if finished.lasts()
-            && fabric.switches.lookup(&witness).is_none()
+            && fabric.switches.find_leaf(&witness).is_none()
             && fabric.check_capacity_for_trace(witness.at.switch)
         {
             new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
@@ -304,7 +304,7 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
 
 /// Reports whether a packet is the witness packet of a leaf.
 fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
-    let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
+    let leaf = fabric.switches.find_leaf(witness).and_then(|id| decisions.leaves.get(&id));
     leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
 }
 
@@ -324,7 +324,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
         Augmented::Added => {}
         // The new policy does not tell the packets of the two apart. Or what they look up has become equal.
         Augmented::Existing(there) => {
-            if decisions.leaves.get(&there).is_none_or(|other| other.goal() != goal) {
+            if decisions.leaves.get(&there).is_none_or(|other| other.newest_goal() != goal) {
                 decisions.inconsistent(fabric, there, &what);
             }
             decisions.withdraw(fabric, id);

@@ -63,7 +63,7 @@ use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::paths::RouteTable;
-use crate::engine::one_switch::restoring::{LOOK, Restoring};
+use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::Location;
@@ -212,7 +212,7 @@ impl Restore {
             let Witness { at, frame, total_len, extra_reads } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
-            let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
+            let is_open = at.switch == dpid && fabric.switches.find_leaf(&received).is_none();
             Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, extra_reads)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
@@ -272,7 +272,7 @@ impl Restore {
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
         if has_waited && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
-            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
+            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
             return;
         }
         if has_waited {
@@ -285,7 +285,7 @@ impl Restore {
                 all.asking.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
-            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
+            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
         } else if have_all_waited {
             self.last_built = Some(now);
             end_restore(decisions, fabric, dpid);

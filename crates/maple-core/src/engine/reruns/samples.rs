@@ -186,7 +186,7 @@ fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutc
     let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
     let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
     if is_cacheable
-        && fabric.switches.lookup(&received).is_none()
+        && fabric.switches.find_leaf(&received).is_none()
         && decisions.adopt(fabric, goal, *finished, received).is_some()
     {
         fabric.ctx.stats.leaves_foreseen += 1;
@@ -202,7 +202,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
         let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
         ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
     };
-    let is_undecided = |received: &ReceivedPacket| fabric.switches.lookup(received).is_none();
+    let is_undecided = |received: &ReceivedPacket| fabric.switches.find_leaf(received).is_none();
     if let Some(port) = sample.port {
         let at = Location::new(dpid, port);
         return edges.contains(&at).then(|| received(&at)).filter(is_undecided);

@@ -1,5 +1,6 @@
 //! The switches of this shard.
 
+pub(super) mod audit;
 pub(super) mod away;
 pub(super) mod count_drops;
 pub(super) mod count_rule;
@@ -7,7 +8,6 @@ pub(super) mod measure;
 pub(super) mod pace;
 pub(super) mod packet_out;
 pub(super) mod reread;
-pub(super) mod run_audits;
 pub(super) mod traffic;
 
 use std::collections::BTreeMap;
@@ -170,7 +170,7 @@ impl Switches {
     }
 
     /// The leaf whose trace a packet passes at its ingress.
-    pub fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+    pub fn find_leaf(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let metadata = switch.ingress.look_ups.metadata(&fields)?;

@@ -8,7 +8,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::{Effect, Event, InstalledFlow};
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::cookies::{is_ours, live_number};
+use crate::engine::one_switch::cookies::{is_ours, watch_number};
 use crate::engine::one_switch::tables::Requests;
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key};
@@ -29,7 +29,7 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
-        let is_temporary = |cookie| live_number(epoch, cookie).is_some();
+        let is_temporary = |cookie| watch_number(epoch, cookie).is_some();
         let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
         let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;

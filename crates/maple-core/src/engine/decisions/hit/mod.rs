@@ -47,7 +47,7 @@ use crate::engine::context::cause::DropCause;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::one_switch::classifier::is_the_controllers;
-use crate::engine::one_switch::cookies::is_live;
+use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::engine::one_switch::protocols::PROBE_MAC;
 use crate::engine::topology::hosts::{Hosts, is_announcement};
@@ -116,7 +116,7 @@ impl<'a> Hits<'a> {
     ) -> Option<Hits<'a>> {
         decisions.follow_tables(fabric, dpid);
         let switch = fabric.switches.get_mut(&dpid)?;
-        if !switch.ports.waiting.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
+        if !switch.ports.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
         let state = fabric.ctx.store.snapshot();
@@ -164,7 +164,7 @@ impl<'a> Hits<'a> {
     fn possible_hit<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<PossibleHit<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
-        if !is_whole || is_live(packet_in.cookie()) || !self.is_edge(port) {
+        if !is_whole || is_of_watch(packet_in.cookie()) || !self.is_edge(port) {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
@@ -218,12 +218,12 @@ impl<'a> Hits<'a> {
     /// hit.
     fn append_answer(&mut self, hit: &PossibleHit<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let leaf = hit.leaf?;
-        if self.decisions.leaves.answer(leaf).is_none() {
-            self.decisions.learn_answer(self.fabric, leaf, self.dpid)?;
+        if self.decisions.leaves.template(leaf).is_none() {
+            self.decisions.learn_template(self.fabric, leaf, self.dpid)?;
         }
         let Fabric { ctx, switches, .. } = &mut *self.fabric;
         let Decisions { leaves, access_hits, .. } = &mut *self.decisions;
-        let template = leaves.answer(leaf)?;
+        let template = leaves.template(leaf)?;
         let length = u16::try_from(template.bytes.len() + hit.frame.len()).ok()?;
         ctx.stats.packet_ins += 1;
         ctx.stats.hits += 1;
@@ -256,7 +256,7 @@ impl<'a> Hits<'a> {
 
 impl Decisions {
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
-    fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
+    fn learn_template(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
         let is_current = fabric.ctx.store.is_current(id)
             && self.plan_of(fabric, id).is_none_or(|plan| fabric.ctx.store.is_current(plan));
         if !is_current {
@@ -297,7 +297,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
         }
         LeafState::ByController => {
             // A plan that no route follows can change without notice.
-            let Goal::Fixed(route) = &leaf.answer else { return None };
+            let Goal::Fixed(route) = &leaf.goal else { return None };
             let hops = route.switches.get(&dpid);
             let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
             if elsewhere {

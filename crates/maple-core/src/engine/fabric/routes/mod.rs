@@ -98,7 +98,7 @@ pub(in crate::engine) enum PlanChange {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct PathSwitch {
     /// The leaves that waited.
-    pub waiting: BTreeSet<LeafId>,
+    pub waiting_leaves: BTreeSet<LeafId>,
     /// The serial number of the former path, if it has labels to release when the switch has confirmed the change.
     pub former: Option<u64>,
     /// Whether the rule of each leaf has to change.
@@ -173,7 +173,7 @@ impl Routes {
                 members: 1,
                 leaves: FxHashSet::from_iter([leaf]),
                 users: 0,
-                waiting: BTreeSet::new(),
+                waiting_leaves: BTreeSet::new(),
             },
         );
         self.request_labels(id, out);
@@ -249,14 +249,14 @@ impl Routes {
     /// Makes a leaf wait until the route is ready.
     pub fn wait(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
-            route.waiting.insert(leaf);
+            route.waiting_leaves.insert(leaf);
         }
     }
 
     /// Ends a leaf's wait.
     pub fn stop_waiting(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
-            route.waiting.remove(&leaf);
+            route.waiting_leaves.remove(&leaf);
         }
     }
 
@@ -370,8 +370,8 @@ impl Routes {
         if route.metadata.is_some() {
             self.dirty.insert((route.key.ingress, id));
         }
-        let waiting = std::mem::take(&mut route.waiting);
-        Some(PathSwitch { waiting, former: serial, each_leaf: route.metadata.is_none() })
+        let waiting_leaves = std::mem::take(&mut route.waiting_leaves);
+        Some(PathSwitch { waiting_leaves, former: serial, each_leaf: route.metadata.is_none() })
     }
 
     /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route.

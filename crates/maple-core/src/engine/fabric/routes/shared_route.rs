@@ -68,7 +68,7 @@ pub(in crate::engine) struct SharedRoute {
     /// The number of leaves for which the ingress switch may have rules.
     pub(super) users: usize,
     /// The leaves that wait for it to be ready.
-    pub(super) waiting: BTreeSet<LeafId>,
+    pub(super) waiting_leaves: BTreeSet<LeafId>,
 }
 
 impl SharedRoute {
@@ -122,7 +122,7 @@ impl SharedRoute {
 
     /// Removes and returns the leaves that waited, if the route is ready.
     pub(super) fn take_ready(&mut self) -> PlanChange {
-        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
+        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting_leaves)) } else { PlanChange::Nothing }
     }
 
     /// The path whose labels an open request asked for, and whether it is the next one.

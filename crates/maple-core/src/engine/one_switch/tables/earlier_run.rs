@@ -10,17 +10,17 @@ impl Tables {
     /// The labels that wait for the next update.
     pub fn labels_to_confirm(&self) -> Vec<u64> {
         let serials = |waiter: &Waiter| if let Waiter::Labels(serials) = waiter { serials.clone() } else { Vec::new() };
-        self.sent.waiting.iter().flat_map(serials).collect()
+        self.sent.waiters.iter().flat_map(serials).collect()
     }
 
     /// Removes these labels from those that wait for the next update.
     pub fn confirm_labels(&mut self, ready: &[u64]) {
-        for waiter in &mut self.sent.waiting {
+        for waiter in &mut self.sent.waiters {
             if let Waiter::Labels(serials) = waiter {
                 serials.retain(|serial| !ready.contains(serial));
             }
         }
-        self.sent.waiting.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
+        self.sent.waiters.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
     }
 
     /// Reports whether the switch has the instructions of a rule at its priority and match, whatever the cookie is.

@@ -22,9 +22,9 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::audit_state::Repair;
+use crate::engine::one_switch::audits::Repair;
 use crate::engine::one_switch::backoff::Backoff;
-use crate::engine::one_switch::cookies::{is_live, is_ours};
+use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
 use crate::engine::one_switch::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::Report;
@@ -93,7 +93,7 @@ impl Switches {
         let Some(switch) = self.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.
-            flows.retain(|flow| !is_live(flow.cookie));
+            flows.retain(|flow| !is_of_watch(flow.cookie));
             switch.tables.audit_part(flows, is_ours);
         }
         if reply.more() {

@@ -95,10 +95,10 @@ impl Decisions {
                     }
                 }
                 // It was withdrawn while the switch refused its rule.
-                Subject::Dependent(id) if self.leaves.get(&id.as_leaf()).is_none() => {}
-                Subject::Dependent(id) if is_hopeless => self.withdraw(fabric, id.as_leaf()),
-                Subject::Dependent(id) if full => self.evict_leaf(fabric, id.as_leaf()),
-                Subject::Dependent(id) => self.forward_by_controller(fabric, id.as_leaf()),
+                Subject::Dependent(id) if self.leaves.get(&id.possible_leaf()).is_none() => {}
+                Subject::Dependent(id) if is_hopeless => self.withdraw(fabric, id.possible_leaf()),
+                Subject::Dependent(id) if full => self.evict_leaf(fabric, id.possible_leaf()),
+                Subject::Dependent(id) => self.forward_by_controller(fabric, id.possible_leaf()),
             }
         }
     }
