@@ -99,7 +99,7 @@ struct SentRules {
 }
 
 impl LiveWatch {
-    /// The match of its rule. `None` if no packet can have all its fields.
+    /// Returns the match of its rule. `None` if no packet can have all its fields.
     fn matching(&self, track_hosts: bool) -> Option<Match> {
         let mut all = vec![from_port(self.filter.at.port)];
         all.extend(track_hosts.then(|| Constraint::exact(Field::EthSrc, self.filter.from.bits())));
@@ -140,7 +140,7 @@ impl LiveWatches {
         }
     }
 
-    /// The number of watches.
+    /// Returns the number of watches.
     pub(super) fn watches(&self) -> usize {
         self.0.len()
     }
@@ -178,7 +178,7 @@ impl LiveWatches {
         fabric.ctx.wake_at(now + PERIOD, Timer::Live(number));
     }
 
-    /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
+    /// Returns the match of a watch's rule, or the reason why the switch cannot have the rule now.
     fn rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
@@ -317,7 +317,7 @@ fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
 }
 
 impl LiveWatch {
-    /// The messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
+    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
     /// Empty if the switch does not have the rule.
     fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
         let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };

@@ -29,7 +29,7 @@ impl Context {
         }
     }
 
-    /// The record of a write by this writer at the present time.
+    /// Returns the record of a write by this writer at the present time.
     pub fn written_by(&self, by: Writer) -> Written {
         Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }

@@ -25,7 +25,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// The shard that sent it, and the number of mails that this shard had sent before.
+    /// Returns the shard that sent it, and the number of mails that this shard had sent before.
     pub fn name(&self) -> (ShardId, u64) {
         (self.from, self.number)
     }

@@ -75,7 +75,7 @@ impl Context {
         self.timers = from.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
     }
 
-    /// The time when the next timer is due.
+    /// Returns the time when the next timer is due.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)
     }

@@ -136,7 +136,7 @@ impl Decisions {
     }
 }
 
-/// The observations of a leaf's run, and the source lines that decided, as text.
+/// Returns the observations of a leaf's run, and the source lines that decided, as text.
 pub(in crate::engine) fn shown(leaf: &Leaf) -> String {
     let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
     format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))

@@ -40,7 +40,7 @@ struct RuleCounter<'a> {
 }
 
 impl Decisions {
-    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
     pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
@@ -149,7 +149,8 @@ impl Decisions {
     }
 }
 
-/// The drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are neither.
+/// Returns the drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are
+/// neither.
 fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
     let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
     let asked = hits.asked(&leaf.trace);
@@ -160,7 +161,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
     instructions.iter().all(|one| matches!(one, Instruction::ApplyActions(actions) if actions.is_empty()))
 }
 
-/// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
+/// Returns the reason why a rule of the classifier drops; `None` if the classifier has no such rule.
 fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>) -> Option<DropCause> {
     if drops_by_priority(counted.priority, switch.has_pipeline())? {
         return Some(DropCause::TooManyHosts);

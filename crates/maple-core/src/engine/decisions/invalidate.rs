@@ -62,7 +62,7 @@ impl Decisions {
         leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
     }
 
-    /// The leaves that can fit the most selective of these constraints.
+    /// Returns the leaves that can fit the most selective of these constraints.
     fn leaves_with_all(&self, fabric: &Fabric, constraints: &[Constraint]) -> BTreeSet<LeafId> {
         let each = constraints.iter().map(|constraint| leaves_with(fabric, constraint));
         each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
@@ -100,7 +100,7 @@ fn uses_port(fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
     passes || leaf.ingress() == at.switch && enters()
 }
 
-/// The leaves, at all switches, whose packets can fit a constraint.
+/// Returns the leaves, at all switches, whose packets can fit a constraint.
 fn leaves_with(fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
     fabric.switches.values().flat_map(|switch| switch.tree().leaves_fitting(constraint)).collect()
 }
@@ -120,8 +120,8 @@ fn owned(fabric: &Fabric, dependents: BTreeSet<DependentId>) -> BTreeSet<Depende
     dependents.into_iter().filter(|dependent| fabric.ctx.owns(*dependent)).collect()
 }
 
-/// The leaves among these dependents, with the leaves of the routes whose plans are among them. Ids of parked packets
-/// stay, as those of leaves that have gone.
+/// Returns the leaves among these dependents, with the leaves of the routes whose plans are among them. Ids of parked
+/// packets stay, as those of leaves that have gone.
 fn leaves_among(fabric: &Fabric, dependents: &BTreeSet<DependentId>) -> BTreeSet<LeafId> {
     let (mut leaves, mut routes) = (BTreeSet::new(), BTreeSet::<RouteId>::new());
     for dependent in dependents {

@@ -103,7 +103,7 @@ impl Decisions {
     }
 }
 
-/// The key of the route to a goal for packets like this one; `None` if packets cannot be carried along it.
+/// Returns the key of the route to a goal for packets like this one; `None` if packets cannot be carried along it.
 fn route_key(fabric: &Fabric, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
     let ingress = packet.at.switch;
     let version = fabric.switches.get(&ingress)?.version();

@@ -67,7 +67,7 @@ pub(in crate::engine) struct Reroute {
 }
 
 impl Leaf {
-    /// The switch where the leaf's packets enter.
+    /// Returns the switch where the leaf's packets enter.
     pub fn ingress(&self) -> Dpid {
         self.witness.at.switch
     }
@@ -77,14 +77,14 @@ impl Leaf {
         self.goal.sends_nowhere()
     }
 
-    /// The part of the leaf that the next run of the controller is to know.
+    /// Returns the part of the leaf that the next run of the controller is to know.
     pub fn remembered(&self) -> Witness {
         let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
         let extra_reads = self.extra_reads.clone();
         Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, extra_reads }
     }
 
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn count_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.packets.len())
     }
@@ -94,18 +94,18 @@ impl Leaf {
         matches!(self.state, LeafState::Rerouting(_))
     }
 
-    /// The time at which its change to another route has to be over, if it is changing.
+    /// Returns the time at which its change to another route has to be over, if it is changing.
     pub fn reroute_until(&self) -> Option<Time> {
         if let LeafState::Rerouting(reroute) = &self.state { Some(reroute.until) } else { None }
     }
 
-    /// The route that the leaf has or is changing to.
+    /// Returns the route that the leaf has or is changing to.
     pub fn newest_goal(&self) -> &Goal {
         if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.goal }
     }
 }
 
-/// The source lines that decided, each once, in order.
+/// Returns the source lines that decided, each once, in order.
 pub(in crate::engine) fn source_lines(trace: &Trace) -> String {
     let mut lines: Vec<String> = Vec::new();
     for source in trace.steps().filter_map(|step| step.source()) {

@@ -17,7 +17,7 @@ use crate::ids::{DependentId, LeafId, RouteId, Time};
 use crate::route::Resolved;
 
 impl Decisions {
-    /// The present resolution of a leaf's goal. `None` if there is no such route.
+    /// Returns the present resolution of a leaf's goal. `None` if there is no such route.
     pub fn resolved(fabric: &Fabric, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };
@@ -27,7 +27,7 @@ impl Decisions {
         }
     }
 
-    /// The plan that a leaf's route follows, as a dependent, if it follows one.
+    /// Returns the plan that a leaf's route follows, as a dependent, if it follows one.
     pub fn plan_of(&self, fabric: &Fabric, leaf: LeafId) -> Option<DependentId> {
         let route = fabric.routes.get(self.leaves.get(&leaf)?.route_id?)?;
         route.plan().map(|(dependent, _)| dependent)
@@ -39,7 +39,7 @@ impl Decisions {
         route.is_some_and(|route| route.next_until().is_some())
     }
 
-    /// The action of the ingress switch for a leaf's packets.
+    /// Returns the action of the ingress switch for a leaf's packets.
     pub fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));

@@ -17,7 +17,7 @@ use crate::rule::Rule;
 use crate::trace::show;
 
 impl Decisions {
-    /// The leaf that answers a packet, if there is one.
+    /// Returns the leaf that answers a packet, if there is one.
     pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket {
@@ -32,7 +32,7 @@ impl Decisions {
         Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })
     }
 
-    /// The witness packet of a leaf: f ran on it.
+    /// Returns the witness packet of a leaf: f ran on it.
     pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         let witness = &self.leaves.get(&leaf)?.witness;
         Some(EnteringPacket { at: witness.at, frame: Arc::clone(&witness.frame) })
@@ -46,7 +46,7 @@ impl Decisions {
     }
 }
 
-/// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
+/// Returns the progress of a leaf's installation, in words. `None` if the switch has confirmed it.
 fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
     if !fabric.ctx.store.is_current(id) {
         return Some("something that it depends on has changed, and it is being decided again".into());

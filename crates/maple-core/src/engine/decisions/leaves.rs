@@ -144,7 +144,7 @@ impl Leaves {
         origin
     }
 
-    /// The first leaf with at least this id, or else the first of all.
+    /// Returns the first leaf with at least this id, or else the first of all.
     pub fn next_from(&self, from: LeafId) -> Option<(LeafId, &Leaf)> {
         // Ids are given out in order, so the next one is usually near.
         let near = (from.0..from.0.saturating_add(NEAR_IDS)).map(LeafId).find(|id| self.all.contains_key(id));
@@ -167,7 +167,7 @@ impl Leaves {
         self.answers.prefetch(id.0);
     }
 
-    /// The answer to a leaf's packets, if it was remembered under this version.
+    /// Returns the answer to a leaf's packets, if it was remembered under this version.
     pub fn template(&self, id: LeafId) -> Option<&AnswerTemplate> {
         self.answers.get(id.0).map(|number| &*self.templates[number as usize])
     }
@@ -235,7 +235,7 @@ impl SourceLines {
     /// The maximum number of lists kept.
     const MAX_LISTS: usize = 1 << 12;
 
-    /// The list that represents all equal ones.
+    /// Returns the list that represents all equal ones.
     fn share(&mut self, lines: Arc<Vec<Option<Source>>>) -> Arc<Vec<Option<Source>>> {
         if let Some(known) = self.0.get(&lines) {
             return Arc::clone(known);

@@ -82,7 +82,7 @@ impl Decisions {
     }
 }
 
-/// The observation of the run that made the leaf, as far as the leaf keeps it.
+/// Returns the observation of the run that made the leaf, as far as the leaf keeps it.
 fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
     let (trace, answer) = (leaf.trace.clone(), Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()));
     let goal = Some(leaf.newest_goal().clone());
@@ -100,7 +100,7 @@ fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
     }
 }
 
-/// The questions of two runs, in words for people, if they differ.
+/// Returns the questions of two runs, in words for people, if they differ.
 fn asked(first: &Trace, again: &Trace) -> String {
     let shown = |trace: &Trace| match trace.steps().next() {
         None => "nothing".to_owned(),

@@ -33,8 +33,8 @@ pub struct TableRule {
 }
 
 impl Decisions {
-    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
-    /// does not serve it.
+    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
+    /// shard does not serve it.
     pub fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = fabric.switches.get(&dpid) else { return Vec::new() };
         let installed = switch.tables.installed();
@@ -75,7 +75,7 @@ impl Decisions {
     }
 }
 
-/// The source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
+/// Returns the source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
     let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", show(read)));

@@ -96,7 +96,7 @@ impl Decisions {
         }
     }
 
-    /// The origin of a leaf's answer.
+    /// Returns the origin of a leaf's answer.
     pub fn origin_of(&self, id: LeafId) -> Arc<Origin> {
         self.leaves.get(&id).map(|leaf| Arc::clone(&leaf.origin)).unwrap_or_default()
     }

@@ -67,7 +67,7 @@ impl Undecided {
         oldest.map(|(id, (packet, origin))| (id, packet, origin))
     }
 
-    /// The number of parked packets.
+    /// Returns the number of parked packets.
     pub fn parked(&self) -> usize {
         self.parked.len()
     }

@@ -449,7 +449,7 @@ impl Engine {
         }
     }
 
-    /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
+    /// Returns the time at which [`Engine::handle`] is to be called again, if no event comes before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.fabric.ctx.next_deadline()
     }
@@ -528,29 +528,29 @@ impl Engine {
         self.fabric.ctx.store.is_as_noted()
     }
 
-    /// The policy that decides in this engine.
+    /// Returns the policy that decides in this engine.
     pub fn policy(&self) -> &Arc<dyn Policy> {
         &self.decisions.policy
     }
 
-    /// The store that this engine shares with other engines.
+    /// Returns the store that this engine shares with other engines.
     pub fn store(&self) -> &Arc<Store> {
         self.fabric.ctx.store.shared()
     }
 
-    /// The conditions under which policies run.
+    /// Returns the conditions under which policies run.
     pub fn conditions(&self) -> RunConditions {
         let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
         RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
     }
 
-    /// The admission of a packet that enters: the writes that it causes before the policy decides about it, or the
-    /// reason why it does not.
+    /// Returns the admission of a packet that enters: the writes that it causes before the policy decides about it, or
+    /// the reason why it does not.
     pub fn admit(&self, packet: &EnteringPacket) -> Admission {
         self.topology.admit(&self.fabric, packet)
     }
 
-    /// The leaf that answers a packet, if there is one.
+    /// Returns the leaf that answers a packet, if there is one.
     pub fn leaf_view(&self, packet: &EnteringPacket) -> Option<LeafView> {
         self.decisions.leaf_view(&self.fabric, packet)
     }
@@ -561,12 +561,12 @@ impl Engine {
         self.decisions.passage(&self.fabric, at, frame)
     }
 
-    /// The witness packet of a leaf: the policy ran on it.
+    /// Returns the witness packet of a leaf: the policy ran on it.
     pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         self.decisions.witness(leaf)
     }
 
-    /// The counters of this shard so far.
+    /// Returns the counters of this shard so far.
     pub fn stats(&self) -> Stats {
         let switches = || self.fabric.switches.values();
         Stats {
@@ -578,22 +578,23 @@ impl Engine {
         }
     }
 
-    /// The times from the decision of leaves, or their change to another route, to the confirmation of their rules.
+    /// Returns the times from the decision of leaves, or their change to another route, to the confirmation of their
+    /// rules.
     pub fn install_times(&self) -> Histogram {
         self.fabric.ctx.install_times
     }
 
-    /// The number of packets that the policy has decided, or failed on.
+    /// Returns the number of packets that the policy has decided, or failed on.
     pub fn decided(&self) -> u64 {
         self.fabric.ctx.stats.misses
     }
 
-    /// The number of packets that wait until something that the policy read changes.
+    /// Returns the number of packets that wait until something that the policy read changes.
     pub fn parked(&self) -> usize {
         self.decisions.undecided.parked()
     }
 
-    /// The number of watches.
+    /// Returns the number of watches.
     pub fn watches(&self) -> usize {
         self.live.watches()
     }
@@ -603,17 +604,17 @@ impl Engine {
         self.decisions.unsettled(&self.fabric)
     }
 
-    /// The reported errors of the policy, each with the number of packets that were dropped because of it.
+    /// Returns the reported errors of the policy, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
-    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
         self.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
     }
 
-    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
     pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.decisions.access_hits()
@@ -625,7 +626,7 @@ impl Engine {
         self.fabric.switches.is_behind_demand(&self.fabric.ctx)
     }
 
-    /// The switches that this shard serves, in order.
+    /// Returns the switches that this shard serves, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.fabric.switches.keys().copied()
     }
@@ -640,33 +641,33 @@ impl Engine {
         self.fabric.ctx.store.shared().snapshot().facts().names(dpid)
     }
 
-    /// The numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
+    /// Returns the numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
     pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
         self.fabric.switches.get(&dpid).map(|switch| switch.counts())
     }
 
-    /// The rules that a switch has, as it would report them.
+    /// Returns the rules that a switch has, as it would report them.
     pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
         self.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
     }
 
-    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
-    /// does not serve it.
+    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
+    /// shard does not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         self.decisions.rules(&self.fabric, dpid)
     }
 
-    /// The trace tree of a switch as text; empty if this shard does not serve the switch.
+    /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
         self.fabric.switches.get(&dpid).map(|switch| switch.tree().render()).unwrap_or_default()
     }
 
-    /// The counters of a switch's ports; empty before it was asked.
+    /// Returns the counters of a switch's ports; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         self.fabric.switches.port_counts(dpid)
     }
 
-    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
         self.fabric.switches.traffic(&self.fabric.ctx, dpid)
     }
@@ -676,8 +677,8 @@ impl Engine {
         self.fabric.switches.counted_at(dpid, what)
     }
 
-    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
-    /// serve the switch.
+    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
+    /// not serve the switch.
     pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
     }

@@ -37,7 +37,7 @@ impl Fabric {
         std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
     }
 
-    /// The reason why a label cannot be given out; `None` if it can.
+    /// Returns the reason why a label cannot be given out; `None` if it can.
     fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.ctx.store.snapshot();

@@ -61,7 +61,8 @@ impl Fabric {
         self.mark_dirty(ingress);
     }
 
-    /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.
+    /// Returns the question that was asked with this transaction id. The hosts know themselves which questions are
+    /// theirs.
     pub fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
         self.switches.get(&dpid).map_or(StatisticsQuestion::Hosts, |switch| switch.question(xid))
     }

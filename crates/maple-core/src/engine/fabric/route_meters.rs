@@ -12,7 +12,7 @@ use crate::route::Meter;
 use crate::rule::Rule;
 
 impl Fabric {
-    /// The number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
+    /// Returns the number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
     pub fn meter_number(&mut self, ingress: Dpid, meter: Option<&Meter>) -> Result<Option<u32>, ()> {
         let limit = match meter {
             None => return Ok(None),

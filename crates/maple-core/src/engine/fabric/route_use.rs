@@ -61,7 +61,7 @@ impl Fabric {
         }
     }
 
-    /// The leaves that use a route or wait for it.
+    /// Returns the leaves that use a route or wait for it.
     pub fn leaves_of_route(&self, id: RouteId) -> BTreeSet<LeafId> {
         self.routes.get(id).into_iter().flat_map(SharedRoute::leaves).collect()
     }

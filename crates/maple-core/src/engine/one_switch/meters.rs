@@ -82,7 +82,7 @@ pub(in crate::engine) struct MeterAudit {
 }
 
 impl Meters {
-    /// The number of a limit's meter; `None` if the switch has too many meters or has refused one.
+    /// Returns the number of a limit's meter; `None` if the switch has too many meters or has refused one.
     pub fn number(&mut self, limit: &Arc<Limit>) -> Option<u32> {
         if self.is_refused {
             return None;
@@ -104,7 +104,8 @@ impl Meters {
         Some(number)
     }
 
-    /// The requests to send before these messages, for the meters that their rules name and that do not exist yet.
+    /// Returns the requests to send before these messages, for the meters that their rules name and that do not exist
+    /// yet.
     fn missing_for(&mut self, messages: &Requests) -> Vec<MeterMod> {
         let mut first = Vec::new();
         for (_, message) in messages {
@@ -214,7 +215,7 @@ impl Meters {
     }
 }
 
-/// The meter of ours that an instruction names.
+/// Returns the meter of ours that an instruction names.
 pub(in crate::engine) fn metered(instruction: &Instruction) -> Option<u32> {
     match instruction {
         Instruction::Meter(number) if *number >= FIRST => Some(*number),
@@ -246,7 +247,7 @@ fn request(command: u16, meter: u32, limit: &Limit) -> MeterMod {
 }
 
 impl Switch {
-    /// The requests for meters to send before these messages.
+    /// Returns the requests for meters to send before these messages.
     pub fn make_meters(&mut self, messages: &Requests) -> Requests {
         if self.paths.meters.is_empty() {
             return Requests::new();
@@ -255,7 +256,7 @@ impl Switch {
         self.ask_for_meters(requests)
     }
 
-    /// The request for the meters that the switch has, for an audit; `None` if it should have none.
+    /// Returns the request for the meters that the switch has, for an audit; `None` if it should have none.
     pub fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
         let xid = self.paths.meters.begin_audit(|| self.tables.take_xid())?;
         let request = StatsRequest::new(RequestBody::MeterConfig(ALL_METERS));

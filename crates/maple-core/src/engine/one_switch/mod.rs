@@ -169,17 +169,17 @@ impl Switch {
         self.layout.has_pipeline()
     }
 
-    /// The table whose rules come from several sources.
+    /// Returns the table whose rules come from several sources.
     pub fn shared_table(&self) -> u8 {
         if self.has_pipeline() { self.layout.labels() } else { CLASSIFIER }
     }
 
-    /// The table that has the rules of leaves.
+    /// Returns the table that has the rules of leaves.
     pub fn ingress_table(&self) -> u8 {
         if self.has_pipeline() { self.layout.ingress() } else { CLASSIFIER }
     }
 
-    /// The table of routes, if the switch has enough tables for one.
+    /// Returns the table of routes, if the switch has enough tables for one.
     pub fn route_table(&self) -> Option<u8> {
         let table = self.layout.routes();
         (self.has_pipeline() && self.capabilities.tables > table).then_some(table)

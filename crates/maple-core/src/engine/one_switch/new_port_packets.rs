@@ -12,7 +12,7 @@ pub(in crate::engine) struct NewPortPackets {
 }
 
 impl NewPortPackets {
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn len(&self) -> usize {
         self.packets.len()
     }

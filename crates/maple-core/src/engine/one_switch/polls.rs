@@ -133,7 +133,7 @@ impl Polls {
         }
     }
 
-    /// The two newest readings, the newest first.
+    /// Returns the two newest readings, the newest first.
     pub fn readings(&self, what: Counted) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
         let series = match what {
             Counted::Ports => &self.ports,
@@ -214,7 +214,7 @@ impl Polls {
         (std::mem::take(&mut series.measured), is_news.then_some(what))
     }
 
-    /// The gauges whose rates the newest answer did not change, because it could not show all of the traffic.
+    /// Returns the gauges whose rates the newest answer did not change, because it could not show all of the traffic.
     pub fn kept_rates(&self) -> &BTreeSet<Gauge> {
         &self.kept
     }
@@ -283,7 +283,7 @@ impl CountedRule {
 }
 
 impl StatisticsReading {
-    /// The time from an earlier reading to this one.
+    /// Returns the time from an earlier reading to this one.
     pub fn since(&self, before: &StatisticsReading) -> Duration {
         Duration::from_nanos(self.at.0.saturating_sub(before.at.0))
     }

@@ -32,7 +32,7 @@ pub(in crate::engine) enum Reply {
 }
 
 impl Switch {
-    /// The question that was asked with this transaction id.
+    /// Returns the question that was asked with this transaction id.
     pub fn question(&self, xid: u32) -> StatisticsQuestion {
         if self.tables.is_audited_by(xid) {
             StatisticsQuestion::Audit

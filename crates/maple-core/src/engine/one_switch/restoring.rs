@@ -89,7 +89,7 @@ impl Restoring {
         self.later.extend(witnesses);
     }
 
-    /// The labels that the earlier run gave out at this switch.
+    /// Returns the labels that the earlier run gave out at this switch.
     pub fn labels(&self) -> &[LabelKey] {
         &self.labels
     }
@@ -172,7 +172,7 @@ impl Restoring {
         (!std::mem::replace(&mut self.is_built, true)).then(|| std::mem::take(&mut self.preferred))
     }
 
-    /// The leaves that are not decided, for another restore.
+    /// Returns the leaves that are not decided, for another restore.
     pub fn into_undecided(self) -> impl Iterator<Item = Witness> {
         self.todo.into_iter().chain(self.later)
     }

@@ -124,7 +124,7 @@ impl RuleGrowth {
         }
     }
 
-    /// The withdrawn leaf with this id, if it is remembered.
+    /// Returns the withdrawn leaf with this id, if it is remembered.
     pub fn withdrawn(&self, id: LeafId) -> Option<&CountedLeaf> {
         self.withdrawn.get(&id)
     }

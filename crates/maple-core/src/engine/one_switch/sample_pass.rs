@@ -33,7 +33,7 @@ impl SamplePass {
         Some(self.not_before)
     }
 
-    /// The next sample to decide; `None` between passes.
+    /// Returns the next sample to decide; `None` between passes.
     pub fn next(&self) -> Option<usize> {
         self.next
     }

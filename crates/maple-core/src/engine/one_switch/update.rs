@@ -115,7 +115,7 @@ impl Switch {
         self.tables.compare_all(self.shared_table(), all);
     }
 
-    /// The engine's own rules, by table: the classifier and the table-miss rules.
+    /// Returns the engine's own rules, by table: the classifier and the table-miss rules.
     fn own_rules(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Rule>> {
         let own = own_cookie(ctx.options.epoch);
         let state = ctx.store.snapshot();

@@ -17,7 +17,7 @@ use crate::state::Snapshot;
 use crate::trace::Trace;
 
 impl DifferenceKind {
-    /// The difference between two routes of a packet; `None` if they are equal.
+    /// Returns the difference between two routes of a packet; `None` if they are equal.
     pub(in crate::engine) fn between(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
         if before == after {
             return None;
@@ -66,7 +66,7 @@ impl Difference {
         Difference { kind, at, from, to, packet, before, after }
     }
 
-    /// The packet that the decisions are about.
+    /// Returns the packet that the decisions are about.
     pub fn decided_packet(&self) -> DecidedPacket {
         let Difference { at, from, to, packet, .. } = self;
         DecidedPacket { at: *at, from: *from, to: *to, packet: packet.clone() }

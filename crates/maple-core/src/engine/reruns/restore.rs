@@ -174,7 +174,8 @@ impl Restore {
         }
     }
 
-    /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
+    /// Returns the effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its
+    /// leaves.
     pub fn remembered_of(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
@@ -382,7 +383,7 @@ fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     }
 }
 
-/// The labels that a rule pushes, with the ports by which the packets leave.
+/// Returns the labels that a rule pushes, with the ports by which the packets leave.
 fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
     let (mut pushed, mut id) = (Vec::new(), None);
     for instruction in rule.instructions.iter() {

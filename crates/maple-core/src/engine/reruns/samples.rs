@@ -193,7 +193,7 @@ fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutc
     }
 }
 
-/// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
+/// Returns the sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
 fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
     if sample.switch.is_some_and(|switch| switch != dpid) {
         return None;
@@ -231,7 +231,7 @@ fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
     }
 }
 
-/// The ports of a switch where packets enter.
+/// Returns the ports of a switch where packets enter.
 fn edge_ports(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
     let is_edge = |at: &Location| state.port(*at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
     state.ports_of(dpid).map(move |(port, _)| Location::new(dpid, port)).filter(is_edge)

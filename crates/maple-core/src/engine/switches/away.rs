@@ -7,7 +7,7 @@ use crate::engine::context::Context;
 use crate::engine::one_switch::Switch;
 
 impl Switches {
-    /// The switches without a connection for which too much waits. They count as gone.
+    /// Returns the switches without a connection for which too much waits. They count as gone.
     pub fn away_for_too_long(&self) -> Vec<Dpid> {
         let is_full = |switch: &&Switch| switch.unreachable.is_some() && switch.tables.count_waiters() > MAX_WAITING;
         self.values().filter(is_full).map(|switch| switch.dpid).collect()

@@ -9,8 +9,8 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::one_switch::drops::Dropped;
 
 impl Switches {
-    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
-    /// serve the switch.
+    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
+    /// not serve the switch.
     pub fn drops(&self, ctx: &Context, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.get(&dpid).map(|switch| switch.counters.drops.of_last(ctx.now, dpid, minutes)).unwrap_or_default()
     }

@@ -213,14 +213,14 @@ impl Switches {
         ctx.apply_commit(commit);
     }
 
-    /// The switches that this shard serves, in order.
+    /// Returns the switches that this shard serves, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.keys().copied()
     }
 }
 
-/// The write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per second,
-/// changes that cost. Without a rate, which is then not measured, the cost is the lowest.
+/// Returns the write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per
+/// second, changes that cost. Without a rate, which is then not measured, the cost is the lowest.
 fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
     let Gauge::Sent(at) = gauge else { return None };
     let to = state.peer(at)?.switch;
@@ -254,7 +254,7 @@ fn per_second(number: u64, nanoseconds: u64) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The speed of a port in bit/s, if the switch reports it.
+/// Returns the speed of a port in bit/s, if the switch reports it.
 pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
     /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full
     /// duplex.

@@ -42,12 +42,12 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// The switch, if this shard has it.
+    /// Returns the switch, if this shard has it.
     pub fn get(&self, dpid: &Dpid) -> Option<&Switch> {
         self.all.get(dpid).map(|switch| &**switch)
     }
 
-    /// The switch, to be changed, if this shard has it.
+    /// Returns the switch, to be changed, if this shard has it.
     pub fn get_mut(&mut self, dpid: &Dpid) -> Option<&mut Switch> {
         self.all.get_mut(dpid).map(|switch| &mut **switch)
     }
@@ -69,7 +69,7 @@ impl Switches {
         self.all.contains_key(dpid)
     }
 
-    /// The ids of the switches.
+    /// Returns the ids of the switches.
     pub fn keys(&self) -> impl Iterator<Item = &Dpid> {
         self.all.keys()
     }
@@ -98,7 +98,7 @@ impl Switches {
         self.look_ups.remove(&dependent);
     }
 
-    /// The switch of a dependent that is a look-up.
+    /// Returns the switch of a dependent that is a look-up.
     pub fn of_look_up(&self, dependent: DependentId) -> Option<Dpid> {
         self.look_ups.get(&dependent).copied()
     }
@@ -169,7 +169,7 @@ impl Switches {
         }
     }
 
-    /// The leaf whose trace a packet passes at its ingress.
+    /// Returns the leaf whose trace a packet passes at its ingress.
     pub fn find_leaf(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);

@@ -62,13 +62,13 @@ impl Switches {
         restoring.is_some_and(|restoring| !restoring.is_confirmed())
     }
 
-    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
+    /// Returns the first switch whose rules are being read, or whose leaves of an earlier run are being restored.
     pub fn first_unread(&self) -> Option<Dpid> {
         let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
         self.values().find(is_open).map(|switch| switch.dpid)
     }
 
-    /// The answers to all open barrier requests.
+    /// Returns the answers to all open barrier requests.
     pub fn unanswered(&self) -> impl Iterator<Item = Event> {
         let replies = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
         self.values().flat_map(move |switch| replies(switch.dpid, switch.tables.unanswered()))

@@ -58,7 +58,7 @@ pub struct Rate {
 }
 
 impl Switches {
-    /// The counters of a switch's ports; empty before it was asked.
+    /// Returns the counters of a switch's ports; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
@@ -82,7 +82,7 @@ impl Switches {
         counts
     }
 
-    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
@@ -169,7 +169,7 @@ pub(in crate::engine) fn traffic(
     all
 }
 
-/// The hosts that a match determines: by hardware address, or by an IP address that a host has announced.
+/// Returns the hosts that a match determines: by hardware address, or by an IP address that a host has announced.
 pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     let value = |field: Field| {
         let mut all = matching.constraints().filter(|constraint| constraint.field == field);
@@ -187,8 +187,8 @@ pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     )
 }
 
-/// The growth of a port's counter since an earlier reading. `None` if the port does not count, or has started again:
-/// its counters are lower, or it is younger (1.3).
+/// Returns the growth of a port's counter since an earlier reading. `None` if the port does not count, or has started
+/// again: its counters are lower, or it is younger (1.3).
 pub(in crate::engine) fn growth(
     now: &StatisticsReading,
     since: &StatisticsReading,

@@ -15,8 +15,8 @@ use crate::network::{HostInfo, Mac, PortKind, PortRole};
 use crate::state::Snapshot;
 
 impl Topology {
-    /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
-    /// does not.
+    /// Returns the admission of a packet that enters: the writes that it causes before f decides about it, or the
+    /// reason why f does not.
     pub fn admit(&self, fabric: &Fabric, packet: &EnteringPacket) -> Admission {
         let (state, at) = (fabric.ctx.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());

@@ -67,7 +67,7 @@ impl Topology {
     }
 }
 
-/// The writes that declare this, and those for all that follows for ports and hosts.
+/// Returns the writes that declare this, and those for all that follows for ports and hosts.
 fn declaration(state: &Snapshot, number: u64, facts: &Arc<Facts>) -> Vec<Write> {
     let ports = state.switches().flat_map(|(dpid, _)| {
         let at = move |(port, info): (_, crate::network::PortInfo)| (Location::new(dpid, port), info.kind);
@@ -89,7 +89,7 @@ fn may_be(state: &Snapshot, role: PortRole, at: Location, kind: PortKind) -> boo
     }
 }
 
-/// The writes that make hosts agree with the declaration.
+/// Returns the writes that make hosts agree with the declaration.
 fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     let is_lost = |mac: Mac, at: Location| {
         facts.place(mac).is_some_and(|place| place != at) || matches!(facts.role(at), PortRole::Closed | PortRole::Link)
@@ -108,7 +108,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     state.hosts().filter_map(correction).collect()
 }
 
-/// The reports of these writes, for people.
+/// Returns the reports of these writes, for people.
 fn told(state: &Snapshot, writes: &[Write]) -> Vec<Report> {
     let mut lost = BTreeMap::new();
     let mut links = BTreeSet::new();

@@ -295,7 +295,7 @@ fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
     state.host(mac).is_some_and(|host| host.location == at)
 }
 
-/// The writes that give a host these addresses and take them from their former owners.
+/// Returns the writes that give a host these addresses and take them from their former owners.
 pub(in crate::engine) fn with_addresses(
     state: &Snapshot,
     mac: Mac,

@@ -206,7 +206,7 @@ impl Topology {
     }
 }
 
-/// The reports that the hosts at these ports are lost, in the order of their addresses.
+/// Returns the reports that the hosts at these ports are lost, in the order of their addresses.
 fn lost_hosts(fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
     let state = fabric.ctx.store.snapshot();
     let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
@@ -228,7 +228,7 @@ fn new_port(dpid: Dpid, port: &Port) -> Write {
     Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
 }
 
-/// The write for a port's speed, if it has changed.
+/// Returns the write for a port's speed, if it has changed.
 fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
     let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
     let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
@@ -239,7 +239,7 @@ fn port_removal(at: Location) -> Write {
     Write::Port { at, info: None }
 }
 
-/// The writes that remove a switch and everything at it.
+/// Returns the writes that remove a switch and everything at it.
 fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
     let mut writes = leave(state, &all);
@@ -255,12 +255,12 @@ fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     writes
 }
 
-/// The writes that end what is at a port: its link, or its membership of a segment.
+/// Returns the writes that end what is at a port: its link, or its membership of a segment.
 fn port_detachment(state: &Snapshot, at: Location) -> Vec<Write> {
     link_removal(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
-/// The writes that end the link at a port. Both ends become new ports.
+/// Returns the writes that end the link at a port. Both ends become new ports.
 fn link_removal(state: &Snapshot, at: Location) -> Vec<Write> {
     let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
     let ends = [(at, peer), (peer, at)];

@@ -288,7 +288,8 @@ impl Decisions {
     }
 }
 
-/// The packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than that.
+/// Returns the packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than
+/// that.
 fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
     let (actions, by_controller) = match leaf.state {
         // If the rule does not take all packets of the leaf, each packet has to be examined.

@@ -204,7 +204,7 @@ fn report_refusal(fabric: &mut Fabric, dpid: Dpid, what: String) {
     fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
 }
 
-/// The leaves and labels with rules that the switch has not confirmed.
+/// Returns the leaves and labels with rules that the switch has not confirmed.
 fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
     let mut subjects = BTreeSet::new();
     for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
@@ -224,7 +224,7 @@ fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
     switch.has_pipeline() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
 }
 
-/// The refused rule and the error, in words for people.
+/// Returns the refused rule and the error, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);

@@ -200,17 +200,17 @@ impl Routes {
         self.requests.contains_key(&serial)
     }
 
-    /// The route that leaves with this key join, if it exists.
+    /// Returns the route that leaves with this key join, if it exists.
     pub fn of_key(&self, key: &RouteKey) -> Option<RouteId> {
         self.by_key.get(key).copied()
     }
 
-    /// The route with this subscription in the store.
+    /// Returns the route with this subscription in the store.
     pub fn of_subscription(&self, dependent: DependentId) -> Option<RouteId> {
         self.by_subscription.get(&dependent).copied()
     }
 
-    /// The subscriptions of routes in the store.
+    /// Returns the subscriptions of routes in the store.
     pub fn subscriptions(&self) -> impl Iterator<Item = DependentId> {
         self.by_subscription.keys().copied()
     }
@@ -384,7 +384,7 @@ impl Routes {
         true
     }
 
-    /// The route with this id.
+    /// Returns the route with this id.
     pub fn get(&self, id: RouteId) -> Option<&SharedRoute> {
         self.all.get(&id)
     }
@@ -400,7 +400,7 @@ impl Routes {
         }
     }
 
-    /// The routes that have a rule of their own at a switch.
+    /// Returns the routes that have a rule of their own at a switch.
     pub fn with_rules_at(&self, ingress: Dpid) -> Vec<RouteId> {
         let has_rule = |route: &SharedRoute| route.metadata.is_some() && route.key.ingress == ingress;
         let mut all: Vec<RouteId> = self.all.iter().filter(|(_, route)| has_rule(route)).map(|(id, _)| *id).collect();
@@ -408,19 +408,19 @@ impl Routes {
         all
     }
 
-    /// The meters that routes use at a switch.
+    /// Returns the meters that routes use at a switch.
     pub fn meters_at(&self, ingress: Dpid) -> BTreeSet<u32> {
         self.all.values().filter(|route| route.key.ingress == ingress).filter_map(|route| route.meter).collect()
     }
 
-    /// The leaves whose routes have limits at a switch.
+    /// Returns the leaves whose routes have limits at a switch.
     pub fn limited_leaves_at(&self, ingress: Dpid) -> BTreeSet<LeafId> {
         let is_limited = |route: &&SharedRoute| matches!(route.resolved.meter, Some(Meter::Limit(_)));
         let routes = self.all.values().filter(|route| route.key.ingress == ingress).filter(is_limited);
         routes.flat_map(SharedRoute::leaves).collect()
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -128,7 +128,7 @@ impl Routes {
     }
 }
 
-/// The function from a port to the holder of its label, for the request with this serial number.
+/// Returns the function from a port to the holder of its label, for the request with this serial number.
 fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
     move |port| Holder::Route { shard, serial, port }
 }

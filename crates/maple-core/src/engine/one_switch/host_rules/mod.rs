@@ -204,7 +204,7 @@ impl HostRules {
         }
     }
 
-    /// The hosts that are known at a port.
+    /// Returns the hosts that are known at a port.
     pub fn at_port(&self, port: PortNo) -> Vec<Mac> {
         self.hosts.range(of_port(port)).filter(|(_, host)| host.is_here).map(|((_, mac), _)| *mac).collect()
     }
@@ -337,7 +337,7 @@ impl HostRules {
         ports.flat_map(waiting_at).take(free).collect()
     }
 
-    /// The rules of all hosts and ports.
+    /// Returns the rules of all hosts and ports.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
         let host_rules = move |((port, mac), host): (&(PortNo, Mac), &HostEntry)| {
             let (port, mac) = (*port, *mac);
@@ -350,7 +350,7 @@ impl HostRules {
         self.hosts.iter().flat_map(host_rules).chain(self.ports.iter().flat_map(port_rules))
     }
 
-    /// The number of items kept, of all kinds together.
+    /// Returns the number of items kept, of all kinds together.
     pub fn size(&self) -> usize {
         let dirty = self.dirty.len() + self.dirty_ports.len() + self.gone.len();
         self.hosts.len() + self.ports.len() + self.without_room.len() + dirty
@@ -410,7 +410,7 @@ impl HostRules {
         }
     }
 
-    /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
+    /// Returns the rules that a host should have. [`RuleSet::each`] gives the most important ones first.
     fn wanted(&self, host: &HostEntry, port: &PortEntry) -> RuleSet {
         if !self.has_pipeline || !host.is_here {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);

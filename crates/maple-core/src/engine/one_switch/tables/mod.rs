@@ -240,7 +240,7 @@ impl Tables {
             || is_held_back()
     }
 
-    /// The oldest change that the switch has not confirmed, with its table.
+    /// Returns the oldest change that the switch has not confirmed, with its table.
     pub fn first_unconfirmed(&self) -> Option<(u8, &Change)> {
         self.sent.unconfirmed.iter().find_map(|(_, sent)| match sent {
             Unconfirmed::FlowMod { table, change } => Some((*table, change)),
@@ -267,7 +267,7 @@ impl Tables {
         xid
     }
 
-    /// The ids of the barrier requests that the switch has not answered.
+    /// Returns the ids of the barrier requests that the switch has not answered.
     pub fn unanswered(&self) -> Vec<u32> {
         let is_barrier = |sent: &&(u32, Unconfirmed)| matches!(sent.1, Unconfirmed::Barrier(_));
         self.sent.unconfirmed.iter().filter(is_barrier).map(|(xid, _)| *xid).collect()
@@ -444,7 +444,8 @@ impl Tables {
         }
     }
 
-    /// The pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
+    /// Returns the pending changes. Later tables come first, so that no rule leads to a table before its rules are
+    /// there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, deletions, .. } = self;
         let of_table = |(table, pending): (&u8, &PendingRules)| {

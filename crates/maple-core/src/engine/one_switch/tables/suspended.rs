@@ -41,7 +41,7 @@ impl Tables {
         copy
     }
 
-    /// The number of waiters for the barrier of the next update.
+    /// Returns the number of waiters for the barrier of the next update.
     pub fn count_waiters(&self) -> usize {
         self.sent.waiters.len()
     }

@@ -151,7 +151,7 @@ fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Ma
     }
 }
 
-/// The hosts with a fixed place at one of these ports.
+/// Returns the hosts with a fixed place at one of these ports.
 fn pinned_hosts(fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
     let state = fabric.ctx.store.snapshot();
     let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
