@@ -12,7 +12,7 @@ use crate::ids::{DependentId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
-use crate::state::{Commit, Selection};
+use crate::state::{Commit, Selection, Snapshot, Write};
 
 /// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and keep the
 /// order between any two shards.
@@ -81,6 +81,12 @@ pub(in crate::engine) struct Refreshed {
 }
 
 impl Context {
+    /// Writes what `decide` returns for the newest state, and does what follows from that.
+    pub fn write(&mut self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) {
+        let commit = self.store.update(decide);
+        self.apply_commit(commit);
+    }
+
     /// Carries out what a commit requires, here and at other shards.
     pub fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<DependentId>> = BTreeMap::new();

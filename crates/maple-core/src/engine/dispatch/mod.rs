@@ -205,10 +205,7 @@ impl Engine {
             Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
             Event::Send(own) => fabric.switches.send_listener_frame(&mut fabric.ctx, &own),
             Event::Invalidate(selection) => fabric.ctx.invalidate(&selection),
-            Event::Write(writes) => {
-                let commit = fabric.ctx.store.update(|_| writes);
-                fabric.ctx.apply_commit(commit);
-            }
+            Event::Write(writes) => fabric.ctx.write(|_| writes),
             Event::Committed(commit) => fabric.ctx.apply_commit(commit),
 
             Event::Try(candidate) => reload.begin(decisions, fabric, candidate),

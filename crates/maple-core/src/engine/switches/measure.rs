@@ -159,8 +159,7 @@ impl Switches {
         self.update_gauges(ctx, dpid, ctx.now);
         let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();
-        let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
-        ctx.apply_commit(commit);
+        ctx.write(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         if let Some(what) = news {
             ctx.report(Report::CountersRefused { switch: dpid, what });
         }

@@ -32,14 +32,13 @@ impl Topology {
     /// Declares ports and hosts, unless a later declaration has overtaken this one.
     pub fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
             reports = told(state, &writes);
             writes
         });
-        fabric.ctx.apply_commit(commit);
         reports.into_iter().for_each(|report| fabric.ctx.report(report));
     }
 

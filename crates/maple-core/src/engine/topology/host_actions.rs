@@ -112,7 +112,7 @@ impl Topology {
 
     fn learn_host(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: Option<IpAddr>) {
         let mut new = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let facts = state.facts();
             let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
             let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
@@ -120,7 +120,6 @@ impl Topology {
             let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
             if new { with_addresses(state, mac, info, &addresses) } else { Vec::new() }
         });
-        fabric.ctx.apply_commit(commit);
         if new {
             fabric.ctx.report(Report::HostFound { mac, at });
         } else {
@@ -130,7 +129,7 @@ impl Topology {
 
     fn move_host(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location, why: MoveReason) {
         let mut moved = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let may_be = state.facts().place(mac).is_none_or(|place| place == to);
             let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
             match state.host(mac).filter(|host| host.location == from && is_edge && may_be) {
@@ -141,7 +140,6 @@ impl Topology {
                 None => Vec::new(),
             }
         });
-        fabric.ctx.apply_commit(commit);
         if moved {
             fabric.ctx.report(Report::HostMoved { mac, from, to, why });
             self.note_host_move(fabric, mac, from, to);
@@ -231,7 +229,7 @@ fn update_port_host_rules(fabric: &mut Fabric, state: &Snapshot, at: Location) {
 }
 
 fn bind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         let facts = state.facts();
         let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
         let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
@@ -241,11 +239,10 @@ fn bind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead
         instead.iter().for_each(|old| info.remove(*old));
         with_addresses(state, mac, info, &[ip])
     });
-    fabric.ctx.apply_commit(commit);
 }
 
 fn unbind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         let is_declared = state.facts().owner(ip) == Some(mac);
         let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
         let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
@@ -253,16 +250,14 @@ fn unbind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
         info.remove(ip);
         vec![Write::Host { mac, info: Some(info) }]
     });
-    fabric.ctx.apply_commit(commit);
 }
 
 fn forget_host(fabric: &mut Fabric, mac: Mac, at: Location) {
     let mut gone = false;
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         gone = state.host(mac).is_some_and(|host| host.location == at);
         if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
     });
-    fabric.ctx.apply_commit(commit);
     if gone {
         fabric.ctx.stats.hosts_aged += 1;
         fabric.ctx.report(Report::HostLost { mac, at });

@@ -54,7 +54,7 @@ impl Topology {
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         fabric.switches.insert(dpid, switch);
         let shard = fabric.ctx.shard;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
@@ -62,7 +62,6 @@ impl Topology {
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
-        fabric.ctx.apply_commit(commit);
         fabric.ctx.report(Report::SwitchUp(dpid));
         fabric.mark_stale(dpid, Stale::ALL);
         fabric.ctx.out.push(Effect::ReadFlows { dpid });
@@ -75,11 +74,10 @@ impl Topology {
         // The switch may already be connected to another shard. What that shard has written stays.
         let (shard, hosts) = (fabric.ctx.shard, lost_hosts(fabric, ports_of(fabric, dpid)));
         let mut is_ours = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
             if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
-        fabric.ctx.apply_commit(commit);
         if is_ours {
             fabric.ctx.report(Report::SwitchDown(dpid));
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
@@ -98,7 +96,7 @@ impl Topology {
             Topology::forget_new_port_packets(fabric, at);
         }
         let up = status.port.is_up();
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let old = state.port(at);
             if deleted {
                 return port_detachment(state, at)
@@ -117,7 +115,6 @@ impl Topology {
                 }
             }
         });
-        fabric.ctx.apply_commit(commit);
         hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         if let Some(peer) = peer.filter(|_| fabric.ctx.store.snapshot().peer(at).is_none()) {
             fabric.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
@@ -130,7 +127,7 @@ impl Topology {
         }
         let hosts = lost_hosts(fabric, [a, b]);
         let mut linked = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let facts = state.facts();
             let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
             // Both ends may be heard at once, by two shards.
@@ -152,7 +149,6 @@ impl Topology {
             );
             writes
         });
-        fabric.ctx.apply_commit(commit);
         if linked {
             fabric.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
@@ -161,7 +157,7 @@ impl Topology {
 
     pub(super) fn link_down(fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
             // A link with hosts in between is a segment.
@@ -170,7 +166,6 @@ impl Topology {
             }
             link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
         });
-        fabric.ctx.apply_commit(commit);
         if unlinked {
             fabric.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
         }
@@ -179,19 +174,18 @@ impl Topology {
     pub(super) fn port_is_edge(fabric: &mut Fabric, at: Location) {
         let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
-        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+        fabric.ctx.write(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),
         });
-        fabric.ctx.apply_commit(commit);
     }
 
     pub(super) fn port_is_new(fabric: &mut Fabric, at: Location) {
         let hosts = lost_hosts(fabric, [at]);
         let mut changed = false;
-        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+        fabric.ctx.write(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
@@ -199,7 +193,6 @@ impl Topology {
             }
             _ => Vec::new(),
         });
-        fabric.ctx.apply_commit(commit);
         if changed {
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }

@@ -55,8 +55,7 @@ impl Topology {
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
     pub fn segment_left(fabric: &mut Fabric, at: Location) {
-        let commit = fabric.ctx.store.update(|state| leave(state, &[at].into()));
-        fabric.ctx.apply_commit(commit);
+        fabric.ctx.write(|state| leave(state, &[at].into()));
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
