@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use super::Decisions;
 use super::leaf::{HeldPackets, LeafState};
-use super::runs::{Answer, RunOutcome, outcome};
+use super::runs::RunOutcome;
 use crate::engine::context::cause::{DropCause, Origin};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -122,28 +122,27 @@ impl Decisions {
     fn decide(&mut self, fabric: &mut Fabric, packets: Vec<ReceivedPacket>) {
         let new = |received| Some((new_run(fabric, &received)?, received));
         let runs = packets.into_iter().filter_map(new).collect();
-        for (run, received, answer) in self.run_policy(fabric, runs) {
-            self.commit_run(fabric, run, answer, received);
+        for (received, outcome) in self.run_policy(fabric, runs) {
+            self.commit_run(fabric, outcome, received);
         }
     }
 
     /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
     /// repeated too often runs alone, without other commits.
-    fn commit_run(&mut self, fabric: &mut Fabric, run: Run, answer: Answer, received: ReceivedPacket) {
-        let (mut lost, mut ended) = (0, Some((run, answer)));
+    fn commit_run(&mut self, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket) {
+        let (mut lost, mut ended) = (0, Some(outcome));
         let (store, is_replayed) = (Arc::clone(fabric.ctx.store.shared()), fabric.ctx.store.is_replayed());
         loop {
             let has_lost = lost >= fabric.ctx.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
-            let (run, answer) = match ended.take() {
+            let outcome = match ended.take() {
                 Some(ended) => ended,
                 None => {
                     let Some(run) = new_run(fabric, &received) else { return };
-                    let answer = self.run_once(fabric, &run);
-                    (run, answer)
+                    self.run_once(fabric, &run)
                 }
             };
-            let done = match outcome(&run, answer) {
+            let done = match outcome {
                 RunOutcome::Answer((goal, route), finished) => {
                     self.commit(fabric, goal, route, *finished, &received, exclusive)
                 }
@@ -246,8 +245,7 @@ impl Decisions {
     /// Runs f again after a run that wrote, to learn what f does with the next such packet.
     fn speculate(&mut self, fabric: &mut Fabric, received: &ReceivedPacket, place: &str) {
         let Some(run) = new_run(fabric, received) else { return };
-        let answer = self.run_once(fabric, &run);
-        let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
+        let RunOutcome::Answer((goal, _), finished) = self.run_once(fabric, &run) else { return };
         if finished.txn.wrote() {
             fabric.ctx.stats.writing_runs += 1;
             let report = Report::PolicyWrites { what: place.into() };

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use maple_wire::Field;
 
 use super::Decisions;
-use super::runs::{Answer, RunOutcome, outcome};
+use super::runs::RunOutcome;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -27,7 +27,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
-use crate::run::{Finished, Run};
+use crate::run::Finished;
 
 impl Decisions {
     /// Reconsiders all stale leaves.
@@ -68,8 +68,8 @@ impl Decisions {
                 None => self.withdraw(fabric, id),
             }
         }
-        for (run, id, answer) in self.run_policy(fabric, runs) {
-            self.apply_rerun(fabric, id, &run, answer);
+        for (id, outcome) in self.run_policy(fabric, runs) {
+            self.apply_rerun(fabric, id, outcome);
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
@@ -81,8 +81,8 @@ impl Decisions {
         }
     }
 
-    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
-        let RunOutcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
+    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, outcome: RunOutcome) {
+        let RunOutcome::Answer((route, _), finished) = outcome else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id).expected() else { return };

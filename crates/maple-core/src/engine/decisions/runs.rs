@@ -13,9 +13,6 @@ use crate::policy_error::PolicyError;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
 
-/// The return value of f.
-pub(in crate::engine) type Answer = Result<Route, PolicyError>;
-
 /// The result of a run.
 pub(in crate::engine) enum RunOutcome {
     /// f's answer, and what f observed.
@@ -27,6 +24,7 @@ pub(in crate::engine) enum RunOutcome {
 }
 
 impl Decisions {
+    /// Creates a run on the newest state. `None` for a packet that may not enter the network.
     pub fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
         let txn = fabric.ctx.store.begin_txn();
         let switch = fabric.switches.get(&received.at.switch)?;
@@ -45,34 +43,35 @@ impl Decisions {
         Some(run)
     }
 
-    /// Runs f on a batch. Yields each run with its tag and f's answer.
+    /// Runs f on a batch. Yields the tag of each run with its result.
     pub fn run_policy<T>(
         &mut self,
         fabric: &mut Fabric,
         runs: Vec<(Run, T)>,
-    ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+    ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
         let policy = Arc::clone(&self.policy);
         Decisions::run_with(fabric, &*policy, runs)
     }
 
-    /// Runs `policy` on a batch; it need not be the engine's own. Yields each run with its tag and the policy's answer.
+    /// Runs `policy` on a batch; it need not be the engine's own. Yields the tag of each run with its result.
     pub fn run_with<T>(
         fabric: &mut Fabric,
         policy: &dyn Policy,
         runs: Vec<(Run, T)>,
-    ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+    ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
         fabric.ctx.stats.runs += runs.len() as u64;
         let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
         let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
         let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
-        runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
+        runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (tag, outcome(&run, answer)))
     }
 
-    pub fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> Answer {
+    /// Runs f once.
+    pub fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> RunOutcome {
         fabric.ctx.stats.runs += 1;
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
-        self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
+        outcome(run, self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing))
     }
 
     /// Drops a packet that may not enter the network where it is.
@@ -83,7 +82,7 @@ impl Decisions {
 }
 
 /// Checks f's answer, and ends the run.
-pub(in crate::engine) fn outcome(run: &Run, answer: Answer) -> RunOutcome {
+pub(in crate::engine) fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> RunOutcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {
         return RunOutcome::Failed(PolicyError::Exception("the policy ended its own run".into()), 0);

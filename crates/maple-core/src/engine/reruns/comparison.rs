@@ -16,7 +16,7 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, Trial};
 use crate::engine::decisions::leaf::source_lines;
-use crate::engine::decisions::runs::{Answer, RunOutcome, outcome};
+use crate::engine::decisions::runs::{RunOutcome, outcome};
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, Route};
@@ -171,7 +171,7 @@ impl Comparison {
 }
 
 impl PacketResult {
-    fn from_run(run: &Run, answer: Answer, at: Location) -> PacketResult {
+    fn from_run(run: &Run, answer: Result<Route, PolicyError>, at: Location) -> PacketResult {
         let nothing = |route: String, lines: String, failure| PacketResult {
             route: Arc::default(),
             decision: DecisionSummary { route, exits: Vec::new(), lines },

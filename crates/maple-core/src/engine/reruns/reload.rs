@@ -47,7 +47,7 @@ use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, Diff
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::add_leaf::{insert, shown};
 use crate::engine::decisions::leaf::source_lines;
-use crate::engine::decisions::runs::{RunOutcome, outcome};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::access_hits::AccessHits;
@@ -107,8 +107,7 @@ impl Reload {
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
         if !runs.is_empty() {
             let policy = Arc::clone(&trying.candidate.policy);
-            for (run, id, answer) in Decisions::run_with(fabric, &*policy, runs) {
-                let outcome = outcome(&run, answer);
+            for (id, outcome) in Decisions::run_with(fabric, &*policy, runs) {
                 self.count_tried(decisions, fabric, id, &outcome, &mut trying.trial);
                 trying.decided.insert(id, outcome);
             }
@@ -211,14 +210,13 @@ fn change_over(
     outcome: Option<RunOutcome>,
 ) -> Option<LeafId> {
     let leaf = decisions.leaves.get(&id)?;
-    let Some(RunOutcome::Answer((goal, _), finished)) = outcome else {
-        decisions.withdraw(fabric, id);
-        return None;
+    let (goal, finished) = match outcome {
+        Some(RunOutcome::Answer((goal, _), finished)) if finished.lasts() => (goal, finished),
+        _ => {
+            decisions.withdraw(fabric, id);
+            return None;
+        }
     };
-    if !finished.lasts() {
-        decisions.withdraw(fabric, id);
-        return None;
-    }
     let (witness, has_same_goal, has_same_trace) =
         (leaf.witness.clone(), *leaf.newest_goal() == goal, finished.trace.asks_like(&leaf.trace));
     // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
@@ -229,8 +227,7 @@ fn change_over(
     };
     if !stays {
         decisions.withdraw(fabric, id);
-        let has_capacity = fabric.check_capacity_for_trace(witness.at.switch);
-        if !has_capacity {
+        if !fabric.check_capacity_for_trace(witness.at.switch) {
             return None;
         }
         return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
@@ -267,9 +264,7 @@ fn decide_again(
     };
     let run = |id: &LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
     let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
-    for (run, id, answer) in decisions.run_policy(fabric, runs) {
-        decided.insert(id, outcome(&run, answer));
-    }
+    decided.extend(decisions.run_policy(fabric, runs));
 }
 
 /// Gives each switch an empty tree. Returns the old ones.
@@ -290,8 +285,8 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
     let run = |witness: &ReceivedPacket| Some((Decisions::admissible_run(fabric, witness)?, witness.clone()));
     let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
     let mut new = Vec::new();
-    for (run, witness, answer) in decisions.run_policy(fabric, runs) {
-        let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+    for (witness, outcome) in decisions.run_policy(fabric, runs) {
+        let RunOutcome::Answer((goal, _), finished) = outcome else { continue };
         if finished.lasts()
             && fabric.switches.find_leaf(&witness).is_none()
             && fabric.check_capacity_for_trace(witness.at.switch)
@@ -353,8 +348,7 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
             switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
         }
     }
-    let ids: Vec<LeafId> = switch.tree().leaves().collect();
-    for id in ids {
+    for id in switch.tree().leaves() {
         if let Some(leaf) = decisions.leaves.get_mut(&id) {
             leaf.extra_reads = switch.tree().extra_reads(id).into();
             decisions.leaves.mark_changed(id);

@@ -57,7 +57,7 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::runs::{RunOutcome, outcome};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
@@ -179,11 +179,9 @@ impl Restore {
     pub fn remembered_of(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
-        let undecided: Vec<Witness> = undecided.collect();
-        let ids: Vec<LeafId> = switch.tree().leaves().collect();
-        let mut leaves: Vec<(LeafId, Witness)> =
-            ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
-        leaves.extend(undecided.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
+        let remembered = |id: LeafId| Some((id, decisions.leaves.get(&id)?.remembered()));
+        let mut leaves: Vec<(LeafId, Witness)> = switch.tree().leaves().filter_map(remembered).collect();
+        leaves.extend(undecided.map(|witness| (decisions.new_leaf_id(fabric), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
         Some(Effect::Departed { dpid, leaves, surroundings: fabric.ctx.store.surroundings_of(dpid) })
     }
@@ -203,9 +201,7 @@ impl Restore {
     /// waits for labels.
     pub fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
-            return;
-        };
+        let Some(restoring) = fabric.switches.restoring_mut(dpid) else { return };
         let Some(witnesses) = restoring.next_batch() else {
             return fabric.mark_dirty(dpid);
         };
@@ -217,14 +213,10 @@ impl Restore {
             Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, extra_reads)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
-        for (run, (received, extra_reads), answer) in decisions.run_policy(fabric, runs) {
-            let outcome = outcome(&run, answer);
+        for ((received, extra_reads), outcome) in decisions.run_policy(fabric, runs) {
             restore_leaf(decisions, fabric, outcome, received, extra_reads);
         }
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected()
-        else {
-            return;
-        };
+        let Some(restoring) = fabric.switches.restoring_mut(dpid).expected() else { return };
         if restoring.end_batch(fabric.ctx.now) {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
             fabric.mark_stale(dpid, Stale::ALL);
@@ -242,8 +234,7 @@ impl Restore {
         let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
         self.last_built = Some(fabric.ctx.now);
         switch.ingress.table.end_rebuild(&preferred);
-        let ids: Vec<LeafId> = switch.tree().leaves().collect();
-        for id in ids {
+        for id in switch.tree().leaves() {
             let extra_reads = switch.tree().extra_reads(id);
             if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.extra_reads != *extra_reads) {
                 leaf.extra_reads = extra_reads.into();
@@ -263,9 +254,7 @@ impl Restore {
         decisions.collect(fabric, dpid);
         confirm_labels(fabric, dpid);
         let Fabric { ctx, switches, routes, .. } = fabric;
-        let Some(restoring) = switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected() else {
-            return;
-        };
+        let Some(restoring) = switches.restoring_mut(dpid).expected() else { return };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         let now = ctx.now;
         let Some(has_waited) = restoring.has_waited(now, routes.any_waits_at(dpid), are_all_decided) else { return };
@@ -332,8 +321,7 @@ fn restore_leaf(
         return;
     }
     let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
-        let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
-        if let Some(restoring) = restoring {
+        if let Some(restoring) = fabric.switches.restoring_mut(at.switch) {
             let ReceivedPacket { frame, total_len, .. } = received;
             restoring.repeat(Witness { at, frame, total_len, extra_reads });
         }

@@ -33,7 +33,7 @@ use maple_wire::msg::NO_BUFFER;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::runs::{RunOutcome, outcome};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::sample_pass::STEP;
 use crate::ids::Time;
@@ -173,8 +173,8 @@ impl Samples {
             .into_iter()
             .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?, received)))
             .collect();
-        for (run, received, answer) in decisions.run_policy(fabric, runs) {
-            cache_sample(decisions, fabric, outcome(&run, answer), received);
+        for (received, outcome) in decisions.run_policy(fabric, runs) {
+            cache_sample(decisions, fabric, outcome, received);
         }
         to - from
     }

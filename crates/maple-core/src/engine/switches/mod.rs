@@ -23,6 +23,7 @@ use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::restoring::Restoring;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};
 use measure::Demand;
@@ -62,6 +63,11 @@ impl Switches {
     #[track_caller]
     pub fn known_mut(&mut self, dpid: Dpid) -> Option<&mut Switch> {
         self.get_mut(&dpid).expected()
+    }
+
+    /// Returns the restore of a switch, if it is being restored.
+    pub fn restoring_mut(&mut self, dpid: Dpid) -> Option<&mut Restoring> {
+        self.get_mut(&dpid)?.restoring.as_mut()
     }
 
     /// Reports whether this shard has the switch.
