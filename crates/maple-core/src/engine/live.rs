@@ -278,7 +278,8 @@ impl LiveWatches {
         let here = self.0.iter().filter(|(_, watch)| watch.filter.at == at);
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
-            let (frame, leaf) = (Arc::clone(&received.frame), leaf.clone());
+            let frame = Arc::clone(&received.frame);
+            let leaf = leaf.clone();
             self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf });
         }
     }

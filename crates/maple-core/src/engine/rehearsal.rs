@@ -208,7 +208,8 @@ impl Rehearsal {
     /// assert!(rehearsed.rules.is_empty() && rehearsed.trial.leaves == 0);
     /// ```
     pub fn adopt(mut self, candidate: &Candidate) -> Rehearsed {
-        let (before, newest) = (std::mem::take(&mut self.before), self.newest_labels());
+        let before = std::mem::take(&mut self.before);
+        let newest = self.newest_labels();
         let mut trial = Trial::default();
         self.engines.iter_mut().for_each(catch_up);
         for tried in self.run(self.all(&Event::Try(candidate.clone()))) {
@@ -255,7 +256,8 @@ impl Rehearsal {
 
     /// Gives the engines their events, and runs them until nothing is under way. Returns the trials that ended.
     fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
-        let (end, mut trials) = (self.now + self.span, Vec::new());
+        let end = self.now + self.span;
+        let mut trials = Vec::new();
         for _ in 0..MAX_BATCHES {
             let is_due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= self.now);
             let next =

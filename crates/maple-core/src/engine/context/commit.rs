@@ -103,7 +103,8 @@ impl Context {
     /// Subscribes `dependent` to what `read` reads: the store will name it when that changes. Returns what was read. As
     /// with runs of f, an attempt that lost too often has the store to itself.
     pub fn subscribe<T>(&self, dependent: DependentId, read: impl Fn(&mut Txn) -> T) -> T {
-        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+        let store = Arc::clone(self.store.shared());
+        let is_replayed = self.store.is_replayed();
         for lost in 0.. {
             let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();

@@ -35,7 +35,8 @@ impl Decisions {
         finished: Finished,
         witness: ReceivedPacket,
     ) -> Option<AdoptedLeaf> {
-        let (id, origin) = (self.new_leaf_id(fabric), Origin::from_finished(&finished));
+        let id = self.new_leaf_id(fabric);
+        let origin = Origin::from_finished(&finished);
         let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
         fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
         fabric.ctx.report_left_out(left_out, made_at.as_ref());

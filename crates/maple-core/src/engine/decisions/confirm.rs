@@ -61,7 +61,8 @@ impl Decisions {
             self.read_removed_count(fabric, dpid, removed);
         }
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
-        let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
+        let key = entry_key(removed.priority, &removed.matching);
+        let cookie = switch.renamed.current(removed.cookie);
         if switch.tables.is_lost(fabric.ctx.now, removed.table_id, cookie, key) {
             let report = Report::RulesLost { switch: dpid, count: 1 };
             fabric.ctx.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
@@ -71,7 +72,8 @@ impl Decisions {
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
     pub fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let (dpid, lost) = (switch.dpid, switch.tree().leaves().collect::<Vec<LeafId>>());
+        let dpid = switch.dpid;
+        let lost = switch.tree().leaves().collect::<Vec<LeafId>>();
         self.withdraw_all(fabric, lost);
         self.report_departed(fabric, departed);
         self.end_waits_for(fabric, dpid);

@@ -108,7 +108,8 @@ impl Decisions {
     }
 
     fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &RuleCounter<'_>) {
-        let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
+        let now = fabric.ctx.now;
+        let epoch = fabric.ctx.options.epoch;
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.counters.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.

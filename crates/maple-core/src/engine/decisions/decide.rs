@@ -49,7 +49,8 @@ impl Decisions {
         {
             self.retry_install(fabric, id);
         }
-        let (need_not_wait, has_sure_labels) = (self.need_not_wait(fabric, id), !fabric.ctx.is_any_unconfirmed());
+        let need_not_wait = self.need_not_wait(fabric, id);
+        let has_sure_labels = !fabric.ctx.is_any_unconfirmed();
         // The rule still follows f's former decision.
         let is_changing = self.is_route_changing(fabric, id);
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
@@ -130,8 +131,10 @@ impl Decisions {
     /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
     /// repeated too often runs alone, without other commits.
     fn commit_run(&mut self, fabric: &mut Fabric, outcome: RunOutcome, received: ReceivedPacket) {
-        let (mut lost, mut ended) = (0, Some(outcome));
-        let (store, is_replayed) = (Arc::clone(fabric.ctx.store.shared()), fabric.ctx.store.is_replayed());
+        let mut lost = 0;
+        let mut ended = Some(outcome);
+        let store = Arc::clone(fabric.ctx.store.shared());
+        let is_replayed = fabric.ctx.store.is_replayed();
         loop {
             let has_lost = lost >= fabric.ctx.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();

@@ -34,7 +34,8 @@ impl Decisions {
     pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-        let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
+        let is_away = switch.unreachable.is_some();
+        let may_go_on = switch.begin_update(&mut fabric.ctx);
         if may_go_on && !self.collect_look_ups(fabric, dpid) {
             return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
         }
@@ -65,7 +66,8 @@ impl Decisions {
     /// change.
     fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
-        let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
+        let now = fabric.ctx.now;
+        let longest = fabric.ctx.options.reroute_timeout;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
         fabric.ctx.wake_at(until, Timer::Refused(dpid));

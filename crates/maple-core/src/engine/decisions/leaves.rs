@@ -193,7 +193,8 @@ impl Leaves {
             self.template_numbers.clear();
         }
         let number = self.template_numbers.get(&template).copied().unwrap_or_else(|| {
-            let (number, template) = (self.templates.len() as u32, Arc::new(template));
+            let number = self.templates.len() as u32;
+            let template = Arc::new(template);
             self.templates.push(Arc::clone(&template));
             self.template_numbers.insert(template, number);
             number

@@ -84,7 +84,8 @@ impl Decisions {
 
 /// Returns the observation of the run that made the leaf, as far as the leaf keeps it.
 fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
-    let (trace, answer) = (leaf.trace.clone(), Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()));
+    let trace = leaf.trace.clone();
+    let answer = Ok(Decisions::resolved(fabric, leaf).unwrap_or_default());
     let goal = Some(leaf.newest_goal().clone());
     Observation {
         trace,

@@ -146,7 +146,8 @@ impl Decisions {
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
         let Reroute { to, route_id, since, .. } = *reroute;
         leaf.goal = to;
-        let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
+        let ingress = leaf.ingress();
+        let old = leaf.route_id.replace(route_id);
         fabric.routes.begin_use(route_id);
         fabric.routes.stop_waiting(route_id, id);
         fabric.ctx.stats.leaves_rerouted += 1;

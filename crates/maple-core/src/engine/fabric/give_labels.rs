@@ -23,7 +23,9 @@ impl Fabric {
         if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
-        let (now, range, Location { switch, port }) = (self.ctx.now, self.ctx.options.labels, asked.at);
+        let now = self.ctx.now;
+        let range = self.ctx.options.labels;
+        let Location { switch, port } = asked.at;
         // Packets that arrive by the port must not match rules for hosts that were there before.
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
         self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
@@ -115,7 +117,8 @@ impl Fabric {
 
     /// Closes the labels of a switch that has disconnected.
     pub fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
-        let (now, mut effects) = (self.ctx.now, Vec::new());
+        let now = self.ctx.now;
+        let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }

@@ -143,7 +143,8 @@ impl Capacity {
         added: impl Fn(Option<u8>) -> usize,
     ) -> bool {
         self.bounds_of_leaves(now).all(|(table, bound)| {
-            let (kept, added) = (if with_reserve { reserve(bound) } else { 0 }, added(table));
+            let kept = if with_reserve { reserve(bound) } else { 0 };
+            let added = added(table);
             added == 0 || count(table) + added + kept <= bound
         })
     }

@@ -83,7 +83,8 @@ pub(in crate::engine) struct RuleGrowth {
 impl RuleGrowth {
     /// Notes a report on a rule. Returns what the rule has counted since its last report.
     pub fn grown(&mut self, rule: &RuleReport<'_>) -> CounterGrowth {
-        let (place, round) = (place(rule.table, rule.key), self.round);
+        let place = place(rule.table, rule.key);
+        let round = self.round;
         let before = self.rules.get(&place).copied();
         if rule.is_removed {
             self.rules.remove(&place);

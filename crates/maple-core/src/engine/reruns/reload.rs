@@ -113,7 +113,8 @@ impl Reload {
             }
         }
         if trying.todo.is_empty() {
-            let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
+            let candidate = trying.candidate.number;
+            let trial = trying.trial.clone();
             fabric.ctx.out.push(Effect::Tried { candidate, trial });
         } else {
             fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::Trial);

@@ -301,7 +301,8 @@ fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: V
 /// Revokes the labels that counted as ready although the switch does not have their rules.
 fn revoke_lost_labels(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.known(dpid) else { return };
-    let (tables, table) = (&switch.tables, switch.shared_table());
+    let tables = &switch.tables;
+    let table = switch.shared_table();
     let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
     let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
     lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
@@ -354,7 +355,9 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
 fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.tables.has_own_rules()) else { return };
     let (mut ready, mut stale) = (Vec::new(), Vec::new());
-    let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
+    let tables = &switch.tables;
+    let labels = &switch.paths.labels;
+    let table = switch.shared_table();
     for serial in switch.tables.labels_to_confirm() {
         match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
             None | Some(Some(true)) => ready.push(serial),
@@ -373,7 +376,8 @@ fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
 
 /// Returns the labels that a rule pushes, with the ports by which the packets leave.
 fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
-    let (mut pushed, mut id) = (Vec::new(), None);
+    let mut pushed = Vec::new();
+    let mut id = None;
     for instruction in rule.instructions.iter() {
         let Instruction::ApplyActions(actions) = instruction else { continue };
         for action in actions {

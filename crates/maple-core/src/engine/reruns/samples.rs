@@ -157,7 +157,8 @@ impl Samples {
 
     /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
-        let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
+        let packets = Arc::clone(&self.packets);
+        let state = fabric.ctx.store.snapshot();
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
         let Some(switch) = fabric.switches.known_mut(dpid) else { return 0 };
         let Some(from) = switch.ingress.sample_pass.next() else { return 0 };

@@ -64,7 +64,8 @@ impl Switches {
             self.update_gauges(ctx, dpid, ctx.now + spread);
             self.plan_poll(ctx, dpid);
         }
-        let (state, me) = (ctx.store.snapshot(), ctx.shard);
+        let state = ctx.store.snapshot();
+        let me = ctx.shard;
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         shards.into_iter().filter(|to| *to != me).for_each(|to| ctx.send_to_shard(to, EngineMessage::LoadsAreRead));
     }

@@ -45,7 +45,8 @@ impl Switches {
         if route.keeps_way {
             ctx.stats.way_drops += 1;
             self.drop_packet(ctx, packet, DropCause::NoRuleForWay(Arc::clone(origin)));
-            let (at, report) = (packet.at, Report::NoRuleForWay { at: packet.at });
+            let at = packet.at;
+            let report = Report::NoRuleForWay { at: packet.at };
             ctx.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(ctx, own));
         }

@@ -72,7 +72,8 @@ impl Topology {
     pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let (shard, hosts) = (fabric.ctx.shard, lost_hosts(fabric, ports_of(fabric, dpid)));
+        let shard = fabric.ctx.shard;
+        let hosts = lost_hosts(fabric, ports_of(fabric, dpid));
         let mut is_ours = false;
         fabric.ctx.write(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
@@ -223,7 +224,8 @@ fn new_port(dpid: Dpid, port: &Port) -> Write {
 
 /// Returns the write for a port's speed, if it has changed.
 fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
-    let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
+    let at = Location::new(dpid, port.number);
+    let speed = speed(version, port);
     let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
     is_news.then_some(Write::Speed { at, speed })
 }

@@ -150,7 +150,8 @@ impl Routes {
         at_ingress: AtIngress,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
-        let (id, key) = (RouteId(self.next_id), Arc::new(key));
+        let id = RouteId(self.next_id);
+        let key = Arc::new(key);
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
         let may_follow = subscription.is_some() && crosses_links(&key, resolved);

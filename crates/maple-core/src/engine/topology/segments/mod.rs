@@ -76,7 +76,8 @@ impl Topology {
             .get(&at.port)
             .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now);
         let state = fabric.ctx.store.snapshot();
-        let (peer, facts) = (state.peer(at), state.facts());
+        let peer = state.peer(at);
+        let facts = state.facts();
         if let Some(peer) = peer.filter(|peer| {
             !is_declared_link(facts, at, *peer)
                 && mac.is_host()
