@@ -279,8 +279,7 @@ impl LiveWatches {
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
             let frame = Arc::clone(&received.frame);
-            let leaf = leaf.clone();
-            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf });
+            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf: leaf.clone() });
         }
     }
 

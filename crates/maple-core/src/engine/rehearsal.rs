@@ -234,7 +234,7 @@ impl Rehearsal {
     }
 
     fn switches(&self) -> impl Iterator<Item = (Dpid, &Switch)> {
-        self.engines.iter().flat_map(|engine| engine.fabric.switches.iter().map(|(dpid, switch)| (*dpid, switch)))
+        self.engines.iter().flat_map(|engine| engine.fabric.switches.iter().map(|(dpid, switch)| (*dpid, &**switch)))
     }
 
     /// Returns the serial number of the newest label of each switch.

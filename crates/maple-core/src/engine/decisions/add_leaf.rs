@@ -1,7 +1,7 @@
 //! Puts a new leaf into its switch's tree.
 
 use super::Decisions;
-use super::leaf::{Leaf, LeafState, source_lines};
+use super::leaf::{Leaf, LeafState, shown};
 use crate::compile::{LeafAction, Table};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
@@ -66,7 +66,7 @@ impl Decisions {
                     return old;
                 }
                 if current {
-                    self.inconsistent(fabric, old, &shown(&leaf));
+                    self.inconsistent(fabric, old, &shown(&leaf.trace));
                 }
                 self.withdraw(fabric, old);
                 if let Some(switch) = fabric.switches.get_mut(&ingress) {
@@ -76,7 +76,7 @@ impl Decisions {
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
                     if fabric.ctx.store.is_current(old) {
-                        self.inconsistent(fabric, old, &shown(&leaf));
+                        self.inconsistent(fabric, old, &shown(&leaf.trace));
                     }
                     self.withdraw(fabric, old);
                 }
@@ -117,7 +117,7 @@ impl Decisions {
     pub fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
-        let what = format!("first {}, now {new}", shown(old));
+        let what = format!("first {}, now {new}", shown(&old.trace));
         self.not_a_function(fabric, &what, "not a function");
     }
 
@@ -135,12 +135,6 @@ impl Decisions {
             );
         }
     }
-}
-
-/// Returns the observations of a leaf's run, and the source lines that decided, as text.
-pub(in crate::engine) fn shown(leaf: &Leaf) -> String {
-    let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
-    format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
 }
 
 /// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same

@@ -21,7 +21,7 @@ impl Decisions {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         // Nothing waits for the barrier after the rule of a watch.
         let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
-        switch.open_route_table();
+        switch.use_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(fabric, dpid, waiter));
         let switch = fabric.switches.get(&dpid);
         if has_second_step || switch.is_some_and(|switch| switch.ingress.look_ups.are_changing()) {

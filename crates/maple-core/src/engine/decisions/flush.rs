@@ -76,8 +76,8 @@ impl Decisions {
 
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
     pub fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
-        let is_away = |dpid: &Dpid| fabric.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
-        let away: Vec<Dpid> = fabric.ctx.dirty.iter().copied().filter(is_away).collect();
+        let away: Vec<Dpid> =
+            fabric.ctx.dirty.iter().copied().filter(|dpid| fabric.switches.is_unreachable(*dpid)).collect();
         for dpid in away {
             fabric.ctx.dirty.remove(&dpid);
             self.prepare(fabric, dpid);

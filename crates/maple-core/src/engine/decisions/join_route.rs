@@ -9,8 +9,6 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::{AtIngress, RouteKey, SharedRoute};
-use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{LeafId, RouteId};
 use crate::labels::Carriage;
@@ -52,9 +50,7 @@ impl Decisions {
             }
             Goal::Fixed(route) => (None, Arc::clone(route)),
         };
-        let open_table =
-            |switch: &Switch| switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open);
-        let route_table = fabric.switches.get(&key.ingress).and_then(open_table);
+        let route_table = fabric.switches.get(&key.ingress).and_then(|switch| switch.open_route_table());
         let at_ingress = AtIngress { route_table, meter };
         Some(fabric.with_routes(|routes, _, out| routes.create(leaf, key, &resolved, subscription, at_ingress, out)))
     }

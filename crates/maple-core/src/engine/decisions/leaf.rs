@@ -105,6 +105,12 @@ impl Leaf {
     }
 }
 
+/// Returns the observations of a run, and the source lines that decided, as text.
+pub(in crate::engine) fn shown(trace: &Trace) -> String {
+    let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
+    format!("[{}] at {}", items.join("; "), source_lines(trace))
+}
+
 /// Returns the source lines that decided, each once, in order.
 pub(in crate::engine) fn source_lines(trace: &Trace) -> String {
     let mut lines: Vec<String> = Vec::new();

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::Decisions;
-use super::leaf::{Leaf, source_lines};
+use super::leaf::{Leaf, shown};
 use super::leaves::Leaves;
 use crate::check::Observation;
 use crate::engine::context::expected::Expected;
@@ -84,16 +84,13 @@ impl Decisions {
 
 /// Returns the observation of the run that made the leaf, as far as the leaf keeps it.
 fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
-    let trace = leaf.trace.clone();
-    let answer = Ok(Decisions::resolved(fabric, leaf).unwrap_or_default());
-    let goal = Some(leaf.newest_goal().clone());
     Observation {
-        trace,
+        trace: leaf.trace.clone(),
         reads: Vec::new(),
         writes: Vec::new(),
         wrote_at: None,
-        answer,
-        goal,
+        answer: Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()),
+        goal: Some(leaf.newest_goal().clone()),
         made_at: None,
         goes_back: None,
         violations: Vec::new(),
@@ -103,15 +100,9 @@ fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
 
 /// Returns the questions of two runs, in words for people, if they differ.
 fn asked(first: &Trace, again: &Trace) -> String {
-    let shown = |trace: &Trace| match trace.steps().next() {
-        None => "nothing".to_owned(),
-        Some(_) => {
-            let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
-            format!("[{}] at {}", items.join("; "), source_lines(trace))
-        }
-    };
+    let asked = |trace: &Trace| trace.steps().next().map_or_else(|| "nothing".to_owned(), |_| shown(trace));
     if first.asks_like(again) {
         return String::new();
     }
-    format!("; it asked {}, and now {}", shown(first), shown(again))
+    format!("; it asked {}, and now {}", asked(first), asked(again))
 }

@@ -37,7 +37,7 @@ impl Decisions {
         }
         match holder {
             Holder::Label { switch, serial, port } => {
-                fabric.with_labels(switch, |labels, _, out| labels.learn(serial, port, news, out));
+                fabric.with_labels(switch, |labels, _, _, out| labels.learn(serial, port, news, out));
             }
             Holder::Route { serial, port, .. } => {
                 let mut effects = Vec::new();

@@ -9,6 +9,7 @@ use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
 use crate::engine::one_switch::restoring::RESTORE_POLL;
 use crate::forwarding::has_vlan;
+use crate::ids::Time;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
 use crate::network::{Location, PortKind};
 
@@ -23,12 +24,11 @@ impl Fabric {
         if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
-        let now = self.ctx.now;
         let range = self.ctx.options.labels;
         let Location { switch, port } = asked.at;
         // Packets that arrive by the port must not match rules for hosts that were there before.
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
-        self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
+        self.with_labels(switch, |labels, ids, now, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
             self.mark_stale(switch, Stale::CLASSIFIER);
         }
@@ -70,39 +70,37 @@ impl Fabric {
     /// Takes a label of a switch of this shard back from its holder.
     pub fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         self.early_requests.retain(|asked| asked.holder != holder);
-        let now = self.ctx.now;
-        self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
+        self.with_labels(at, |labels, _, now, out| labels.release(now, holder, confirmed, out));
     }
 
     /// Records that a switch has carried out what its labels asked for.
     pub fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
-        let now = self.ctx.now;
-        self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
+        self.with_labels(dpid, |labels, ids, now, out| labels.confirm(now, serials, ids, out));
     }
 
     /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
     pub fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.turn_away(serial, why, out));
     }
 
     /// Refuses a label, because its switch has refused the rule.
     pub fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.deny(serial, why, out));
     }
 
     /// Removes a label of a switch as soon as nothing sends packets under it.
     pub fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
+        self.with_labels(dpid, |labels, _, _, out| labels.revoke(serial, why, out));
     }
 
     /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
     pub fn forget_arrivals(&mut self, dpid: Dpid) {
-        self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
+        self.with_labels(dpid, |labels, _, _, _| labels.forget_arrivals());
     }
 
     /// Closes the labels for a port that is no longer a link port.
     pub fn close_labels(&mut self, at: Location) {
-        self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
+        self.with_labels(at.switch, |labels, _, _, out| labels.close_port(at.port, out));
     }
 
     /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
@@ -111,8 +109,7 @@ impl Fabric {
         if self.switches.is_unreachable(dpid) {
             return;
         }
-        let now = self.ctx.now;
-        self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
+        self.with_labels(dpid, |labels, ids, now, out| labels.expire(now, ids, out));
     }
 
     /// Closes the labels of a switch that has disconnected.
@@ -127,12 +124,13 @@ impl Fabric {
     pub fn with_labels(
         &mut self,
         dpid: Dpid,
-        work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>),
+        work: impl FnOnce(&mut LabelTable, &mut LabelIds, Time, &mut Vec<LabelEffect>),
     ) {
         // Holders in other shards learn later than we that the switch has gone.
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.note_late() };
+        let now = self.ctx.now;
         let mut effects = Vec::new();
-        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
+        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, now, &mut effects));
         if switch.paths.labels.is_touched() {
             self.mark_stale(dpid, Stale::LABELS);
         }

@@ -32,7 +32,7 @@ use maple_wire::{Dpid, Message};
 
 use super::Fabric;
 use crate::engine::context::event::Effect;
-use crate::engine::one_switch::{Stale, Switch};
+use crate::engine::one_switch::Stale;
 use crate::labels::Refusal;
 use crate::report::Report;
 
@@ -86,8 +86,7 @@ impl Fabric {
 
     /// Removes, at the end of a batch, what would be sent to switches without a connection.
     pub fn withhold_from_unreachable(&mut self) {
-        let is_away = |switch: &Switch| switch.unreachable.is_some();
-        if !self.switches.values().any(is_away) {
+        if !self.switches.values().any(|switch| switch.unreachable.is_some()) {
             return;
         }
         let (switches, stats) = (&self.switches, &mut self.ctx.stats);
@@ -95,7 +94,7 @@ impl Fabric {
             let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
                 return true;
             };
-            let is_away = switches.get(dpid).is_some_and(is_away);
+            let is_away = switches.is_unreachable(*dpid);
             if let Effect::Send { message: Message::PacketOut(_), .. } = effect {
                 stats.unreachable_drops += u64::from(is_away);
             }

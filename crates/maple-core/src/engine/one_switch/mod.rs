@@ -195,8 +195,13 @@ impl Switch {
         )
     }
 
+    /// Returns the table of routes, if rules may lead there.
+    pub fn open_route_table(&self) -> Option<u8> {
+        self.route_table().filter(|_| self.paths.route_table == RouteTable::Open)
+    }
+
     /// Opens the table of routes after a confirmation, if its table-miss rule is there.
-    pub fn open_route_table(&mut self) {
+    pub fn use_route_table(&mut self) {
         let is_confirmed = |table| self.tables.is_confirmed(table);
         if self.paths.route_table == RouteTable::Closed && self.route_table().is_some_and(is_confirmed) {
             self.paths.route_table = RouteTable::Open;

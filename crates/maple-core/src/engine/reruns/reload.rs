@@ -45,8 +45,8 @@ use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::add_leaf::{insert, shown};
-use crate::engine::decisions::leaf::source_lines;
+use crate::engine::decisions::add_leaf::insert;
+use crate::engine::decisions::leaf::{shown, source_lines};
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
@@ -314,7 +314,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
     if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
     }
-    let what = shown(&leaf);
+    let what = shown(&leaf.trace);
     decisions.leaves.insert(id, leaf);
     match outcome {
         Augmented::Added => {}

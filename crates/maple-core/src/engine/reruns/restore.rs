@@ -62,7 +62,6 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
-use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
@@ -145,9 +144,9 @@ impl Restore {
         }
         let miss = table_miss(own_cookie(fabric.ctx.options.epoch));
         if switch.route_table().and_then(|table| switch.tables.has_but_for_cookie(table, &miss)) == Some(true) {
-            switch.open_route_table();
+            switch.use_route_table();
         }
-        if let Some(table) = switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open) {
+        if let Some(table) = switch.open_route_table() {
             // The leaves that were decided before use it too.
             switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table));
         }

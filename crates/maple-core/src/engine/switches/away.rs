@@ -9,8 +9,8 @@ use crate::engine::one_switch::Switch;
 impl Switches {
     /// Returns the switches without a connection for which too much waits. They count as gone.
     pub fn away_for_too_long(&self) -> Vec<Dpid> {
-        let is_full = |switch: &&Switch| switch.unreachable.is_some() && switch.tables.count_waiters() > MAX_WAITING;
-        self.values().filter(is_full).map(|switch| switch.dpid).collect()
+        let is_full = |switch: &Switch| switch.unreachable.is_some() && switch.tables.count_waiters() > MAX_WAITING;
+        self.values().filter(|switch| is_full(switch)).map(|switch| switch.dpid).collect()
     }
 
     /// Reports whether this shard has the switch, and the switch has no connection.

@@ -11,6 +11,7 @@ pub(super) mod reread;
 pub(super) mod traffic;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use maple_wire::{Dpid, Message};
 use rustc_hash::FxHashMap;
@@ -42,12 +43,16 @@ pub(super) struct Switches {
     pub demand: Demand,
 }
 
-impl Switches {
-    /// Returns the switch, if this shard has it.
-    pub fn get(&self, dpid: &Dpid) -> Option<&Switch> {
-        self.all.get(dpid).map(|switch| &**switch)
-    }
+/// Reading the switches works as with any map.
+impl Deref for Switches {
+    type Target = BTreeMap<Dpid, Box<Switch>>;
 
+    fn deref(&self) -> &BTreeMap<Dpid, Box<Switch>> {
+        &self.all
+    }
+}
+
+impl Switches {
     /// Returns the switch, to be changed, if this shard has it.
     pub fn get_mut(&mut self, dpid: &Dpid) -> Option<&mut Switch> {
         self.all.get_mut(dpid).map(|switch| &mut **switch)
@@ -56,7 +61,7 @@ impl Switches {
     /// Returns a switch of which the caller knows that this shard has it.
     #[track_caller]
     pub fn known(&self, dpid: Dpid) -> Option<&Switch> {
-        self.get(&dpid).expected()
+        self.get(&dpid).map(|switch| &**switch).expected()
     }
 
     /// Returns a switch of which the caller knows that this shard has it, to be changed.
@@ -68,21 +73,6 @@ impl Switches {
     /// Returns the restore of a switch, if it is being restored.
     pub fn restoring_mut(&mut self, dpid: Dpid) -> Option<&mut Restoring> {
         self.get_mut(&dpid)?.restoring.as_mut()
-    }
-
-    /// Reports whether this shard has the switch.
-    pub fn contains_key(&self, dpid: &Dpid) -> bool {
-        self.all.contains_key(dpid)
-    }
-
-    /// Returns the ids of the switches.
-    pub fn keys(&self) -> impl Iterator<Item = &Dpid> {
-        self.all.keys()
-    }
-
-    /// All switches.
-    pub fn values(&self) -> impl Iterator<Item = &Switch> {
-        self.all.values().map(|switch| &**switch)
     }
 
     /// All switches, to be changed.
@@ -148,11 +138,6 @@ impl Switches {
     /// All switches with their ids, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Dpid, &mut Switch)> {
         self.all.iter_mut().map(|(dpid, switch)| (dpid, &mut **switch))
-    }
-
-    /// All switches with their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (&Dpid, &Switch)> {
-        self.all.iter().map(|(dpid, switch)| (dpid, &**switch))
     }
 
     /// Lets something wait until a switch has confirmed its next update.

@@ -64,8 +64,8 @@ impl Switches {
 
     /// Returns the first switch whose rules are being read, or whose leaves of an earlier run are being restored.
     pub fn first_unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
-        self.values().find(is_open).map(|switch| switch.dpid)
+        let is_open = |switch: &Switch| !switch.tables.is_known() || switch.restoring.is_some();
+        self.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
     }
 
     /// Returns the answers to all open barrier requests.
