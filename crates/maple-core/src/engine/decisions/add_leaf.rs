@@ -107,7 +107,7 @@ impl Decisions {
     }
 
     /// Adds a leaf that has been put into its tree to the leaves of this shard.
-    pub fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
+    fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
         fabric.mark_dirty(ingress);

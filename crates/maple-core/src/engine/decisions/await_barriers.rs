@@ -108,7 +108,7 @@ impl BarrierWaits {
     }
 
     /// Reports whether there are no waits.
-    pub fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.waits.is_empty()
     }
 
@@ -130,7 +130,7 @@ impl BarrierWaits {
     }
 
     /// Records that a switch has done all that was sent before the wait's barrier.
-    pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
+    fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
         for wait in self.waits.iter_mut().filter(|wait| wait.token == token) {
             if let Some(open) = wait.switches.get_mut(&dpid) {
                 *open -= 1;
@@ -150,7 +150,7 @@ impl BarrierWaits {
     }
 
     /// Removes and returns the waits that are over.
-    pub fn take_finished(&mut self) -> Vec<u64> {
+    fn take_finished(&mut self) -> Vec<u64> {
         let mut over = Vec::new();
         self.waits.retain(|wait| {
             let waits = !wait.switches.is_empty() || !wait.path_changes.is_empty();

@@ -94,7 +94,7 @@ impl Decisions {
     }
 
     /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
-    pub fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
+    fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
             self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
         }

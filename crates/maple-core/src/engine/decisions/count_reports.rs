@@ -76,7 +76,7 @@ impl Decisions {
     }
 
     /// Reads the counters that a switch reports for its rules.
-    pub fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
+    fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
         let own = flows.iter().filter(|flow| is_ours(flow.cookie));
         for flow in own {
             self.read_count(

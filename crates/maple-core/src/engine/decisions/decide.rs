@@ -107,7 +107,7 @@ impl Decisions {
     /// Another shard may have changed what a leaf depends on while its message is still on the way here. Such a leaf
     /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
     /// immediately, and so is the plan of its route.
-    pub fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
+    fn current_leaf(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> Option<LeafId> {
         self.follow_tables(fabric, received.at.switch);
         let leaf = fabric.switches.find_leaf(received)?;
         let dependents = [Some(leaf.into()), self.plan_of(fabric, leaf)].into_iter().flatten();

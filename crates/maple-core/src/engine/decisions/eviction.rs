@@ -1,8 +1,9 @@
 //! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::capacity`] decides.
 
+use std::collections::BTreeSet;
+
 use maple_wire::Dpid;
 use maple_wire::msg::stats::{ReplyBody, StatsReply};
-use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::leaf::LeafState;
@@ -97,7 +98,7 @@ impl Decisions {
         }
     }
 
-    /// All leaves and labels with rules at a switch, or with rules to be added there.
+    /// Returns all leaves and labels with rules at a switch, or with rules to be added there.
     pub fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
         let Some(switch) = fabric.switches.known(dpid) else { return BTreeSet::new() };
         let leaves = switch.tree().leaves().map(Subject::from);

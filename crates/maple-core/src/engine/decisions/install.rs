@@ -38,9 +38,8 @@ impl Decisions {
         fabric.routes.begin_use(route_id);
         fabric.routes.stop_waiting(route_id, id);
         fabric.sync_route_rules();
-        let now = fabric.ctx.now;
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
-        let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
+        let since = leaf.waiting_since(fabric.ctx.now);
         leaf.state = LeafState::Active;
         let ingress = leaf.ingress();
         fabric.ctx.stats.leaves_installed += 1;
@@ -60,7 +59,7 @@ impl Decisions {
     }
 
     /// Removes the leaf's rule and sets its new state, in which its packets go through the controller.
-    pub fn uninstall(&mut self, fabric: &mut Fabric, id: LeafId, state: LeafState) {
+    fn uninstall(&mut self, fabric: &mut Fabric, id: LeafId, state: LeafState) {
         self.release(fabric, id);
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         leaf.state = state;

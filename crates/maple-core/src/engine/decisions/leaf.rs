@@ -89,6 +89,11 @@ impl Leaf {
         self.held.as_ref().map_or(0, |held| held.packets.len())
     }
 
+    /// Returns since when the leaf waits for its route; `now` if it does not wait.
+    pub fn waiting_since(&self, now: Time) -> Time {
+        if let LeafState::Waiting { since, .. } = self.state { since } else { now }
+    }
+
     /// Reports whether the leaf is changing to another route.
     pub fn is_rerouting(&self) -> bool {
         matches!(self.state, LeafState::Rerouting(_))

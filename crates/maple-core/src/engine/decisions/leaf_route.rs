@@ -52,9 +52,8 @@ impl Decisions {
     /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
     pub fn wait_for_route(&mut self, fabric: &mut Fabric, id: LeafId, route_id: RouteId, by_controller: bool) {
         fabric.routes.wait(route_id, id);
-        let now = fabric.ctx.now;
         if let Some(leaf) = self.leaves.get_mut(&id) {
-            let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
+            let since = leaf.waiting_since(fabric.ctx.now);
             leaf.state = LeafState::Waiting { by_controller, since };
         }
     }

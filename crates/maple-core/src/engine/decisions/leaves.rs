@@ -114,7 +114,7 @@ impl Leaves {
     }
 
     /// Creates an id that no leaf has. `is_taken` reports which other ids are in use.
-    pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
+    fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
         loop {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
             let id = DependentId(u64::from(shard.0) << 32 | u64::from(self.newest));

@@ -1,6 +1,7 @@
 //! Decisions: f's answers as leaves, and the packets that wait for one.
 
-// Each paragraph is a layer, the lowest first. No file knows one of a layer above, or goes in a circle.
+// Each paragraph is a layer, the lowest first. No file knows one of a layer above, and no files know each other in a
+// circle; tests/python/test_parts.py checks that.
 
 // What is kept of leaves and packets.
 pub(super) mod await_barriers;

@@ -106,7 +106,7 @@ impl Decisions {
     }
 
     /// Switches a route over to its next path, which is ready.
-    pub fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
+    fn switch_to_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         let Some(ingress) = fabric.routes.get(id).map(SharedRoute::ingress).expected() else { return };
         self.withdraw_leaving(fabric, id);
         let Some(PathSwitch { waiting_leaves, former, each_leaf }) = fabric.routes.switch_over(id) else { return };
@@ -130,7 +130,8 @@ impl Decisions {
         }
     }
 
-    pub fn route_is_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
+    /// Installs a leaf whose route has become ready, or ends its change to that route.
+    fn route_is_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let waits_for = leaf.route_id.filter(|_| matches!(leaf.state, LeafState::Waiting { .. }));
         if leaf.is_rerouting() {
@@ -160,7 +161,7 @@ impl Decisions {
     }
 
     /// Sends a route's packets through the controller, because a label was refused or lost.
-    pub fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
+    fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
         let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress()).expected() else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if matches!(why, Refusal::Gone(_)) {
@@ -187,12 +188,13 @@ impl Decisions {
     }
 
     /// Sends the route's packets through the controller for a while.
-    pub fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
+    fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
         for leaf in fabric.leaves_of_route(id) {
             self.stop_using_lost_route(fabric, leaf, id);
         }
     }
 
+    /// Makes a leaf stop using a route that can carry no packets now. The leaf waits for the route.
     pub fn stop_using_lost_route(&mut self, fabric: &mut Fabric, id: LeafId, route: RouteId) {
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         match &leaf.state {

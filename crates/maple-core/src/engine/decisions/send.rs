@@ -89,7 +89,7 @@ impl Decisions {
     }
 
     /// Counts a packet that the controller drops because of its leaf. Does nothing if the leaf does not drop.
-    pub fn drop_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
+    fn drop_by_leaf(&mut self, fabric: &mut Fabric, id: LeafId, received: &ReceivedPacket) {
         let origin = self.leaves.get(&id).filter(|leaf| leaf.drops()).map(|leaf| Arc::clone(&leaf.origin));
         if let Some(origin) = origin {
             fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::Policy(origin));

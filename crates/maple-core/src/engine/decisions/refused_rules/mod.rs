@@ -256,7 +256,7 @@ fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
 impl Decisions {
     /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
     /// and the switch gets no more meters.
-    pub fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+    fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {
