@@ -106,6 +106,21 @@ impl LiveWatch {
         all.extend(self.filter.fields.iter().copied());
         with_prerequisites(all).map(Match::from_constraints)
     }
+
+    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
+    /// Empty if the switch does not have the rule.
+    fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
+        let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
+        let flow_mod = FlowMod {
+            cookie: live_cookie(epoch, number),
+            table_id: CLASSIFIER,
+            ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
+        };
+        self.told = None;
+        let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
+        let dpid = switch.dpid;
+        messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
+    }
 }
 
 impl LiveWatches {
@@ -314,23 +329,6 @@ impl LiveWatches {
 
 fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
     fabric.ctx.after.push(Effect::Live { token, news });
-}
-
-impl LiveWatch {
-    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
-    /// Empty if the switch does not have the rule.
-    fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
-        let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
-        let flow_mod = FlowMod {
-            cookie: live_cookie(epoch, number),
-            table_id: CLASSIFIER,
-            ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
-        };
-        self.told = None;
-        let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
-        let dpid = switch.dpid;
-        messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
-    }
 }
 
 /// Adds to the constraints the prerequisites of their fields. Where there is a choice, takes the first that does not

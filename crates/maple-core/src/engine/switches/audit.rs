@@ -107,7 +107,6 @@ impl Switches {
         ctx.stats.audits += 1;
         if let Some(findings) = findings {
             self.judge_foreign(ctx, dpid, &findings.foreign);
-            self.keep_foreign(dpid, &findings.foreign);
             self.repair(ctx, dpid, findings, rest);
         }
     }
@@ -135,7 +134,8 @@ impl Switches {
         let example: Box<str> = line(version, table, &rule).into();
         let Some(mut repair) = before else {
             let (failed, is_reported) = (Backoff::default(), false);
-            self.set_repair(dpid, Repair { missing, altered, unknown, example, places, failed, is_reported });
+            switch.counters.audits.repair =
+                Some(Repair { missing, altered, unknown, example, places, failed, is_reported });
             self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
             return self.reread(ctx, dpid);
         };
@@ -153,22 +153,12 @@ impl Switches {
             self.plan_audit(ctx, dpid, pause.max(rest));
             self.reread(ctx, dpid);
         }
-        self.set_repair(dpid, Repair { places, ..repair });
-    }
-
-    fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.audits.repair = Some(repair);
+            switch.counters.audits.repair = Some(Repair { places, ..repair });
         }
     }
 
-    fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.audits.set_foreign(foreign.to_vec());
-        }
-    }
-
-    /// Reports foreign rules that take packets from ours, each once while it is there.
+    /// Keeps the foreign rules, and reports those that take packets from ours, each once while it is there.
     fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
         let Some(switch) = self.known_mut(dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
@@ -178,6 +168,7 @@ impl Switches {
         let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
         let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
         audits.judged.extend(new.iter().map(|rule| place(rule)));
+        audits.set_foreign(foreign.to_vec());
         let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { tables.installed().collect() };
         let version = switch.version();
         for (table, rule) in new {
@@ -200,7 +191,7 @@ fn report_repaired(ctx: &mut Context, dpid: Dpid, repair: Repair) {
     ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
 }
 
-/// A rule as a line of text for people.
+/// Returns a rule as a line of text for people.
 pub(in crate::engine) fn line(version: Version, table: u8, rule: &Rule) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()

@@ -217,6 +217,11 @@ impl Switches {
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.keys().copied()
     }
+
+    /// Ends a reading, in which the switch has reported all its rules.
+    pub fn end_count_reading(&mut self, dpid: Dpid) {
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
+    }
 }
 
 /// Returns the write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per
@@ -264,11 +269,4 @@ pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
         return Some(u64::from(port.curr_speed) * 1000);
     }
     RATES.iter().rev().find(|(bits, _)| port.curr & bits != 0).map(|(_, speed)| *speed)
-}
-
-impl Switches {
-    /// Ends a reading, in which the switch has reported all its rules.
-    pub fn end_count_reading(&mut self, dpid: Dpid) {
-        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
-    }
 }

@@ -270,13 +270,7 @@ impl Decisions {
         }
         Some(())
     }
-}
 
-fn route_of<'a>(fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
-    fabric.routes.get(leaf.route_id?)
-}
-
-impl Decisions {
     /// Panics if a remembered answer differs from the one that would be computed now.
     pub(crate) fn check_remembered(&self, fabric: &Fabric) {
         for (id, leaf) in self.leaves.iter() {
@@ -286,6 +280,10 @@ impl Decisions {
             assert_eq!(Some(remembered), now.as_ref(), "the remembered and the current answer of {id:?}");
         }
     }
+}
+
+fn route_of<'a>(fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
+    fabric.routes.get(leaf.route_id?)
 }
 
 /// Returns the packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than

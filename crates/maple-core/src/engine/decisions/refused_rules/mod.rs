@@ -20,6 +20,7 @@ use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::engine::one_switch::{Stale, Switch};
+use crate::engine::switches::audit::line;
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
@@ -136,6 +137,18 @@ impl Decisions {
             fabric.mark_stale(dpid, Stale::CLASSIFIER);
         }
     }
+
+    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
+    /// and the switch gets no more meters.
+    fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
+        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
+        if is_news {
+            fabric.report_no_meter(dpid, &format!("it refused one: {}", print::error_name(Version::Of13, error)));
+            self.withdraw_all(fabric, fabric.routes.limited_leaves_at(dpid));
+        }
+        true
+    }
 }
 
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
@@ -226,9 +239,7 @@ fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
 
 /// Returns the refused rule and the error, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
-    let Rule { priority, matching, instructions, cookie } = rule;
-    let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
-    format!("{}, error {}", line.trim_start(), print::error_name(version, error))
+    format!("{}, error {}", line(version, table, rule), print::error_name(version, error))
 }
 
 /// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
@@ -251,25 +262,6 @@ fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
             ErrorMsg::BAD_REQUEST => BAD_EXPERIMENTER.contains(&error.code),
             _ => false,
         }
-}
-
-impl Decisions {
-    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
-    /// and the switch gets no more meters.
-    fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
-        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
-        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
-        if is_news {
-            fabric.report_no_meter(
-                dpid,
-                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
-            );
-            for leaf in fabric.routes.limited_leaves_at(dpid) {
-                self.withdraw(fabric, leaf);
-            }
-        }
-        true
-    }
 }
 
 #[cfg(test)]
