@@ -42,10 +42,9 @@ impl Decisions {
         if actions.is_empty() {
             self.drop_by_leaf(fabric, id, packet);
         }
-        if let Some(effect) = fabric.switches.packet_out(&mut fabric.ctx, packet, actions) {
-            // After the rules, which the flush at the end of the batch sends.
-            fabric.ctx.after.push(effect);
-        }
+        // After the rules, which the flush at the end of the batch sends.
+        let effect = fabric.switches.packet_out(&mut fabric.ctx, packet, actions);
+        fabric.ctx.after.extend(effect);
     }
 
     /// Sends the packets that wait for a leaf straight to the egress ports. Later packets go that way too, until the

@@ -155,9 +155,7 @@ impl Switches {
 
     /// Sends a message after the rules of this batch.
     pub(super) fn send(&mut self, ctx: &mut Context, dpid: Dpid, message: Message) {
-        if let Some(effect) = self.effect(dpid, message) {
-            ctx.after.push(effect);
-        }
+        ctx.after.extend(self.effect(dpid, message));
     }
 
     /// Returns the leaf whose trace a packet passes at its ingress.

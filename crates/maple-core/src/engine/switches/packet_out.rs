@@ -46,7 +46,7 @@ impl Switches {
             ctx.stats.way_drops += 1;
             self.drop_packet(ctx, packet, DropCause::NoRuleForWay(Arc::clone(origin)));
             let at = packet.at;
-            let report = Report::NoRuleForWay { at: packet.at };
+            let report = Report::NoRuleForWay { at };
             ctx.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(ctx, own));
         }
@@ -66,9 +66,8 @@ impl Switches {
                 self.drop_packet(ctx, packet, DropCause::Truncated);
             }
         }
-        if let Some(effect) = self.packet_out(ctx, packet, at_ingress) {
-            ctx.after.push(effect);
-        }
+        let effect = self.packet_out(ctx, packet, at_ingress);
+        ctx.after.extend(effect);
         route.own.iter().for_each(|own| self.send_own(ctx, own));
     }
 
@@ -85,10 +84,8 @@ impl Switches {
         if self.contains_key(&own.at.switch) {
             self.emit(ctx, own.at.switch, &hops, &own.bytes);
         } else {
-            ctx.send_to_shard_of(
-                own.at.switch,
-                EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) },
-            );
+            let message = EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) };
+            ctx.send_to_shard_of(own.at.switch, message);
         }
     }
 
