@@ -10,6 +10,10 @@ fail on
 * an import, or a call on `self` of a method in another file, that points upwards,
 * a circle of modules.
 
+A part is a folder with the methods of one struct, which `mod.rs` defines. `PARTS` lists those whose files stand in
+layers too: a paragraph of `mod` lines is a layer. The same holds there from file to file, also for calls through a
+variable that has the part's name.
+
 Code that only tests compile is ignored.
 """
 
@@ -26,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MOD = re.compile(r"\bmod\s+(\w+)\s*;")
 STRUCT = re.compile(r"\bstruct\s+(\w+)[^;{(]*([{(])")
 IMPL = re.compile(r"^impl\b([^{;]*)\{", re.M)
-CALL = re.compile(r"\b(?:self\s*\.|Self\s*::)\s*(\w+)\s*(?:::\s*<[^()]*>)?\s*\(")
+CALL = r"\b(?:self\s*\.|Self\s*::{})\s*(\w+)\s*(?:::\s*<[^()]*>)?\s*\("
 METHOD = re.compile(r"\bfn\s+(\w+)")
 ATTRIBUTE = re.compile(r"#\s*\[[^\]]*\]")
 Module = tuple[str, ...]
@@ -36,7 +40,7 @@ Module = tuple[str, ...]
 class Folder:
     """A folder with a dispatcher, and its limits.
 
-    `depth`: modules deeper than that are concerns of one part, which may call each other. `None`: there are none.
+    `depth`: modules deeper than that are concerns of one part, which `PARTS` may list. `None`: there are none.
     """
 
     crate: str
@@ -54,6 +58,8 @@ FOLDERS = [
     Folder("maple-controller", "shard", "Shard"),
     Folder("maple-core", "engine", "Engine", depth=1),
 ]
+# Parts of the engine whose files stand in layers, each with the folder of its struct.
+PARTS = {"Decisions": "decisions"}
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,16 @@ def order(files: list[File]) -> dict[Module, int]:
     for file in files:
         for at, declared in enumerate(MOD.finditer(file.text)):
             ranks[(*file.module, declared[1])] = at
+    return ranks
+
+
+def layers(files: list[File]) -> dict[Module, int]:
+    """The number of each module's layer: of the paragraph that its `mod` line is in."""
+    ranks = {}
+    for file in files:
+        for number, paragraph in enumerate(re.split(r"\n\s*\n", file.text)):
+            for declared in MOD.finditer(paragraph):
+                ranks[(*file.module, declared[1])] = number
     return ranks
 
 
@@ -145,6 +161,7 @@ def impls(file: File) -> Iterator[tuple[str, int, str]]:
 
 def calls(files: list[File]) -> Iterator[Arrow]:
     """The calls on `self` of methods that another file implements."""
+    call_on_self = re.compile(CALL.format(""))
     homes: dict[tuple[str, str], set[Module]] = {}
     for file in files:
         for name, _, text in impls(file):
@@ -152,12 +169,44 @@ def calls(files: list[File]) -> Iterator[Arrow]:
                 homes.setdefault((name, method), set()).add(file.module)
     for file in files:
         for name, start, text in impls(file):
-            for call in CALL.finditer(text):
+            for call in call_on_self.finditer(text):
                 targets = homes.get((name, call[1]), set())
                 if file.module not in targets:
                     line = file.text.count("\n", 0, start) + text.count("\n", 0, call.start()) + 1
                     for target in targets:
                         yield Arrow(f"{file.name}:{line}", file.module, target, f"`self.{call[1]}()`")
+
+
+def calls_of(part: str, files: list[File]) -> Iterator[Arrow]:
+    """The calls of a part's methods in the other files of its folder: on `self`, on its type, or on a variable."""
+    homes = {
+        method: file.module
+        for file in files
+        for name, _, text in impls(file)
+        if name == part
+        for method in METHOD.findall(text)
+    }
+    call_of_part = re.compile(CALL.format(rf"|{part}\s*::|{part.lower()}\s*\."))
+    for file in files:
+        for call in call_of_part.finditer(file.text):
+            target = homes.get(call[1], file.module)
+            if target != file.module:
+                line = file.text.count("\n", 0, call.start()) + 1
+                yield Arrow(f"{file.name}:{line}", file.module, target, f"`{call[1]}()`")
+
+
+def faults_within(part: str, folder: str, all_files: list[File], module: str) -> list[str]:
+    """Upward arrows and circles between the files of a part. Each file may know the part's struct."""
+    ranks = layers(all_files)
+    files = [file for file in all_files if file.module[:1] == (folder,)]
+    arrows = [
+        arrow
+        for arrow in imports(all_files, module, ranks)
+        if arrow.source[:1] == arrow.target[:1] == (folder,)
+        and not (arrow.target == (folder,) and arrow.what.endswith(f"::{part}`"))
+    ]
+    arrows += calls_of(part, files)
+    return [str(arrow) for arrow in arrows if is_upward(arrow.source, arrow.target, ranks)] + circles(arrows)
 
 
 def circles(arrows: list[Arrow]) -> list[str]:
@@ -225,6 +274,11 @@ def faults(crate: Path, folder: Folder) -> list[str]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.module)
 def test_parts_know_only_parts_below_them(folder: Folder) -> None:
     assert faults(ROOT / "crates" / folder.crate, folder) == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_files_of_a_part_know_only_files_below_them(part: str) -> None:
+    assert faults_within(part, PARTS[part], files_of(ROOT / "crates/maple-core", "engine"), "engine") == []
 
 
 # The layers of an engine, the lowest first. A part is handed those below it.
@@ -339,3 +393,26 @@ def test_a_folder_of_the_right_shape_has_no_faults(tmp_path: Path) -> None:
 def test_a_wrong_shape_is_found(tmp_path: Path, files: dict[str, str], text: str) -> None:
     found = faults(made_up(tmp_path, GOOD | files), HALL)
     assert any(text in fault for fault in found), found
+
+
+# A part `Kitchen` whose files are an oven under a stove.
+KITCHEN = GOOD | {
+    "hall/kitchen/mod.rs": "mod oven;\n\nmod stove;\npub struct Kitchen {\n    oven: oven::Oven,\n}\n",
+    "hall/kitchen/oven.rs": "use super::Kitchen;\npub struct Oven;\nimpl Kitchen {\n    fn heat(&self) {}\n}\n",
+    "hall/kitchen/stove.rs": "use super::Kitchen;\nuse super::oven::Oven;\nimpl Kitchen {\n"
+    "    fn fry(&self) { self.heat() }\n}\n",
+}
+
+
+@pytest.mark.parametrize("call", ["self.fry()", "Kitchen::fry(self)", "kitchen.fry()"])
+def test_a_file_of_a_part_that_calls_upwards_is_found(tmp_path: Path, call: str) -> None:
+    oven = KITCHEN["hall/kitchen/oven.rs"].replace("{}", f"{{ {call} }}")
+    crate = made_up(tmp_path, KITCHEN | {"hall/kitchen/oven.rs": oven})
+    assert faults_within("Kitchen", "kitchen", files_of(crate, "hall"), "hall") == [
+        "crates/made-up/src/hall/kitchen/oven.rs:4: `fry()` points upwards, to kitchen::stove",
+        "a circle: kitchen::oven, kitchen::stove",
+    ]
+
+
+def test_a_part_whose_files_stand_in_layers_has_no_faults(tmp_path: Path) -> None:
+    assert faults_within("Kitchen", "kitchen", files_of(made_up(tmp_path, KITCHEN), "hall"), "hall") == []

@@ -39,7 +39,7 @@ pub struct DependentId(pub u64);
 
 impl DependentId {
     /// The id of the leaf, if the dependent is one. Otherwise no leaf has this id.
-    pub const fn as_leaf(self) -> LeafId {
+    pub const fn possible_leaf(self) -> LeafId {
         LeafId(self.0)
     }
 }

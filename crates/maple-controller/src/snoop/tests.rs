@@ -142,7 +142,7 @@ fn only_who_asked_for_a_group_or_a_lease_is_asked_again_when_that_changes() {
     world.ask(Some(leaf(4)), |net| net.lease([10, 0, 0, 5].into()));
     world.ask(Some(leaf(5)), |net| net.lease([10, 0, 0, 6].into()));
     world.ask(Some(leaf(6)), |net| net.hosts());
-    let withdrawn = |commit: Commit| commit.withdraw.into_iter().map(DependentId::as_leaf).collect::<Vec<_>>();
+    let withdrawn = |commit: Commit| commit.withdraw.into_iter().map(DependentId::possible_leaf).collect::<Vec<_>>();
     assert_eq!(withdrawn(world.hear(2, report(ONE, true))), [leaf(1), leaf(3)]);
     for n in [1, 3] {
         world.ask(Some(leaf(n)), |net| net.members(IpAddr::from(ONE)));

@@ -48,7 +48,7 @@ use crate::engine::decisions::Decisions;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::{COPIES, HOSTS};
-use crate::engine::one_switch::cookies::{live_cookie, live_number};
+use crate::engine::one_switch::cookies::{live_cookie, watch_number};
 use crate::engine::one_switch::layout::{CLASSIFIER, ENTRY};
 use crate::ids::Time;
 use crate::network::Location;
@@ -99,12 +99,27 @@ struct SentRules {
 }
 
 impl LiveWatch {
-    /// The match of its rule. `None` if no packet can have all its fields.
+    /// Returns the match of its rule. `None` if no packet can have all its fields.
     fn matching(&self, track_hosts: bool) -> Option<Match> {
         let mut all = vec![from_port(self.filter.at.port)];
         all.extend(track_hosts.then(|| Constraint::exact(Field::EthSrc, self.filter.from.bits())));
         all.extend(self.filter.fields.iter().copied());
         with_prerequisites(all).map(Match::from_constraints)
+    }
+
+    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
+    /// Empty if the switch does not have the rule.
+    fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
+        let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
+        let flow_mod = FlowMod {
+            cookie: live_cookie(epoch, number),
+            table_id: CLASSIFIER,
+            ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
+        };
+        self.told = None;
+        let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
+        let dpid = switch.dpid;
+        messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
     }
 }
 
@@ -140,7 +155,7 @@ impl LiveWatches {
         }
     }
 
-    /// The number of watches.
+    /// Returns the number of watches.
     pub(super) fn watches(&self) -> usize {
         self.0.len()
     }
@@ -178,7 +193,7 @@ impl LiveWatches {
         fabric.ctx.wake_at(now + PERIOD, Timer::Live(number));
     }
 
-    /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
+    /// Returns the match of a watch's rule, or the reason why the switch cannot have the rule now.
     fn rule(&self, fabric: &Fabric, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = fabric.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
@@ -211,7 +226,7 @@ impl LiveWatches {
             hard_timeout: TIMEOUT,
             ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
         };
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         // A deletion in this batch comes after it.
         fabric.ctx.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
@@ -234,7 +249,7 @@ impl LiveWatches {
 
     /// Deletes the temporary rules of a switch if something in its classifier is about to change.
     pub(super) fn suspend(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if self.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
         }
@@ -267,21 +282,21 @@ impl LiveWatches {
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
     pub(super) fn packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
-        let rule = live_number(fabric.ctx.options.epoch, packet_in.cookie);
+        let rule = watch_number(fabric.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;
         let total_len = usize::from(total_len).max(data.len());
         let at = Location::new(dpid, in_port);
         let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
-        let leaf = fabric.switches.lookup(&received).and_then(|id| decisions.leaves.get(&id));
+        let leaf = fabric.switches.find_leaf(&received).and_then(|id| decisions.leaves.get(&id));
         let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
         let track_hosts = fabric.ctx.options.track_hosts;
         let wants = |(number, watch): &(&u8, &LiveWatch)| **number == rule || watch.filter.fits(&received, track_hosts);
         let here = self.0.iter().filter(|(_, watch)| watch.filter.at == at);
         let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
         for number in numbers {
-            let (frame, leaf) = (Arc::clone(&received.frame), leaf.clone());
-            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf });
+            let frame = Arc::clone(&received.frame);
+            self.tell_copy(fabric, number, LiveNews::Packet { frame, total_len, leaf: leaf.clone() });
         }
     }
 
@@ -316,23 +331,6 @@ impl LiveWatches {
 
 fn report(fabric: &mut Fabric, token: u64, news: LiveNews) {
     fabric.ctx.after.push(Effect::Live { token, news });
-}
-
-impl LiveWatch {
-    /// The messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
-    /// Empty if the switch does not have the rule.
-    fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
-        let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
-        let flow_mod = FlowMod {
-            cookie: live_cookie(epoch, number),
-            table_id: CLASSIFIER,
-            ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
-        };
-        self.told = None;
-        let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
-        let dpid = switch.dpid;
-        messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
-    }
 }
 
 /// Adds to the constraints the prerequisites of their fields. Where there is a choice, takes the first that does not

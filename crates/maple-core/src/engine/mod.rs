@@ -8,17 +8,17 @@
 //! ```text
 //!  packet-in ── hit: a leaf in use answers, and nothing else changes ──────────────► packet-out
 //!      │
-//!      └─ packet_in ─┬─ edge port ─ hosts (learn, check) ─ lookup ─┬─ leaf ── send ─► packet-out
+//!      └─ packet_in ─┬─ edge port ─ hosts (learn, check) ─ find_leaf ─┬─ leaf ── send ─► packet-out
 //!                    │                                             └─ miss
 //!                    │                                                 │
-//!                    │                       decide (run f, commit) ─ add_leaf ─ install
+//!                    │                       decide (run f, commit) ─ add_leaf ─ join_route
 //!                    │                                                 │
 //!                    │                            routes ─ labels ⇄ mail to other shards
 //!                    ├─ link port ── link_port (what the label says) ──────────────► packet-out
 //!                    └─ new port ─── new_port (wait until discovery knows the kind)
 //!
 //!  switch, port, link ─ topology ─► store ─► leaves that depend on it ─ reconsider (run f again)
-//!                                      └───► routes that follow a plan ─ route_changes
+//!                                      └───► routes that follow a plan ─ route_news
 //!
 //!  end of batch ─ flush ─ tables (compare, order) ─► flow-mods, barrier ─► held packets
 //! ```
@@ -32,11 +32,11 @@
 //! | folder | its concerns, in reading order |
 //! | --- | --- |
 //! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram` |
-//! | `one_switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `layout` of the tables, `classifier`, `host_rules/`, `look_ups`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_counts`, `rule_growth`, `access_hits`, `drops/`, `audit_state`; `sample_pass`, `restoring`; `view` |
-//! | `switches` | those of the shard: `packet_out`, `pace`, `room_for_leaves`, tables that are `reread`, `run_audits`, those that are `away`; counts: `measure`, `traffic`, `count_rule`, `count_drops` |
-//! | `fabric` | `routes/`, `route_use`, `route_meters`, `give_labels`, switches that are `unreachable` |
+//! | `one_switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `layout` of the tables, `classifier`, `host_rules/`, `look_ups`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_counts`, `rule_growth`, `access_hits`, `drops/`, `audits`; `sample_pass`, `restoring`; `view` |
+//! | `switches` | those of the shard: `packet_out`, `pace`, tables that are `reread`, `audit`, those that are `away`; counts: `measure`, `traffic`, `count_rule`, `count_drops` |
+//! | `fabric` | `routes/`, `route_use`, `route_meters`, `room_for_leaves`, `give_labels`, switches that are `unreachable` |
 //! | `topology` | `packet_in`, `admission`, `new_port`, `link_port`, `hosts/`, `host_actions`, `find_moved`, `segments/`, `declare`, `presume` |
-//! | `decisions` | `hit/` (the fast path), `decide`, `waiting`, `add_leaf`, `leaf`, `leaves`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_ready`, `route_changes`, `label_news`, `look_ups`; switches: `flush`, `confirm`, `await_barriers`, `refusals/`, `eviction`; counts: `count_reports`, `leaf_drops`; for people: `leaf_view`, `rule_view` |
+//! | `decisions` | `hit/` (the fast path), `decide`, `runs`, `undecided`, `add_leaf`, `join_route`, `leaf`, `leaves`, `leaf_route`, `install`, `send`; changes: `invalidate`, `reconsider`, `recheck`, `reroute`, `route_news`, `look_ups`; switches: `flush`, `confirm`, `await_barriers`, `refused_rules/`, `eviction`; counts: `count_reports`; for people: `leaf_view`, `rule_view` |
 //! | `reruns` | `samples` beforehand, `reload` with `comparison` and `differences`, `restore` |
 //! | `live` | people watch packets |
 //! | `dispatch` | the engine, and copies of it |

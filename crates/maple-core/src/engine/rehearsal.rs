@@ -95,7 +95,7 @@ pub enum RuleDifference {
 }
 
 impl Rehearsal {
-    /// The access lists of the policy that decides.
+    /// Returns the access lists of the policy that decides.
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
         self.engines.first().map(|engine| engine.decisions.policy.access_lists()).unwrap_or_default()
     }
@@ -177,13 +177,13 @@ impl Rehearsal {
         self.engines.iter_mut().for_each(|engine| engine.reload.compared = Some(Arc::clone(&state)));
     }
 
-    /// The store of the copies. Writes to it before the candidate is adopted are part of the rehearsal, such as those
-    /// of a policy's file while it is loaded.
+    /// Returns the store of the copies. Writes to it before the candidate is adopted are part of the rehearsal, such as
+    /// those of a policy's file while it is loaded.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The witness packets of all leaves.
+    /// Returns the witness packets of all leaves.
     pub fn packets(&self) -> BTreeSet<DecidedPacket> {
         let decided_by = |engine: &Engine| -> Vec<DecidedPacket> {
             let leaves = engine.decisions.leaves.keys().filter_map(|id| engine.decisions.leaves.get(id));
@@ -208,7 +208,8 @@ impl Rehearsal {
     /// assert!(rehearsed.rules.is_empty() && rehearsed.trial.leaves == 0);
     /// ```
     pub fn adopt(mut self, candidate: &Candidate) -> Rehearsed {
-        let (before, newest) = (std::mem::take(&mut self.before), self.newest_labels());
+        let before = std::mem::take(&mut self.before);
+        let newest = self.newest_labels();
         let mut trial = Trial::default();
         self.engines.iter_mut().for_each(catch_up);
         for tried in self.run(self.all(&Event::Try(candidate.clone()))) {
@@ -233,10 +234,10 @@ impl Rehearsal {
     }
 
     fn switches(&self) -> impl Iterator<Item = (Dpid, &Switch)> {
-        self.engines.iter().flat_map(|engine| engine.fabric.switches.iter().map(|(dpid, switch)| (*dpid, switch)))
+        self.engines.iter().flat_map(|engine| engine.fabric.switches.iter().map(|(dpid, switch)| (*dpid, &**switch)))
     }
 
-    /// The serial number of the newest label of each switch.
+    /// Returns the serial number of the newest label of each switch.
     fn newest_labels(&self) -> BTreeMap<Dpid, u64> {
         self.switches().map(|(dpid, _)| (dpid, self.store.with_label_ids(dpid, |ids| ids.newest()))).collect()
     }
@@ -255,7 +256,8 @@ impl Rehearsal {
 
     /// Gives the engines their events, and runs them until nothing is under way. Returns the trials that ended.
     fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
-        let (end, mut trials) = (self.now + self.span, Vec::new());
+        let end = self.now + self.span;
+        let mut trials = Vec::new();
         for _ in 0..MAX_BATCHES {
             let is_due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= self.now);
             let next =
@@ -318,7 +320,7 @@ impl Rehearsed {
 }
 
 impl RuleDifference {
-    /// The rules before and after.
+    /// Returns the rules before and after.
     pub fn sides(&self) -> (Option<&TableRule>, Option<&TableRule>) {
         match self {
             RuleDifference::Add(rule) => (None, Some(rule)),
@@ -328,7 +330,7 @@ impl RuleDifference {
     }
 }
 
-/// The differences between two sets of rules of a switch.
+/// Returns the differences between two sets of rules of a switch.
 fn differences(before: Vec<TableRule>, after: Vec<TableRule>) -> Vec<RuleDifference> {
     let key = |rule: &TableRule| (rule.table_id, entry_key(rule.rule.priority, &rule.rule.matching));
     let mut old: BTreeMap<_, TableRule> = before.into_iter().map(|rule| (key(&rule), rule)).collect();

@@ -15,7 +15,7 @@ pub fn check_remembered(engine: &Engine) {
     engine.decisions.check_remembered(&engine.fabric);
 }
 
-/// The number of items kept for hosts, of all kinds together.
+/// Returns the number of items kept for hosts, of all kinds together.
 pub fn size_of_hosts(engine: &Engine) -> usize {
     let rules = engine.fabric.switches.values().map(|switch| switch.ports.host_rules.size());
     engine.topology.hosts.size() + rules.sum::<usize>()

@@ -414,7 +414,7 @@ proptest! {
             let expected: BTreeSet<LeafId> =
                 leaves.iter().filter(|(_, reads)| reads.iter().any(differs)).map(|(leaf, _)| *leaf).collect();
             let commit = store.update(|_| vec![Write::Rate { gauge: gauges()[gauge], rate }]);
-            let withdrawn: BTreeSet<LeafId> = commit.withdraw.into_iter().map(DependentId::as_leaf).collect();
+            let withdrawn: BTreeSet<LeafId> = commit.withdraw.into_iter().map(DependentId::possible_leaf).collect();
             prop_assert_eq!(&withdrawn, &expected);
             leaves.retain(|(leaf, _)| !expected.contains(leaf));
             samples = then;

@@ -59,7 +59,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The origin of a run's decision.
+    /// Returns the origin of a run's decision.
     pub fn from_finished(finished: &Finished) -> Origin {
         let asked = || finished.trace.steps().filter_map(|step| step.source().cloned()).last();
         let refused = finished.violations.last();
@@ -72,14 +72,14 @@ impl Origin {
 }
 
 impl DropCause {
-    /// The cause for an error of f.
+    /// Returns the cause for an error of f.
     pub(in crate::engine) fn failed(error: &str) -> DropCause {
         let first = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
         let end = (0..=first.len().min(MAX_ERROR)).rev().find(|at| first.is_char_boundary(*at)).unwrap_or_default();
         DropCause::Failed(first[..end].into())
     }
 
-    /// The line of the policy that drops the packet, if there is one.
+    /// Returns the line of the policy that drops the packet, if there is one.
     pub fn line(&self) -> Option<&Source> {
         match self {
             DropCause::Policy(origin) | DropCause::Waited(origin) | DropCause::NoRuleForWay(origin) => {
@@ -89,7 +89,7 @@ impl DropCause {
         }
     }
 
-    /// The constraint, if one drops the packet.
+    /// Returns the constraint, if one drops the packet.
     pub fn constraint(&self) -> Option<&Arc<str>> {
         if let DropCause::Policy(origin) = self { origin.constraint.as_ref() } else { None }
     }

@@ -18,7 +18,7 @@ use crate::trace::Source;
 impl Context {
     /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
     /// host that is known or declared to be elsewhere may not enter by an edge port.
-    pub(in crate::engine) fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
+    pub fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let known = || state.host(source).map(|host| host.location);
@@ -29,13 +29,13 @@ impl Context {
         }
     }
 
-    /// The record of a write by this writer at the present time.
-    pub(in crate::engine) fn written_by(&self, by: Writer) -> Written {
+    /// Returns the record of a write by this writer at the present time.
+    pub fn written_by(&self, by: Writer) -> Written {
         Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }
 
     /// Gives a packet to the listeners whose bit is set.
-    pub(in crate::engine) fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
+    pub fn notify_listeners(&mut self, by: u64, received: &ReceivedPacket) {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
             self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
@@ -43,7 +43,7 @@ impl Context {
     }
 
     /// Reports what rules of access lists log about a packet.
-    pub(in crate::engine) fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
+    pub fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
         for what in logged {
             if let Some(unreported) = self.reports.count_logged(self.now, what) {
                 let packet = maple_wire::packet::text::summary(&received.packet()).into();
@@ -53,7 +53,7 @@ impl Context {
     }
 
     /// Commits a transaction, within its exclusive turn if it has one.
-    pub(in crate::engine) fn commit_txn(
+    pub fn commit_txn(
         &self,
         mut txn: Txn,
         dependent: Option<DependentId>,
@@ -69,7 +69,7 @@ impl Context {
     }
 
     /// Forgets parked packets that will never be decided.
-    pub(in crate::engine) fn drop_parked(&mut self, dependents: impl IntoIterator<Item = DependentId>) {
+    pub fn drop_parked(&mut self, dependents: impl IntoIterator<Item = DependentId>) {
         for dependent in dependents {
             self.store.forget(dependent);
             self.stats.wait_drops += 1;
@@ -77,7 +77,7 @@ impl Context {
     }
 
     /// Reports the absent places that a route leaves out, each once.
-    pub(in crate::engine) fn report_left_out(&mut self, left_out: Vec<OmittedPlace>, made_at: Option<&Source>) {
+    pub fn report_left_out(&mut self, left_out: Vec<OmittedPlace>, made_at: Option<&Source>) {
         for OmittedPlace { at, why } in left_out {
             let key = match why {
                 Absence::Switch => at.switch.to_string(),
@@ -90,7 +90,7 @@ impl Context {
     }
 
     /// Counts routes that constraints refused. Each is reported once for its constraint and line.
-    pub(in crate::engine) fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
+    pub fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
         for Violation { constraint, why, place } in violations {
             self.stats.violations += 1;
             let place: Arc<str> = place.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
@@ -100,30 +100,30 @@ impl Context {
         }
     }
 
-    /// Resolves a plan, and subscribes `dependent` to the result: the store will name it when that changes.
-    /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
-    /// itself.
-    pub(in crate::engine) fn subscribe(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
-        let CellValue::Route(Ok(resolved)) = self.subscribe_to(dependent, Cell::Route(plan.clone())).0 else {
-            self.store.forget(dependent);
-            return None;
-        };
-        Some(resolved)
-    }
-
-    /// Subscribes `dependent` to a cell: the store names it when the cell changes. Returns the cell's value, and the
-    /// state that has it.
-    pub(in crate::engine) fn subscribe_to(&self, dependent: DependentId, cell: Cell) -> (CellValue, Arc<Snapshot>) {
-        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+    /// Subscribes `dependent` to what `read` reads: the store will name it when that changes. Returns what was read. As
+    /// with runs of f, an attempt that lost too often has the store to itself.
+    pub fn subscribe<T>(&self, dependent: DependentId, read: impl Fn(&mut Txn) -> T) -> T {
+        let store = Arc::clone(self.store.shared());
+        let is_replayed = self.store.is_replayed();
         for lost in 0.. {
             let has_lost = lost >= self.options.max_reruns;
             let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let mut txn = self.store.begin_txn();
-            let (value, state) = (txn.read(cell.clone()), txn.base());
+            let value = read(&mut txn);
             if self.commit_txn(txn, Some(dependent), exclusive).is_ok() {
-                return (value, state);
+                return value;
             }
         }
         unreachable!("an attempt that has the store to itself does not lose")
+    }
+
+    /// Resolves a plan, and subscribes `dependent` to the result. Returns `None` if there is no such route.
+    pub fn subscribe_to_plan(&self, dependent: DependentId, plan: &Plan) -> Option<Arc<Resolved>> {
+        let CellValue::Route(Ok(resolved)) = self.subscribe(dependent, |txn| txn.read(Cell::Route(plan.clone())))
+        else {
+            self.store.forget(dependent);
+            return None;
+        };
+        Some(resolved)
     }
 }

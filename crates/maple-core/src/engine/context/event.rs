@@ -173,7 +173,8 @@ pub enum Event {
 }
 
 impl Event {
-    /// The switch of this shard without which the event means nothing. The switch may go before the event comes.
+    /// Returns the switch of this shard without which the event means nothing. The switch may go before the event
+    /// comes.
     pub(in crate::engine) fn needs_switch(&self) -> Option<Dpid> {
         match self {
             Event::PortStatus { dpid, .. }

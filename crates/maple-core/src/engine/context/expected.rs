@@ -5,7 +5,7 @@
 /// A claim that is wrong is a fault of the engine, and stops a build with debug assertions. Any other build goes on
 /// without the value.
 pub(in crate::engine) trait Expected: Sized {
-    /// The option as it is.
+    /// Returns the option as it is.
     #[track_caller]
     fn expected(self) -> Self;
 }

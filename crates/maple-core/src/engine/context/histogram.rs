@@ -40,18 +40,18 @@ impl Histogram {
         self.sum = self.sum.saturating_add(nanoseconds.saturating_mul(times));
     }
 
-    /// The number of durations counted.
+    /// Returns the number of durations counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of the durations, in seconds.
+    /// Returns the sum of the durations, in seconds.
     pub fn sum(&self) -> f64 {
         self.sum as f64 / 1e9
     }
 
-    /// The buckets: for each, its upper bound in seconds, and the number of durations that are in it and in no lower
-    /// one. The last bucket has no bound.
+    /// Returns the buckets: for each, its upper bound in seconds, and the number of durations that are in it and in no
+    /// lower one. The last bucket has no bound.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
         bounds.chain([f64::INFINITY]).zip(self.counts)

@@ -12,7 +12,7 @@ use crate::ids::{DependentId, ShardId};
 use crate::labels::{Acquire, Holder, News};
 use crate::network::{Location, Mac};
 use crate::route::SwitchHops;
-use crate::state::{Commit, Selection};
+use crate::state::{Commit, Selection, Snapshot, Write};
 
 /// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](crate::engine::Event::Mail), and keep the
 /// order between any two shards.
@@ -25,7 +25,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// The shard that sent it, and the number of mails that this shard had sent before.
+    /// Returns the shard that sent it, and the number of mails that this shard had sent before.
     pub fn name(&self) -> (ShardId, u64) {
         (self.from, self.number)
     }
@@ -81,8 +81,14 @@ pub(in crate::engine) struct Refreshed {
 }
 
 impl Context {
+    /// Writes what `decide` returns for the newest state, and does what follows from that.
+    pub fn write(&mut self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) {
+        let commit = self.store.update(decide);
+        self.apply_commit(commit);
+    }
+
     /// Carries out what a commit requires, here and at other shards.
-    pub(in crate::engine) fn apply_commit(&mut self, commit: Commit) {
+    pub fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<DependentId>> = BTreeMap::new();
         for dependent in commit.withdraw {
             by_shard.entry(ShardId::owning(dependent)).or_default().insert(dependent);
@@ -114,7 +120,7 @@ impl Context {
     }
 
     /// Withdraws the selected leaves at every shard.
-    pub(in crate::engine) fn invalidate(&mut self, selection: &Selection) {
+    pub fn invalidate(&mut self, selection: &Selection) {
         let state = self.store.snapshot();
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).chain([self.shard]).collect();
         for shard in shards {
@@ -123,7 +129,7 @@ impl Context {
     }
 
     /// Sends a message to a shard.
-    pub(in crate::engine) fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
+    pub fn send_to_shard(&mut self, to: ShardId, message: EngineMessage) {
         if to == self.shard {
             self.inbox.push_back(message);
         } else {
@@ -135,7 +141,7 @@ impl Context {
 
     /// Sends a message to the shard that serves a switch. A switch that is gone needs no message: its links are gone
     /// too, and with them every leaf whose route used them.
-    pub(in crate::engine) fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
+    pub fn send_to_shard_of(&mut self, dpid: Dpid, message: EngineMessage) {
         if let Some(shard) = self.store.snapshot().shard_of(dpid) {
             self.send_to_shard(shard, message);
         }

@@ -118,23 +118,23 @@ impl Context {
     }
 
     /// Reports whether this shard owns the dependent.
-    pub(in crate::engine) fn owns(&self, dependent: DependentId) -> bool {
+    pub fn owns(&self, dependent: DependentId) -> bool {
         ShardId::owning(dependent) == self.shard
     }
 
     /// Forgets a switch that is gone.
-    pub(in crate::engine) fn forget_switch(&mut self, dpid: Dpid) {
+    pub fn forget_switch(&mut self, dpid: Dpid) {
         self.store.change_restoring(|all| all.unreachable.remove(&dpid));
         self.dirty.remove(&dpid);
     }
 
     /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
-    pub(in crate::engine) fn is_any_unconfirmed(&self) -> bool {
+    pub fn is_any_unconfirmed(&self) -> bool {
         self.store.restoring(|all| !all.unconfirmed.is_empty())
     }
 
     /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
-    pub(in crate::engine) fn is_any_restoring(&self) -> bool {
+    pub fn is_any_restoring(&self) -> bool {
         self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.asking.is_empty())
     }
 }

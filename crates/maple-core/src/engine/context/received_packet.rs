@@ -22,7 +22,7 @@ pub(in crate::engine) struct ReceivedPacket {
 }
 
 impl ReceivedPacket {
-    /// The packet's fields.
+    /// Returns the packet's fields.
     pub fn packet(&self) -> Packet<'_> {
         Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)
     }
@@ -39,7 +39,7 @@ impl ReceivedPacket {
         self.frame.len() >= self.total_len
     }
 
-    /// The packet-in with which a switch sends a packet that no rule matches.
+    /// Returns the packet-in with which a switch sends a packet that no rule matches.
     pub fn into_packet_in(self) -> PacketIn {
         PacketIn {
             buffer_id: self.buffer_id,
@@ -53,7 +53,7 @@ impl ReceivedPacket {
     }
 }
 
-/// The constraint that a packet comes in by `port`.
+/// Returns the constraint that a packet comes in by `port`.
 pub(in crate::engine) fn from_port(port: PortNo) -> Constraint {
     Constraint::exact(Field::InPort, u128::from(port.0))
 }

@@ -179,12 +179,12 @@ impl Reports {
         true
     }
 
-    /// The refused routes that were reported, with their counts.
+    /// Returns the refused routes that were reported, with their counts.
     pub fn violations(&self) -> impl Iterator<Item = (&ViolationKey, u64)> {
         self.violations.iter().map(|(key, count)| (key, *count))
     }
 
-    /// The failures that were reported, with their counts.
+    /// Returns the failures that were reported, with their counts.
     pub fn failures(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
         self.failures.iter().map(|(error, count)| (error, *count))
     }

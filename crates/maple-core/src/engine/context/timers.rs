@@ -66,29 +66,29 @@ const STANDSTILL: Duration = Duration::from_secs(2);
 
 impl Context {
     /// Sets a timer.
-    pub(in crate::engine) fn wake_at(&mut self, time: Time, timer: Timer) {
+    pub fn wake_at(&mut self, time: Time, timer: Timer) {
         self.timers.insert((time, timer));
     }
 
     /// Sets those of another engine's timers that pass `is_kept`, in place of its own.
-    pub(in crate::engine) fn copy_timers(&mut self, from: &Context, is_kept: impl Fn(&Timer) -> bool) {
+    pub fn copy_timers(&mut self, from: &Context, is_kept: impl Fn(&Timer) -> bool) {
         self.timers = from.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
     }
 
-    /// The time when the next timer is due.
-    pub(in crate::engine) fn next_deadline(&self) -> Option<Time> {
+    /// Returns the time when the next timer is due.
+    pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)
     }
 
     /// Removes and returns the next timer that is due.
-    pub(in crate::engine) fn take_due(&mut self) -> Option<Timer> {
+    pub fn take_due(&mut self) -> Option<Timer> {
         let (_, timer) = self.timers.first().copied().filter(|(time, _)| *time <= self.now)?;
         self.timers.pop_first();
         Some(timer)
     }
 
     /// How late the next timer is, if the engine handled nothing for long. Our own lateness is never another's silence.
-    pub(in crate::engine) fn standstill(&self) -> Option<Duration> {
+    pub fn standstill(&self) -> Option<Duration> {
         let late = Duration::from_nanos(self.now.0.saturating_sub(self.next_deadline()?.0));
         Some(late).filter(|late| *late >= STANDSTILL)
     }

@@ -143,7 +143,7 @@ impl DifferenceKind {
         DifferenceKind::Fails,
     ];
 
-    /// The name of the kind, such as `loses`.
+    /// Returns the name of the kind, such as `loses`.
     pub fn name(self) -> &'static str {
         match self {
             DifferenceKind::Loses => "loses",

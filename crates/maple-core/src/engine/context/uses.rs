@@ -281,7 +281,7 @@ impl EngineStore {
         }
     }
 
-    /// The store itself, for copies.
+    /// Returns the store itself, for copies.
     pub fn shared(&self) -> &Arc<Store> {
         &self.store
     }
@@ -350,12 +350,12 @@ impl EngineStore {
         self.used(|store| store.seen(|state| state.dependents.forget(dependent)));
     }
 
-    /// The dependents of a cell. In a replay only those of this engine are as recorded.
+    /// Returns the dependents of a cell. In a replay only those of this engine are as recorded.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
         self.used(|store| store.seen(|state| state.dependents.of_cell(cell)))
     }
 
-    /// The dependents of a flood. In a replay only those of this engine are as recorded.
+    /// Returns the dependents of a flood. In a replay only those of this engine are as recorded.
     pub fn dependents_of_floods(&self) -> BTreeSet<DependentId> {
         self.used(|store| store.seen(|state| state.dependents.of_floods()))
     }
@@ -403,7 +403,7 @@ impl EngineStore {
         self.used(|store| store.note_model(now, dpid, model));
     }
 
-    /// The surroundings of a switch of this engine.
+    /// Returns the surroundings of a switch of this engine.
     pub fn surroundings_of(&self, dpid: Dpid) -> Surroundings {
         self.read(|store| Surroundings::of_switch(store, dpid))
     }

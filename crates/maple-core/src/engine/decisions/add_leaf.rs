@@ -1,14 +1,16 @@
 //! Puts a new leaf into its switch's tree.
 
 use super::Decisions;
-use super::leaf::{Leaf, LeafState, source_lines};
+use super::leaf::{Leaf, LeafState, shown};
 use crate::compile::{LeafAction, Table};
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::reports::Novelty;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::ids::LeafId;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Goal;
 use crate::run::Finished;
 use crate::trace::Trace;
@@ -26,14 +28,15 @@ impl Decisions {
     /// Makes a leaf of a run that nothing waits for: the run of a packet that is remembered, foreseen or decided again.
     /// The run's answer lasts. Reports what people are to know of it. `None` if something that the run read has
     /// changed.
-    pub(in crate::engine) fn adopt(
+    pub fn adopt(
         &mut self,
         fabric: &mut Fabric,
         goal: Goal,
         finished: Finished,
         witness: ReceivedPacket,
     ) -> Option<AdoptedLeaf> {
-        let (id, origin) = (self.new_leaf_id(fabric), Origin::from_finished(&finished));
+        let id = self.new_leaf_id(fabric);
+        let origin = Origin::from_finished(&finished);
         let Finished { trace, txn, violations, left_out, made_at, .. } = finished;
         fabric.ctx.store.commit(txn, Some(id.into())).ok()?;
         fabric.ctx.report_left_out(left_out, made_at.as_ref());
@@ -45,25 +48,25 @@ impl Decisions {
 
     /// Puts a leaf into its switch's tree. Returns the leaf that is now there for its packets: this one, or an equal
     /// one.
-    pub(in crate::engine) fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
+    pub fn cache_leaf(&mut self, fabric: &mut Fabric, id: LeafId, mut leaf: Leaf) -> LeafId {
         let ingress = leaf.ingress();
         if !fabric.switches.contains_key(&ingress) {
             fabric.ctx.store.forget(id);
             return id;
         }
         let action = self.prepare_leaf(fabric, id, &mut leaf);
-        let Some(switch) = fabric.switches.get_mut(&ingress).expected() else { return id };
+        let Some(switch) = fabric.switches.known_mut(ingress) else { return id };
         match insert(&mut switch.ingress.table, id, &mut leaf, action.clone()) {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = fabric.ctx.store.is_current(old);
-                if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
+                if current && self.leaves.get(&old).is_some_and(|there| *there.newest_goal() == leaf.goal) {
                     fabric.ctx.store.forget(id);
                     Decisions::discard_prepared(fabric, id, &mut leaf);
                     return old;
                 }
                 if current {
-                    self.inconsistent(fabric, old, &shown(&leaf));
+                    self.inconsistent(fabric, old, &shown(&leaf.trace));
                 }
                 self.withdraw(fabric, old);
                 if let Some(switch) = fabric.switches.get_mut(&ingress) {
@@ -73,7 +76,7 @@ impl Decisions {
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
                     if fabric.ctx.store.is_current(old) {
-                        self.inconsistent(fabric, old, &shown(&leaf));
+                        self.inconsistent(fabric, old, &shown(&leaf.trace));
                     }
                     self.withdraw(fabric, old);
                 }
@@ -83,18 +86,18 @@ impl Decisions {
         id
     }
 
-    pub(in crate::engine) fn new_leaf(
+    pub fn new_leaf(
         &mut self,
         fabric: &mut Fabric,
         trace: Trace,
-        answer: Goal,
+        goal: Goal,
         origin: Origin,
         witness: ReceivedPacket,
     ) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
             extra_reads: Box::default(),
-            answer,
+            goal,
             origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,
@@ -103,19 +106,35 @@ impl Decisions {
         }
     }
 
+    /// Adds a leaf that has been put into its tree to the leaves of this shard.
+    fn register_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: Leaf) {
+        let ingress = leaf.ingress();
+        self.leaves.insert(id, leaf);
+        fabric.mark_dirty(ingress);
+    }
+
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
-    pub(in crate::engine) fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
+    pub fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
-        let what = format!("first {}, now {new}", shown(old));
+        let what = format!("first {}, now {new}", shown(&old.trace));
         self.not_a_function(fabric, &what, "not a function");
     }
-}
 
-/// The observations of a leaf's run, and the source lines that decided, as text.
-pub(in crate::engine) fn shown(leaf: &Leaf) -> String {
-    let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
-    format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
+    /// Reports, once for each key, that f reads something that is not tracked.
+    pub fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
+        let kind = ReportKind::PolicyNotAFunction;
+        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
+        if novelty != Novelty::Known {
+            let reads = self.policy.untracked_reads().into();
+            fabric.ctx.report_novel(
+                kind,
+                ReportSubject::Policy,
+                novelty,
+                Report::PolicyNotAFunction { what: what.into(), reads },
+            );
+        }
+    }
 }
 
 /// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same

@@ -15,10 +15,10 @@ use super::leaves::Leaves;
 use crate::engine::context::event::Effect;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::Routes;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::tables::Waiter;
-use crate::engine::one_switch::{Stale, Switch};
-use crate::engine::switches::run_audits::line;
-use crate::ids::{DependentId, LeafId, Time};
+use crate::engine::switches::audit::line;
+use crate::ids::{DependentId, Time};
 use crate::update::Change;
 
 /// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
@@ -48,7 +48,7 @@ pub(in crate::engine) struct BarrierWaits {
     path_changes: BTreeSet<PathChange>,
     /// The number of changes at which those that are over are removed.
     tidy_at: usize,
-    waiting: Vec<BarrierWait>,
+    waits: Vec<BarrierWait>,
 }
 
 /// A wait until what was being removed when it began is gone.
@@ -104,19 +104,19 @@ impl BarrierWaits {
     pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&PathChange) -> bool) {
         self.path_changes.retain(goes_on);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
-        self.waiting.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
+        self.waits.push(BarrierWait { token, since, switches, path_changes: self.path_changes.clone() });
     }
 
     /// Reports whether there are no waits.
-    pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+    fn is_idle(&self) -> bool {
+        self.waits.is_empty()
     }
 
     /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
     /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
     pub fn end_path_changes(&mut self, goes_on: impl Fn(&PathChange) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
-        for wait in &mut self.waiting {
+        for wait in &mut self.waits {
             let all = std::mem::take(&mut wait.path_changes);
             let (on, over): (BTreeSet<PathChange>, BTreeSet<PathChange>) = all.into_iter().partition(&goes_on);
             wait.path_changes = on;
@@ -130,8 +130,8 @@ impl BarrierWaits {
     }
 
     /// Records that a switch has done all that was sent before the wait's barrier.
-    pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
-        for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
+    fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
+        for wait in self.waits.iter_mut().filter(|wait| wait.token == token) {
             if let Some(open) = wait.switches.get_mut(&dpid) {
                 *open -= 1;
                 if *open == 0 {
@@ -143,16 +143,16 @@ impl BarrierWaits {
 
     /// Removes a disconnected switch from all waits, with the changes of paths whose packets enter there.
     pub fn forget_switch(&mut self, dpid: Dpid) {
-        for wait in &mut self.waiting {
+        for wait in &mut self.waits {
             wait.switches.remove(&dpid);
             wait.path_changes.retain(|change| change.ingress != dpid);
         }
     }
 
     /// Removes and returns the waits that are over.
-    pub fn take_finished(&mut self) -> Vec<u64> {
+    fn take_finished(&mut self) -> Vec<u64> {
         let mut over = Vec::new();
-        self.waiting.retain(|wait| {
+        self.waits.retain(|wait| {
             let waits = !wait.switches.is_empty() || !wait.path_changes.is_empty();
             over.extend((!waits).then_some(wait.token));
             waits
@@ -163,24 +163,24 @@ impl BarrierWaits {
 
 impl Decisions {
     /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
-    pub(in crate::engine) fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
+    pub fn begin_path_change(&mut self, fabric: &mut Fabric, change: PathChange) {
         self.barrier_waits.begin_path_change(change, |change| goes_on(&self.leaves, &fabric.routes, change));
     }
 
     /// Reports whether packets that enter at a switch are changing to another path.
-    pub(in crate::engine) fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn has_path_changes(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.barrier_waits.has_path_changes(dpid, |change| goes_on(&self.leaves, &fabric.routes, change))
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
-    pub(in crate::engine) fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+    pub fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits(fabric);
     }
 
     /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
     /// this before switches are updated.
-    pub(in crate::engine) fn end_path_changes(&mut self, fabric: &mut Fabric) {
+    pub fn end_path_changes(&mut self, fabric: &mut Fabric) {
         if self.barrier_waits.is_idle() {
             return;
         }
@@ -196,42 +196,20 @@ impl Decisions {
     }
 
     /// Ends all waits for a switch that has disconnected.
-    pub(in crate::engine) fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn end_waits_for(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
         self.report_finished_waits(fabric);
     }
 
-    /// Withdraws what a switch that is gone had, and ends what waits for it.
-    pub(in crate::engine) fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
-        let (dpid, lost) = (switch.dpid, switch.ingress.table.tree().leaves().collect::<Vec<LeafId>>());
-        lost.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
-        self.report_departed(fabric, departed);
-        self.end_waits_for(fabric, dpid);
-        // These barriers will not be answered.
-        for waiter in switch.tables.waiters() {
-            match waiter {
-                Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(*route_id, *stays, false),
-                Waiter::FormerPath { route_id, serial } => fabric.release_former_path(*route_id, *serial, false),
-                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::LookUps | Waiter::Barriers(_) => {}
-            }
-        }
-        for dependent in switch.ingress.look_ups.subscribed() {
-            fabric.switches.forget_look_up(dependent);
-            fabric.ctx.store.forget(dependent);
-        }
-        fabric.close_all_labels(switch.paths.labels, dpid);
-        self.drop_waiting(fabric, dpid);
-    }
-
     /// Drops the packets of a switch that wait for something that f read.
-    pub(in crate::engine) fn drop_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let parked = self.waiting.forget_switch(dpid);
+    pub fn drop_undecided(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let parked = self.undecided.forget_switch(dpid);
         fabric.ctx.drop_parked(parked);
     }
 
     /// Returns everything that waits are waiting for.
-    pub(in crate::engine) fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
-        let waits = self.barrier_waits.waiting.iter();
+    pub fn unsettled(&self, fabric: &Fabric) -> Vec<Unsettled> {
+        let waits = self.barrier_waits.waits.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
         for wait in waits {
             let path_changes =
@@ -247,7 +225,7 @@ impl Decisions {
 
     fn path_change_in_words(&self, fabric: &Fabric, change: &PathChange) -> String {
         let leaf = fabric.routes.of_subscription(change.dependent).and_then(|id| fabric.routes.get(id)?.leaves().min());
-        match self.leaves.get(&leaf.unwrap_or(change.dependent.as_leaf())) {
+        match self.leaves.get(&leaf.unwrap_or(change.dependent.possible_leaf())) {
             Some(leaf) => {
                 let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
                 format!("packets like {packet} wait for the rules of their new path")
@@ -260,9 +238,8 @@ impl Decisions {
         fabric.ctx.out.extend(self.barrier_waits.take_finished().into_iter().map(Effect::BarriersDone));
     }
 
-    /// Begins a wait for all removals that go on.
-    pub(in crate::engine) fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
-        self.record_for_unreachable(fabric);
+    /// Begins a wait for all removals that go on, which the switches without a connection have recorded.
+    pub fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
         let is_awaited =
             |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
@@ -297,27 +274,15 @@ fn unconfirmed_in_words(fabric: &Fabric, dpid: Dpid) -> String {
 }
 
 fn await_barrier(fabric: &mut Fabric, dpid: Dpid, token: u64) {
-    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-        switch.tables.wait(Waiter::Barriers(token));
-    }
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.switches.wait(dpid, Waiter::Barriers(token));
+    fabric.mark_dirty(dpid);
 }
 
 /// Reports whether a change of path is not over yet.
 fn goes_on(leaves: &Leaves, routes: &Routes, change: &PathChange) -> bool {
-    let of_leaf = leaves.get(&change.dependent.as_leaf()).and_then(|leaf| leaf.reroute_until());
+    let of_leaf = leaves.get(&change.dependent.possible_leaf()).and_then(|leaf| leaf.reroute_until());
     let of_route = || routes.of_subscription(change.dependent).and_then(|id| routes.get(id)?.next_until());
     of_leaf.or_else(of_route) == Some(change.until)
-}
-
-impl Decisions {
-    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
-    pub(in crate::engine) fn report_departed(&mut self, fabric: &mut Fabric, departed: Option<Effect>) {
-        if let Some(Effect::Departed { leaves, .. }) = &departed {
-            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
-        }
-        fabric.ctx.out.extend(departed);
-    }
 }
 
 #[cfg(test)]

@@ -40,21 +40,21 @@ struct RuleCounter<'a> {
 }
 
 impl Decisions {
-    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
-    pub(in crate::engine) fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
     }
 
     /// Counts a packet of a leaf that the controller answers.
-    pub(in crate::engine) fn count_access_hit(&mut self, id: LeafId) {
+    pub fn count_access_hit(&mut self, id: LeafId) {
         if let Some(leaf) = self.leaves.get(&id) {
             self.access_hits.count_packet(&leaf.trace);
         }
     }
 
     /// Keeps what a withdrawn leaf counts for, since its rules still report packets.
-    pub(in crate::engine) fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
+    pub fn keep_counting_leaf(&mut self, fabric: &mut Fabric, id: LeafId, leaf: &Leaf) {
         if let Some(counted) = counted_leaf(&self.access_hits, leaf)
             && let Some(switch) = fabric.switches.get_mut(&leaf.ingress())
         {
@@ -64,7 +64,7 @@ impl Decisions {
 
     /// Puts the rules of a reply into the tables of our layout, reads what they have counted, and gives them the
     /// cookies that they are to have.
-    pub(in crate::engine) fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
+    pub fn read_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &mut StatsReply) {
         let ReplyBody::Flow(flows) = &mut reply.body else { return };
         if let Some(switch) = fabric.switches.get(&dpid) {
             switch.arrange(flows);
@@ -76,7 +76,7 @@ impl Decisions {
     }
 
     /// Reads the counters that a switch reports for its rules.
-    pub(in crate::engine) fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
+    fn read_counts(&mut self, fabric: &mut Fabric, dpid: Dpid, flows: &[FlowStats]) {
         let own = flows.iter().filter(|flow| is_ours(flow.cookie));
         for flow in own {
             self.read_count(
@@ -95,7 +95,7 @@ impl Decisions {
     }
 
     /// Reads the counter of a rule that was removed, for the last time.
-    pub(in crate::engine) fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+    pub fn read_removed_count(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
         let counted = RuleCounter {
             table: removed.table_id,
             priority: removed.priority,
@@ -108,7 +108,8 @@ impl Decisions {
     }
 
     fn read_count(&mut self, fabric: &mut Fabric, dpid: Dpid, counted: &RuleCounter<'_>) {
-        let (now, epoch) = (fabric.ctx.now, fabric.ctx.options.epoch);
+        let now = fabric.ctx.now;
+        let epoch = fabric.ctx.options.epoch;
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
         switch.counters.growth.alter(switch.tables.take_altered());
         // OpenFlow 1.0 has one table, whatever number a switch gives it.
@@ -124,7 +125,7 @@ impl Decisions {
         };
         match subject_of(epoch, current) {
             Some(Subject::Dependent(id)) if table == switch.ingress_table() => {
-                let id = id.as_leaf();
+                let id = id.possible_leaf();
                 let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
                 let Some(leaf) = leaf.unwrap_or_else(|| switch.counters.growth.withdrawn(id).cloned()) else { return };
                 let grown = switch.counters.growth.grown(&report);
@@ -149,7 +150,8 @@ impl Decisions {
     }
 }
 
-/// The drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are neither.
+/// Returns the drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are
+/// neither.
 fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
     let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
     let asked = hits.asked(&leaf.trace);
@@ -160,7 +162,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
     instructions.iter().all(|one| matches!(one, Instruction::ApplyActions(actions) if actions.is_empty()))
 }
 
-/// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
+/// Returns the reason why a rule of the classifier drops; `None` if the classifier has no such rule.
 fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &RuleCounter<'_>) -> Option<DropCause> {
     if drops_by_priority(counted.priority, switch.has_pipeline())? {
         return Some(DropCause::TooManyHosts);

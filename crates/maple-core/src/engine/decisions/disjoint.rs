@@ -15,7 +15,7 @@ pub(in crate::engine) fn are_disjoint(a: &[Item], b: &[Item]) -> bool {
     known_a.iter().any(contradict) || contradicts_test(a, b, &known_b) || contradicts_test(b, a, &known_a)
 }
 
-/// The constraints that every packet of a trace fits.
+/// Returns the constraints that every packet of a trace fits.
 fn known_constraints(items: &[Item]) -> Vec<Constraint> {
     let mut all = Vec::new();
     for item in items {

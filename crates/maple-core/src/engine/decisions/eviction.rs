@@ -1,11 +1,12 @@
 //! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::capacity`] decides.
 
+use std::collections::BTreeSet;
+
 use maple_wire::Dpid;
 use maple_wire::msg::stats::{ReplyBody, StatsReply};
 
 use super::Decisions;
 use super::leaf::LeafState;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::tables::Waiter;
@@ -14,27 +15,23 @@ use crate::labels::Refusal;
 
 impl Decisions {
     /// Refuses the leaves and labels whose rules were to be added with the next update.
-    pub(in crate::engine) fn refuse_waiting(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        let waiting = switch.tables.take_waiting();
-        for waiter in waiting {
+    pub fn refuse_additions(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let waiters = switch.tables.take_waiters();
+        for waiter in waiters {
             match waiter {
                 Waiter::RuleAdded(leaf, _) => self.evict_leaf(fabric, leaf),
                 Waiter::Labels(serials) => {
                     let why = Refusal::Full(dpid);
                     serials.iter().for_each(|serial| fabric.refuse_label_for_capacity(dpid, *serial, why));
                     // Labels that are installed already, and labels that are being removed, still wait.
-                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                        switch.tables.wait(Waiter::Labels(serials));
-                    }
+                    fabric.switches.wait(dpid, Waiter::Labels(serials));
                 }
                 left @ (Waiter::RuleRemoved { .. }
                 | Waiter::FormerPath { .. }
                 | Waiter::LookUps
                 | Waiter::Barriers(_)) => {
-                    if let Some(switch) = fabric.switches.get_mut(&dpid) {
-                        switch.tables.wait(left);
-                    }
+                    fabric.switches.wait(dpid, left);
                     continue;
                 }
             }
@@ -43,32 +40,20 @@ impl Decisions {
             }
             fabric.ctx.stats.capacity_refusals += 1;
         }
-        fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid);
+        fabric.ask_for_statistics(dpid);
     }
 
     /// Evicts all leaves and labels, because required rules do not fit.
-    pub(in crate::engine) fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn evict_all(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         for subject in Decisions::all_subjects_at(fabric, dpid) {
             self.evict(fabric, dpid, subject);
         }
     }
 
-    /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
-    /// rerouted.
-    pub(in crate::engine) fn evict_leaf(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let from = fabric.ctx.now + fabric.ctx.options.eviction_period;
-        match self.leaves.get(&id) {
-            // It was withdrawn while its rule waited.
-            None => {}
-            Some(leaf) if leaf.is_rerouting() => self.withdraw(fabric, id),
-            Some(_) => self.uninstall(fabric, id, LeafState::NoCapacity { from }),
-        }
-    }
-
     /// Reads which rules are in use, for evictions.
-    pub(in crate::engine) fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
+    pub fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &reply.body {
             let of_rule = |(subject, packets)| Some((subject?, packets));
             let packets = flows.iter().map(|flow| (subject_of(epoch, flow.cookie), flow.packet_count));
@@ -80,10 +65,10 @@ impl Decisions {
     }
 
     /// Evicts leaves and labels by the known use of their rules.
-    pub(in crate::engine) fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    pub fn end_round(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let round = switch.room.capacity.end_round(fabric.ctx.now);
-        let tree = switch.ingress.table.tree();
+        let tree = switch.tree();
         tree.begin_period();
         tree.leaves().filter(|leaf| round.used(&Subject::from(*leaf)) > 0).for_each(|leaf| tree.mark_used(leaf));
         let coldest = tree.least_recently_used(tree.len());
@@ -102,14 +87,21 @@ impl Decisions {
                 fabric.revoke_label(dpid, serial, Refusal::Full(dpid));
             }
             // The eviction of a label has withdrawn it.
-            Subject::Dependent(id) if !self.leaves.contains_key(&id.as_leaf()) => {}
+            Subject::Dependent(id) if !self.leaves.contains_key(&id.possible_leaf()) => {}
             Subject::Dependent(id) => {
-                let leaf = id.as_leaf();
+                let leaf = id.possible_leaf();
                 fabric.ctx.stats.leaves_evicted += 1;
                 // If the waiting packets were decided again, they would make the same leaf again.
                 self.send_held(fabric, leaf);
                 self.withdraw(fabric, leaf);
             }
         }
+    }
+
+    /// Returns all leaves and labels with rules at a switch, or with rules to be added there.
+    pub fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
+        let Some(switch) = fabric.switches.known(dpid) else { return BTreeSet::new() };
+        let leaves = switch.tree().leaves().map(Subject::from);
+        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
     }
 }

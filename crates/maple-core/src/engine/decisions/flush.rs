@@ -4,9 +4,7 @@
 use maple_wire::Dpid;
 
 use super::Decisions;
-use super::leaf::LeafState;
 use crate::compile::LeafAction;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
@@ -14,14 +12,14 @@ use crate::ids::LeafId;
 
 impl Decisions {
     /// Finds the changes for an update, and refuses or evicts what does not fit. Returns whether the update may go on.
-    pub(in crate::engine) fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn prepare_update(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         if !self.prepare(fabric, dpid) {
             return false;
         }
         let now = fabric.ctx.now;
         let has_additions = |switch: &Switch| switch.tables.has_waiting_additions();
         if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, has_additions(switch))) {
-            self.refuse_waiting(fabric, dpid);
+            self.refuse_additions(fabric, dpid);
             self.prepare(fabric, dpid);
             if !fabric.switches.get(&dpid).is_some_and(|switch| switch.fits(now, false)) {
                 self.evict_all(fabric, dpid);
@@ -33,10 +31,11 @@ impl Decisions {
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
     /// update may go on.
-    pub(in crate::engine) fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn prepare(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         self.follow_tables(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
-        let (is_away, may_go_on) = (switch.unreachable.is_some(), switch.begin_update(&mut fabric.ctx));
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
+        let is_away = switch.unreachable.is_some();
+        let may_go_on = switch.begin_update(&mut fabric.ctx);
         if may_go_on && !self.collect_look_ups(fabric, dpid) {
             return fabric.switches.get(&dpid).is_some_and(|switch| switch.tables.is_for_look_ups());
         }
@@ -47,18 +46,18 @@ impl Decisions {
     }
 
     /// Takes the changes of all sources of a switch's rules.
-    pub(in crate::engine) fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    pub fn collect(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let changed = std::mem::take(&mut switch.ingress.changed_actions);
         let actions: Vec<(LeafId, LeafAction)> =
             changed.into_iter().map(|leaf| (leaf, self.ingress_action(fabric, leaf))).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_labels(fabric.ctx.options.epoch);
         switch.collect_ingress(fabric.ctx.now, actions);
         switch.tables.record_changes(switch.layout.routes(), switch.paths.route_rules.take_changes());
         let own = switch.collect_own(&fabric.ctx);
         let is_held = switch.has_further_hosts() && self.holds_hosts(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.collect_hosts(fabric.ctx.now, own, is_held);
         switch.compare_all();
     }
@@ -67,27 +66,18 @@ impl Decisions {
     /// change.
     fn holds_hosts(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
-        let (now, longest) = (fabric.ctx.now, fabric.ctx.options.reroute_timeout);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+        let now = fabric.ctx.now;
+        let longest = fabric.ctx.options.reroute_timeout;
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(until) = switch.ports.host_rules.hold(now, is_moving, longest) else { return false };
         fabric.ctx.wake_at(until, Timer::Refused(dpid));
         true
     }
 
-    /// The action of the ingress switch for a leaf's packets.
-    pub(in crate::engine) fn ingress_action(&self, fabric: &Fabric, id: LeafId) -> LeafAction {
-        let leaf = self.leaves.get(&id);
-        let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
-        let Some(route) = leaf.and_then(|leaf| fabric.routes.get(leaf.route_id?)) else {
-            return LeafAction::Controller;
-        };
-        route.action()
-    }
-
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
-    pub(in crate::engine) fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
-        let is_away = |dpid: &Dpid| fabric.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
-        let away: Vec<Dpid> = fabric.ctx.dirty.iter().copied().filter(is_away).collect();
+    pub fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
+        let away: Vec<Dpid> =
+            fabric.ctx.dirty.iter().copied().filter(|dpid| fabric.switches.is_unreachable(*dpid)).collect();
         for dpid in away {
             fabric.ctx.dirty.remove(&dpid);
             self.prepare(fabric, dpid);

@@ -14,6 +14,7 @@ use maple_wire::{Constraint, Field};
 use super::Decisions;
 use super::disjoint::are_disjoint;
 use super::leaf::Leaf;
+use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
 use crate::engine::fabric::Fabric;
 use crate::ids::{DependentId, LeafId, RouteId};
@@ -22,8 +23,26 @@ use crate::state::{Cell, Selection};
 use crate::trace::Item;
 
 impl Decisions {
+    /// Withdraws a leaf that is no longer f's answer. Packets that wait for it are decided again.
+    pub fn withdraw(&mut self, fabric: &mut Fabric, id: LeafId) {
+        fabric.ctx.store.forget(id);
+        if !self.leaves.contains_key(&id) {
+            return;
+        }
+        self.release(fabric, id);
+        let Some(leaf) = self.leaves.remove(&id).expected() else { return };
+        self.keep_counting_leaf(fabric, id, &leaf);
+        fabric.ctx.stats.leaves_withdrawn += 1;
+        let ingress = leaf.ingress();
+        if let Some(switch) = fabric.switches.get_mut(&ingress) {
+            switch.ingress.table.remove(id);
+            fabric.mark_dirty(ingress);
+        }
+        self.undecided.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
+    }
+
     /// Withdraws those of this shard's leaves that are selected.
-    pub(in crate::engine) fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
+    pub fn withdraw_selected(&mut self, fabric: &mut Fabric, selection: &Selection) {
         let found: BTreeSet<LeafId> = match selection {
             Selection::All => self.leaves.keys().copied().collect(),
             Selection::Leaves(leaves) => leaves.clone(),
@@ -35,10 +54,15 @@ impl Decisions {
         fabric.ctx.stats.leaves_examined += found.len() as u64;
         let is_meant = |id: &LeafId| self.leaves.get(id).is_some_and(|leaf| is_selected(fabric, leaf, selection));
         let chosen: Vec<LeafId> = found.into_iter().filter(is_meant).collect();
-        chosen.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.withdraw_all(fabric, chosen);
     }
 
-    /// The leaves that can fit the most selective of these constraints.
+    /// Withdraws these leaves.
+    pub fn withdraw_all(&mut self, fabric: &mut Fabric, leaves: impl IntoIterator<Item = LeafId>) {
+        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+    }
+
+    /// Returns the leaves that can fit the most selective of these constraints.
     fn leaves_with_all(&self, fabric: &Fabric, constraints: &[Constraint]) -> BTreeSet<LeafId> {
         let each = constraints.iter().map(|constraint| leaves_with(fabric, constraint));
         each.min_by_key(BTreeSet::len).unwrap_or_else(|| self.leaves.keys().copied().collect())
@@ -76,9 +100,9 @@ fn uses_port(fabric: &Fabric, leaf: &Leaf, at: Location) -> bool {
     passes || leaf.ingress() == at.switch && enters()
 }
 
-/// The leaves, at all switches, whose packets can fit a constraint.
+/// Returns the leaves, at all switches, whose packets can fit a constraint.
 fn leaves_with(fabric: &Fabric, constraint: &Constraint) -> BTreeSet<LeafId> {
-    fabric.switches.values().flat_map(|switch| switch.ingress.table.tree().leaves_fitting(constraint)).collect()
+    fabric.switches.values().flat_map(|switch| switch.tree().leaves_fitting(constraint)).collect()
 }
 
 fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
@@ -86,7 +110,7 @@ fn leaves_at_port(fabric: &Fabric, at: Location) -> BTreeSet<LeafId> {
     dependents.extend(owned(fabric, fabric.ctx.store.dependents_of(&Cell::Port(at))));
     let mut found = leaves_among(fabric, &dependents);
     if let Some(switch) = fabric.switches.get(&at.switch) {
-        found.extend(switch.ingress.table.tree().leaves_fitting(&from_port(at.port)));
+        found.extend(switch.tree().leaves_fitting(&from_port(at.port)));
     }
     found
 }
@@ -96,16 +120,16 @@ fn owned(fabric: &Fabric, dependents: BTreeSet<DependentId>) -> BTreeSet<Depende
     dependents.into_iter().filter(|dependent| fabric.ctx.owns(*dependent)).collect()
 }
 
-/// The leaves among these dependents, with the leaves of the routes whose plans are among them. Ids of parked packets
-/// stay, as those of leaves that have gone.
+/// Returns the leaves among these dependents, with the leaves of the routes whose plans are among them. Ids of parked
+/// packets stay, as those of leaves that have gone.
 fn leaves_among(fabric: &Fabric, dependents: &BTreeSet<DependentId>) -> BTreeSet<LeafId> {
     let (mut leaves, mut routes) = (BTreeSet::new(), BTreeSet::<RouteId>::new());
     for dependent in dependents {
         match fabric.routes.of_subscription(*dependent) {
             Some(route) => drop(routes.insert(route)),
-            None => drop(leaves.insert(dependent.as_leaf())),
+            None => drop(leaves.insert(dependent.possible_leaf())),
         }
     }
-    leaves.extend(fabric.leaves_of_routes(&routes));
+    leaves.extend(routes.into_iter().flat_map(|route| fabric.leaves_of_route(route)));
     leaves
 }

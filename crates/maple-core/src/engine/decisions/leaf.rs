@@ -19,8 +19,8 @@ pub(in crate::engine) struct Leaf {
     /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
     /// own.
     pub extra_reads: Box<[Constraint]>,
-    /// f's answer.
-    pub answer: Goal,
+    /// f's answer, as the leaf's rule follows it.
+    pub goal: Goal,
     /// The origin of the answer.
     pub origin: Arc<Origin>,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
@@ -67,26 +67,31 @@ pub(in crate::engine) struct Reroute {
 }
 
 impl Leaf {
-    /// The switch where the leaf's packets enter.
+    /// Returns the switch where the leaf's packets enter.
     pub fn ingress(&self) -> Dpid {
         self.witness.at.switch
     }
 
     /// Reports whether the leaf sends packets nowhere, whatever the topology is.
     pub fn drops(&self) -> bool {
-        self.answer.sends_nowhere()
+        self.goal.sends_nowhere()
     }
 
-    /// The part of the leaf that the next run of the controller is to know.
+    /// Returns the part of the leaf that the next run of the controller is to know.
     pub fn remembered(&self) -> Witness {
         let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
         let extra_reads = self.extra_reads.clone();
         Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, extra_reads }
     }
 
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn count_held(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.packets.len())
+    }
+
+    /// Returns since when the leaf waits for its route; `now` if it does not wait.
+    pub fn waiting_since(&self, now: Time) -> Time {
+        if let LeafState::Waiting { since, .. } = self.state { since } else { now }
     }
 
     /// Reports whether the leaf is changing to another route.
@@ -94,18 +99,24 @@ impl Leaf {
         matches!(self.state, LeafState::Rerouting(_))
     }
 
-    /// The time at which its change to another route has to be over, if it is changing.
+    /// Returns the time at which its change to another route has to be over, if it is changing.
     pub fn reroute_until(&self) -> Option<Time> {
         if let LeafState::Rerouting(reroute) = &self.state { Some(reroute.until) } else { None }
     }
 
-    /// The route that the leaf has or is changing to.
-    pub fn goal(&self) -> &Goal {
-        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.answer }
+    /// Returns the route that the leaf has or is changing to.
+    pub fn newest_goal(&self) -> &Goal {
+        if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.goal }
     }
 }
 
-/// The source lines that decided, each once, in order.
+/// Returns the observations of a run, and the source lines that decided, as text.
+pub(in crate::engine) fn shown(trace: &Trace) -> String {
+    let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
+    format!("[{}] at {}", items.join("; "), source_lines(trace))
+}
+
+/// Returns the source lines that decided, each once, in order.
 pub(in crate::engine) fn source_lines(trace: &Trace) -> String {
     let mut lines: Vec<String> = Vec::new();
     for source in trace.steps().filter_map(|step| step.source()) {

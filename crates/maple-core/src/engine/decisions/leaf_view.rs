@@ -17,8 +17,8 @@ use crate::rule::Rule;
 use crate::trace::show;
 
 impl Decisions {
-    /// The leaf that answers a packet, if there is one.
-    pub(in crate::engine) fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
+    /// Returns the leaf that answers a packet, if there is one.
+    pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket {
             frame: Arc::clone(frame),
@@ -26,27 +26,27 @@ impl Decisions {
             buffer_id: maple_wire::msg::NO_BUFFER,
             at: *at,
         };
-        let id = fabric.switches.lookup(&received)?;
+        let id = fabric.switches.find_leaf(&received)?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.extra_reads.iter().map(show).collect();
         Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })
     }
 
-    /// The witness packet of a leaf: f ran on it.
-    pub(in crate::engine) fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
+    /// Returns the witness packet of a leaf: f ran on it.
+    pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         let witness = &self.leaves.get(&leaf)?.witness;
         Some(EnteringPacket { at: witness.at, frame: Arc::clone(&witness.frame) })
     }
 
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
     /// serve the switch.
-    pub(in crate::engine) fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
+    pub fn passage(&self, fabric: &Fabric, at: Location, frame: &[u8]) -> Option<Passage> {
         let switch = fabric.switches.get(&at.switch)?;
         Some(Passage::through(&SwitchRules { decisions: self, fabric, switch }, at.port, frame))
     }
 }
 
-/// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
+/// Returns the progress of a leaf's installation, in words. `None` if the switch has confirmed it.
 fn under_way(fabric: &Fabric, id: LeafId, leaf: &Leaf) -> Option<String> {
     if !fabric.ctx.store.is_current(id) {
         return Some("something that it depends on has changed, and it is being decided again".into());

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::Decisions;
 use super::leaf::Leaf;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cache::VersionedCache;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
@@ -112,12 +114,12 @@ impl Leaves {
     }
 
     /// Creates an id that no leaf has. `is_taken` reports which other ids are in use.
-    pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
+    fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(DependentId) -> bool) -> DependentId {
         loop {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
             let id = DependentId(u64::from(shard.0) << 32 | u64::from(self.newest));
             // The numbers wrap around after four billion.
-            if !self.all.contains_key(&id.as_leaf()) && !is_taken(id) {
+            if !self.all.contains_key(&id.possible_leaf()) && !is_taken(id) {
                 return id;
             }
         }
@@ -142,7 +144,7 @@ impl Leaves {
         origin
     }
 
-    /// The first leaf with at least this id, or else the first of all.
+    /// Returns the first leaf with at least this id, or else the first of all.
     pub fn next_from(&self, from: LeafId) -> Option<(LeafId, &Leaf)> {
         // Ids are given out in order, so the next one is usually near.
         let near = (from.0..from.0.saturating_add(NEAR_IDS)).map(LeafId).find(|id| self.all.contains_key(id));
@@ -165,8 +167,8 @@ impl Leaves {
         self.answers.prefetch(id.0);
     }
 
-    /// The answer to a leaf's packets, if it was remembered under this version.
-    pub fn answer(&self, id: LeafId) -> Option<&AnswerTemplate> {
+    /// Returns the answer to a leaf's packets, if it was remembered under this version.
+    pub fn template(&self, id: LeafId) -> Option<&AnswerTemplate> {
         self.answers.get(id.0).map(|number| &*self.templates[number as usize])
     }
 
@@ -191,7 +193,8 @@ impl Leaves {
             self.template_numbers.clear();
         }
         let number = self.template_numbers.get(&template).copied().unwrap_or_else(|| {
-            let (number, template) = (self.templates.len() as u32, Arc::new(template));
+            let number = self.templates.len() as u32;
+            let template = Arc::new(template);
             self.templates.push(Arc::clone(&template));
             self.template_numbers.insert(template, number);
             number
@@ -209,6 +212,22 @@ impl Deref for Leaves {
     }
 }
 
+impl Decisions {
+    /// Creates an id for a leaf.
+    pub fn new_leaf_id(&mut self, fabric: &Fabric) -> LeafId {
+        self.new_dependent_id(fabric).possible_leaf()
+    }
+
+    /// Creates an id for a leaf, a parked packet or the plan of a route.
+    pub fn new_dependent_id(&mut self, fabric: &Fabric) -> DependentId {
+        self.leaves.new_id(fabric.ctx.shard, |id| {
+            self.undecided.has(id)
+                || fabric.routes.of_subscription(id).is_some()
+                || fabric.switches.of_look_up(id).is_some()
+        })
+    }
+}
+
 /// Lists of source lines. Leaves have few different ones, so equal lists are kept once.
 #[derive(Clone, Debug, Default)]
 struct SourceLines(FxHashSet<Arc<Vec<Option<Source>>>>);
@@ -217,7 +236,7 @@ impl SourceLines {
     /// The maximum number of lists kept.
     const MAX_LISTS: usize = 1 << 12;
 
-    /// The list that represents all equal ones.
+    /// Returns the list that represents all equal ones.
     fn share(&mut self, lines: Arc<Vec<Option<Source>>>) -> Arc<Vec<Option<Source>>> {
         if let Some(known) = self.0.get(&lines) {
             return Arc::clone(known);

@@ -5,10 +5,8 @@ use std::time::Duration;
 use maple_wire::{Dpid, PortNo};
 
 use super::Decisions;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::cookies::own_cookie;
 use crate::engine::one_switch::look_ups::LeafRules;
 use crate::ids::{DependentId, LeafId};
@@ -22,7 +20,7 @@ const AT_REST_AGAIN: Duration = Duration::from_millis(20);
 
 impl Decisions {
     /// Lets the look-ups of a switch find what the newest state has, also those that a run has just recorded.
-    pub(in crate::engine) fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn follow_tables(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         let Some(switch) = fabric.switches.get(&dpid) else { return };
         if switch.layout.look_ups().is_empty() || !switch.ingress.look_ups.are_in_use() {
             return;
@@ -52,10 +50,13 @@ impl Decisions {
             .map(|(number, dependent, look_up)| (number, dependent, look_up.clone()))
             .collect();
         for (number, dependent, look_up) in outdated {
-            let (_, state) = fabric.ctx.subscribe_to(dependent, look_up.all_cells());
-            let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+            let state = fabric.ctx.subscribe(dependent, |txn| {
+                txn.read(look_up.all_cells());
+                txn.base()
+            });
+            let Some(switch) = fabric.switches.known_mut(dpid) else { return };
             if switch.ingress.look_ups.set_classes(number, &state) {
-                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+                fabric.mark_dirty(dpid);
             }
         }
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
@@ -66,8 +67,8 @@ impl Decisions {
     /// Creates the dependent that a look-up of a switch is.
     fn new_look_up(&self, fabric: &mut Fabric, dpid: Dpid) -> DependentId {
         let is_taken = |id: DependentId| {
-            let is_leaf = self.leaves.get(&id.as_leaf()).is_some();
-            is_leaf || self.waiting.has(id) || fabric.routes.of_subscription(id).is_some()
+            let is_leaf = self.leaves.get(&id.possible_leaf()).is_some();
+            is_leaf || self.undecided.has(id) || fabric.routes.of_subscription(id).is_some()
         };
         fabric.switches.add_look_up(fabric.ctx.shard, dpid, is_taken)
     }
@@ -85,8 +86,11 @@ impl Decisions {
         if !is_new && fabric.ctx.store.is_current(dependent) {
             return;
         }
-        let (_, state) = fabric.ctx.subscribe_to(dependent, Cell::HostsOf(dpid));
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let state = fabric.ctx.subscribe(dependent, |txn| {
+            txn.read(Cell::HostsOf(dpid));
+            txn.base()
+        });
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         switch.ingress.look_ups.follow_sources(dependent);
         let is_here = |(port, mac): &(PortNo, Mac)| {
             state.host(*mac).is_some_and(|host| host.location == Location::new(dpid, *port))
@@ -98,25 +102,25 @@ impl Decisions {
         }
     }
 
-    /// Lowers all look-ups of a switch that refuses their rules.
-    pub(in crate::engine) fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    /// Closes all look-ups of a switch that refuses their rules.
+    pub fn give_up_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let dependents = switch.ingress.look_ups.close();
         switch.ports.host_rules.stop_marking_sources();
-        let leaves: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
+        let leaves: Vec<LeafId> = switch.tree().leaves().collect();
         for dependent in dependents {
             fabric.switches.forget_look_up(dependent);
             fabric.ctx.store.forget(dependent);
         }
-        leaves.into_iter().for_each(|leaf| self.withdraw(fabric, leaf));
+        self.withdraw_all(fabric, leaves);
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
     /// Takes the changes of keys' rules, if there are any. Returns whether the rules of leaves, and all others, may
     /// change in this update.
-    pub(in crate::engine) fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
+    pub fn collect_look_ups(&mut self, fabric: &mut Fabric, dpid: Dpid) -> bool {
         let is_moving = self.has_path_changes(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         if switch.layout.look_ups().is_empty() {
             return true;
         }

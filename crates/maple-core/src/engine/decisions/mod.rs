@@ -1,31 +1,49 @@
 //! Decisions: f's answers as leaves, and the packets that wait for one.
 
-pub(super) mod add_leaf;
+// Each paragraph is a layer, the lowest first. No file knows one of a layer above, and no files know each other in a
+// circle; tests/python/test_parts.py checks that.
+
+// What is kept of leaves and packets.
 pub(super) mod await_barriers;
-pub(super) mod confirm;
 pub(super) mod count_reports;
-pub(super) mod decide;
 pub(super) mod disjoint;
+pub(super) mod leaf;
+pub(super) mod leaves;
+pub(super) mod undecided;
+
+// f runs.
+pub(super) mod runs;
+
+// A leaf and its route: used, left, withdrawn. Packets that are sent.
+pub(super) mod invalidate;
+pub(super) mod leaf_route;
+pub(super) mod send;
+
+// A leaf is installed. Its route changes.
+pub(super) mod install;
+pub(super) mod route_news;
+
+// A leaf begins: it joins a route, and its tree.
+pub(super) mod add_leaf;
+pub(super) mod join_route;
+pub(super) mod reroute;
+
+// The rules of switches.
+pub(super) mod confirm;
 pub(super) mod eviction;
 pub(super) mod flush;
-pub(super) mod hit;
-pub(super) mod install;
-pub(super) mod invalidate;
-pub(super) mod label_news;
-pub(super) mod leaf;
-pub(super) mod leaf_drops;
-pub(super) mod leaf_view;
-pub(super) mod leaves;
 pub(super) mod look_ups;
+pub(super) mod refused_rules;
+
+// f decides, and decides again.
+pub(super) mod decide;
+pub(super) mod hit;
 pub(super) mod recheck;
 pub(super) mod reconsider;
-pub(super) mod refusals;
-pub(super) mod reroute;
-pub(super) mod route_changes;
-pub(super) mod route_ready;
+
+// For people.
+pub(super) mod leaf_view;
 pub(super) mod rule_view;
-pub(super) mod send;
-pub(super) mod waiting;
 
 use std::sync::Arc;
 
@@ -36,7 +54,7 @@ use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;
 use recheck::Rechecks;
-use waiting::Waiting;
+use undecided::Undecided;
 
 /// What f has decided at this shard.
 pub(super) struct Decisions {
@@ -44,7 +62,7 @@ pub(super) struct Decisions {
     /// The packets that the rules of the policy's access lists have decided.
     pub access_hits: AccessHits,
     pub leaves: Leaves,
-    pub waiting: Waiting,
+    pub undecided: Undecided,
     pub rechecks: Rechecks,
     pub barrier_waits: BarrierWaits,
 }
@@ -56,7 +74,7 @@ impl Decisions {
             access_hits: AccessHits::new(&*policy),
             policy,
             leaves: Leaves::new(remember),
-            waiting: Waiting::default(),
+            undecided: Undecided::default(),
             rechecks: Rechecks::default(),
             barrier_waits: BarrierWaits::default(),
         }

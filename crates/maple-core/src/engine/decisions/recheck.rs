@@ -11,15 +11,13 @@
 use std::time::Duration;
 
 use super::Decisions;
-use super::leaf::{Leaf, source_lines};
+use super::leaf::{Leaf, shown};
 use super::leaves::Leaves;
 use crate::check::Observation;
 use crate::engine::context::expected::Expected;
-use crate::engine::context::reports::Novelty;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::ids::{LeafId, Time};
-use crate::report::{Report, ReportKind, ReportSubject};
 use crate::trace::Trace;
 
 /// When the next leaf is checked, and the id from which to look for it.
@@ -49,7 +47,7 @@ impl Rechecks {
 
 impl Decisions {
     /// Checks the next leaf, if a check is due.
-    pub(in crate::engine) fn recheck(&mut self, fabric: &mut Fabric) {
+    pub fn recheck(&mut self, fabric: &mut Fabric) {
         if self.leaves.is_empty() {
             return;
         }
@@ -82,34 +80,17 @@ impl Decisions {
         self.not_a_function(fabric, &what, &format!("recheck {place}"));
         self.withdraw(fabric, id);
     }
-
-    /// Reports, once for each key, that f reads something that is not tracked.
-    pub(in crate::engine) fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
-        let kind = ReportKind::PolicyNotAFunction;
-        let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
-        if novelty != Novelty::Known {
-            let reads = self.policy.untracked_reads().into();
-            fabric.ctx.report_novel(
-                kind,
-                ReportSubject::Policy,
-                novelty,
-                Report::PolicyNotAFunction { what: what.into(), reads },
-            );
-        }
-    }
 }
 
-/// The observation of the run that made the leaf, as far as the leaf keeps it.
+/// Returns the observation of the run that made the leaf, as far as the leaf keeps it.
 fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
-    let (trace, answer) = (leaf.trace.clone(), Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()));
-    let goal = Some(leaf.goal().clone());
     Observation {
-        trace,
+        trace: leaf.trace.clone(),
         reads: Vec::new(),
         writes: Vec::new(),
         wrote_at: None,
-        answer,
-        goal,
+        answer: Ok(Decisions::resolved(fabric, leaf).unwrap_or_default()),
+        goal: Some(leaf.newest_goal().clone()),
         made_at: None,
         goes_back: None,
         violations: Vec::new(),
@@ -117,17 +98,11 @@ fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
     }
 }
 
-/// The questions of two runs, in words for people, if they differ.
+/// Returns the questions of two runs, in words for people, if they differ.
 fn asked(first: &Trace, again: &Trace) -> String {
-    let shown = |trace: &Trace| match trace.steps().next() {
-        None => "nothing".to_owned(),
-        Some(_) => {
-            let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
-            format!("[{}] at {}", items.join("; "), source_lines(trace))
-        }
-    };
+    let asked = |trace: &Trace| trace.steps().next().map_or_else(|| "nothing".to_owned(), |_| shown(trace));
     if first.asks_like(again) {
         return String::new();
     }
-    format!("; it asked {}, and now {}", shown(first), shown(again))
+    format!("; it asked {}, and now {}", asked(first), asked(again))
 }

@@ -9,7 +9,7 @@
 //! * With one table, the leaf of a host that is not known is withdrawn: its rule would keep the host's packets from the
 //!   controller.
 //!
-//! Then the routes concerned follow their plans (`route_changes.rs`).
+//! Then the routes concerned follow their plans (`route_news.rs`).
 //!
 //! This equals a fresh run: the leaf's packets agree with its witness packet in everything that the run observed. The
 //! reads of the run are validated and subscribed to like those of any run.
@@ -19,8 +19,7 @@ use std::collections::BTreeSet;
 use maple_wire::Field;
 
 use super::Decisions;
-use super::decide::{Answer, RunOutcome, outcome};
-use super::leaf::LeafState;
+use super::runs::RunOutcome;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
@@ -28,11 +27,11 @@ use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::ids::{DependentId, LeafId};
 use crate::network::{Mac, PortKind};
-use crate::run::{Finished, Run};
+use crate::run::Finished;
 
 impl Decisions {
     /// Reconsiders all stale leaves.
-    pub(in crate::engine) fn reconsider_all(&mut self, fabric: &mut Fabric) {
+    pub fn reconsider_all(&mut self, fabric: &mut Fabric) {
         let stale = std::mem::take(&mut fabric.ctx.stale);
         if !stale.is_empty() {
             self.reconsider(fabric, &stale);
@@ -41,7 +40,7 @@ impl Decisions {
 
     /// Decides these dependents again, except those that are current: leaves, parked packets, and routes that follow a
     /// plan. Some may have gone.
-    pub(in crate::engine) fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
+    pub fn reconsider(&mut self, fabric: &mut Fabric, stale: &BTreeSet<DependentId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for dependent in stale {
             if fabric.ctx.store.is_current(*dependent) {
@@ -55,10 +54,10 @@ impl Decisions {
                 routes.push(route);
                 continue;
             }
-            let id = dependent.as_leaf();
+            let id = dependent.possible_leaf();
             let Some(leaf) = self.leaves.get(&id) else {
                 fabric.ctx.store.forget(*dependent);
-                self.waiting.release(*dependent);
+                self.undecided.release(*dependent);
                 continue;
             };
             fabric.ctx.stats.leaves_invalidated += 1;
@@ -69,12 +68,12 @@ impl Decisions {
                 None => self.withdraw(fabric, id),
             }
         }
-        for (run, id, answer) in self.run_policy(fabric, runs) {
-            self.apply_rerun(fabric, id, &run, answer);
+        for (id, outcome) in self.run_policy(fabric, runs) {
+            self.apply_rerun(fabric, id, outcome);
         }
         // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(fabric, route));
-        for id in stale.iter().map(|dependent| dependent.as_leaf()) {
+        for id in stale.iter().map(|dependent| dependent.possible_leaf()) {
             // A label may have been lost while the leaf was stale.
             let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
             let lost = lost.filter(|route| fabric.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
@@ -82,14 +81,14 @@ impl Decisions {
         }
     }
 
-    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, run: &Run, answer: Answer) {
-        let RunOutcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(fabric, id) };
+    fn apply_rerun(&mut self, fabric: &mut Fabric, id: LeafId, outcome: RunOutcome) {
+        let RunOutcome::Answer((route, _), finished) = outcome else { return self.withdraw(fabric, id) };
         let origin = self.leaves.intern_origin(Origin::from_finished(&finished));
         let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id).expected() else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
-        let stays = *leaf.goal() == route;
+        let stays = *leaf.newest_goal() == route;
         if !same || !stays && !self.can_reroute(fabric, id) || fabric.ctx.store.commit(txn, Some(id.into())).is_err() {
             return self.withdraw(fabric, id);
         }
@@ -103,13 +102,6 @@ impl Decisions {
             return self.begin_reroute(fabric, id, route);
         }
         fabric.ctx.stats.leaves_confirmed += 1;
-    }
-
-    /// Reports whether a leaf can change its route while its packets flow.
-    pub(in crate::engine) fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
-        let Some(leaf) = self.leaves.get(&id).expected() else { return false };
-        let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());
-        leaf.state == LeafState::Active && !is_closed
     }
 }
 

@@ -12,13 +12,12 @@ use super::leaf::{LeafState, Reroute};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::tables::Waiter;
 use crate::ids::LeafId;
 use crate::route::Goal;
 
 impl Decisions {
     /// Begins to reroute an active leaf.
-    pub(in crate::engine) fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
+    pub fn begin_reroute(&mut self, fabric: &mut Fabric, id: LeafId, to: Goal) {
         let Some(route_id) = self.join_goal(fabric, id, &to) else { return self.withdraw(fabric, id) };
         let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
         let until = fabric.ctx.now + fabric.ctx.options.reroute_timeout;
@@ -35,21 +34,10 @@ impl Decisions {
         }
     }
 
-    /// Modifies the leaf's rule, because the new route is ready.
-    pub(in crate::engine) fn end_reroute(&mut self, fabric: &mut Fabric, id: LeafId) {
-        let Some(leaf) = self.leaves.get_mut(&id).expected() else { return };
-        let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
-        let Reroute { to, route_id, since, .. } = *reroute;
-        leaf.answer = to;
-        let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
-        fabric.routes.begin_use(route_id);
-        fabric.routes.stop_waiting(route_id, id);
-        fabric.ctx.stats.leaves_rerouted += 1;
-        old.into_iter().filter(|old| *old != route_id).for_each(|old| fabric.routes.detach(old, id));
-        if let (Some(route_id), Some(switch)) = (old, fabric.switches.get_mut(&ingress)) {
-            switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
-        }
-        Decisions::request_rule(fabric, ingress, id, since);
-        self.forward_held(fabric, id);
+    /// Reports whether a leaf can change its route while its packets flow.
+    pub fn can_reroute(&self, fabric: &Fabric, id: LeafId) -> bool {
+        let Some(leaf) = self.leaves.get(&id).expected() else { return false };
+        let is_closed = fabric.switches.get(&leaf.ingress()).is_none_or(|switch| switch.room.is_closed());
+        leaf.state == LeafState::Active && !is_closed
     }
 }

@@ -33,9 +33,9 @@ pub struct TableRule {
 }
 
 impl Decisions {
-    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
-    /// does not serve it.
-    pub(in crate::engine) fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
+    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
+    /// shard does not serve it.
+    pub fn rules(&self, fabric: &Fabric, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = fabric.switches.get(&dpid) else { return Vec::new() };
         let installed = switch.tables.installed();
         let mut rules: Vec<TableRule> =
@@ -45,16 +45,10 @@ impl Decisions {
     }
 
     /// A rule of a switch, with its purpose.
-    pub(in crate::engine) fn table_rule(
-        &self,
-        fabric: &Fabric,
-        switch: &Switch,
-        table_id: u8,
-        rule: Rule,
-    ) -> TableRule {
+    pub fn table_rule(&self, fabric: &Fabric, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
         let subject = subject_of(fabric.ctx.options.epoch, rule.cookie);
         let leaf = match subject {
-            Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.as_leaf()),
+            Some(Subject::Dependent(id)) if fabric.routes.of_subscription(id).is_none() => Some(id.possible_leaf()),
             _ => None,
         };
         let (newest, _) = switch.counters.polls.readings(Counted::Rules);
@@ -75,13 +69,13 @@ impl Decisions {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
             Some(Subject::Dependent(id)) => {
-                self.leaves.get(&id.as_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
+                self.leaves.get(&id.possible_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
             }
         }
     }
 }
 
-/// The source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
+/// Returns the source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
     let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", show(read)));

@@ -35,8 +35,7 @@ use crate::engine::decisions::hit::Hits;
 use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
-use crate::engine::one_switch::Stale;
-use crate::engine::one_switch::cookies::is_live;
+use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::drops::Dropped;
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
 use crate::engine::one_switch::questions::{Reply, StatisticsQuestion};
@@ -112,7 +111,7 @@ impl Engine {
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.fabric.ctx.store.begin();
         self.fabric.ctx.now = self.fabric.ctx.now.max(now);
-        self.decisions.waiting.begin_batch();
+        self.decisions.undecided.begin_batch();
         // After a standstill, what came in time is handled before the timers run.
         let standstill = self.fabric.ctx.standstill();
         match standstill {
@@ -179,7 +178,10 @@ impl Engine {
             Event::Declare { number, facts } => self.declare(number, &facts),
 
             Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
-            Event::AwaitBarriers(token) => decisions.await_all_barriers(fabric, token),
+            Event::AwaitBarriers(token) => {
+                decisions.record_for_unreachable(fabric);
+                decisions.await_all_barriers(fabric, token);
+            }
             Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
@@ -193,7 +195,7 @@ impl Engine {
                 if fabric.switches.awaits_earlier_rules(dpid) {
                     return Restore::earlier_rules_known(decisions, fabric, dpid, true);
                 }
-                fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+                fabric.mark_dirty(dpid);
             }
             Event::Presume { earlier, switches } => presume(&mut fabric.ctx, &earlier, switches),
             Event::Restore { dpid, flows, witnesses, earlier } => {
@@ -203,10 +205,7 @@ impl Engine {
             Event::Mail(mail) => fabric.ctx.inbox.push_back(mail.message),
             Event::Send(own) => fabric.switches.send_listener_frame(&mut fabric.ctx, &own),
             Event::Invalidate(selection) => fabric.ctx.invalidate(&selection),
-            Event::Write(writes) => {
-                let commit = fabric.ctx.store.update(|_| writes);
-                fabric.ctx.apply_commit(commit);
-            }
+            Event::Write(writes) => fabric.ctx.write(|_| writes),
             Event::Committed(commit) => fabric.ctx.apply_commit(commit),
 
             Event::Try(candidate) => reload.begin(decisions, fabric, candidate),
@@ -222,17 +221,17 @@ impl Engine {
     /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
     fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
-        if is_live(packet_in.cookie) {
+        if is_of_watch(packet_in.cookie) {
             return self.live.packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
         if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
-            self.admit_waiting(dpid);
+            self.admit_new_port_packets(dpid);
             self.enter(received);
         }
     }
 
     /// Lets the packets enter that waited until their port's kind is known.
-    fn admit_waiting(&mut self, dpid: Dpid) {
+    fn admit_new_port_packets(&mut self, dpid: Dpid) {
         for received in Topology::take_admitted(&mut self.fabric, dpid) {
             self.enter(received);
         }
@@ -276,7 +275,7 @@ impl Engine {
         let state = self.fabric.ctx.store.snapshot();
         for at in &refreshed.ports {
             self.topology.refresh_port(&mut self.fabric, &state, *at);
-            self.admit_waiting(at.switch);
+            self.admit_new_port_packets(at.switch);
         }
         for (at, mac) in &refreshed.hosts {
             self.topology.refresh_host(&mut self.fabric, &state, *mac, *at);
@@ -306,12 +305,12 @@ impl Engine {
                 }
                 Timer::NewPorts(dpid) => Topology::expire_new_port_packets(fabric, dpid),
                 Timer::Refused(dpid) => Decisions::retry_refused_rules(fabric, dpid),
-                Timer::Capacity(dpid) => fabric.switches.ask_for_statistics(&mut fabric.ctx, dpid),
+                Timer::Capacity(dpid) => fabric.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => fabric.sweep_meters(dpid),
                 Timer::Poll(dpid) => fabric.switches.poll(&mut fabric.ctx, dpid),
                 Timer::Pace(dpid) => fabric.switches.pace(&mut fabric.ctx, dpid),
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
-                Timer::LookUps(dpid) => fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default()),
+                Timer::LookUps(dpid) => fabric.mark_dirty(dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
                 Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
                 Timer::SampleTurn => samples.go_on(decisions, fabric),
@@ -333,7 +332,7 @@ impl Engine {
             self.read_inbox();
             self.topology.update_copied_announcements(&mut self.fabric);
             self.decisions.end_path_changes(&mut self.fabric);
-            if self.decisions.waiting.has_no_misses() && self.fabric.ctx.stale.is_empty() {
+            if self.decisions.undecided.has_no_misses() && self.fabric.ctx.stale.is_empty() {
                 if self.fabric.ctx.dirty.is_empty() {
                     return;
                 }
@@ -357,7 +356,7 @@ impl Engine {
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.send_update(&mut fabric.ctx);
         }
-        fabric.switches.evict_for_hosts(&mut fabric.ctx, dpid);
+        fabric.evict_for_hosts(dpid);
     }
 
     /// Handles the end of a switch: each part forgets what it knows of it.
@@ -366,7 +365,7 @@ impl Engine {
         let departed = Restore::remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
         fabric.ctx.forget_switch(dpid);
-        fabric.ctx.stats.new_port_drops += switch.ports.waiting.len() as u64;
+        fabric.ctx.stats.new_port_drops += switch.ports.new_port_packets.len() as u64;
         live.forget_rules(dpid);
         Restore::give_up(fabric, dpid);
         decisions.switch_gone(fabric, switch, departed);
@@ -382,7 +381,7 @@ impl Engine {
         }
         fabric.suspend_switch(dpid);
         live.forget_rules(dpid);
-        decisions.drop_waiting(fabric, dpid);
+        decisions.drop_undecided(fabric, dpid);
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
             // There is nothing to go by but the previous controller's report of the rules.
@@ -447,7 +446,7 @@ impl Engine {
         }
     }
 
-    /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
+    /// Returns the time at which [`Engine::handle`] is to be called again, if no event comes before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.fabric.ctx.next_deadline()
     }
@@ -472,7 +471,7 @@ impl Engine {
     pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
         let packets = [
             self.decisions.leaves.take_held(),
-            self.decisions.waiting.take_all(),
+            self.decisions.undecided.take_all(),
             Topology::take_new_port_packets(&mut self.fabric),
         ];
         packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
@@ -526,29 +525,29 @@ impl Engine {
         self.fabric.ctx.store.is_as_noted()
     }
 
-    /// The policy that decides in this engine.
+    /// Returns the policy that decides in this engine.
     pub fn policy(&self) -> &Arc<dyn Policy> {
         &self.decisions.policy
     }
 
-    /// The store that this engine shares with other engines.
+    /// Returns the store that this engine shares with other engines.
     pub fn store(&self) -> &Arc<Store> {
         self.fabric.ctx.store.shared()
     }
 
-    /// The conditions under which policies run.
+    /// Returns the conditions under which policies run.
     pub fn conditions(&self) -> RunConditions {
         let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
         RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
     }
 
-    /// The admission of a packet that enters: the writes that it causes before the policy decides about it, or the
-    /// reason why it does not.
+    /// Returns the admission of a packet that enters: the writes that it causes before the policy decides about it, or
+    /// the reason why it does not.
     pub fn admit(&self, packet: &EnteringPacket) -> Admission {
         self.topology.admit(&self.fabric, packet)
     }
 
-    /// The leaf that answers a packet, if there is one.
+    /// Returns the leaf that answers a packet, if there is one.
     pub fn leaf_view(&self, packet: &EnteringPacket) -> Option<LeafView> {
         self.decisions.leaf_view(&self.fabric, packet)
     }
@@ -559,12 +558,12 @@ impl Engine {
         self.decisions.passage(&self.fabric, at, frame)
     }
 
-    /// The witness packet of a leaf: the policy ran on it.
+    /// Returns the witness packet of a leaf: the policy ran on it.
     pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
         self.decisions.witness(leaf)
     }
 
-    /// The counters of this shard so far.
+    /// Returns the counters of this shard so far.
     pub fn stats(&self) -> Stats {
         let switches = || self.fabric.switches.values();
         Stats {
@@ -576,22 +575,23 @@ impl Engine {
         }
     }
 
-    /// The times from the decision of leaves, or their change to another route, to the confirmation of their rules.
+    /// Returns the times from the decision of leaves, or their change to another route, to the confirmation of their
+    /// rules.
     pub fn install_times(&self) -> Histogram {
         self.fabric.ctx.install_times
     }
 
-    /// The number of packets that the policy has decided, or failed on.
+    /// Returns the number of packets that the policy has decided, or failed on.
     pub fn decided(&self) -> u64 {
         self.fabric.ctx.stats.misses
     }
 
-    /// The number of packets that wait until something that the policy read changes.
+    /// Returns the number of packets that wait until something that the policy read changes.
     pub fn parked(&self) -> usize {
-        self.decisions.waiting.parked()
+        self.decisions.undecided.parked()
     }
 
-    /// The number of watches.
+    /// Returns the number of watches.
     pub fn watches(&self) -> usize {
         self.live.watches()
     }
@@ -601,17 +601,17 @@ impl Engine {
         self.decisions.unsettled(&self.fabric)
     }
 
-    /// The reported errors of the policy, each with the number of packets that were dropped because of it.
+    /// Returns the reported errors of the policy, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
     }
 
-    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
         self.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
     }
 
-    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
     /// [`AccessList::rules`].
     pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
         self.decisions.access_hits()
@@ -623,7 +623,7 @@ impl Engine {
         self.fabric.switches.is_behind_demand(&self.fabric.ctx)
     }
 
-    /// The switches that this shard serves, in order.
+    /// Returns the switches that this shard serves, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.fabric.switches.keys().copied()
     }
@@ -638,33 +638,33 @@ impl Engine {
         self.fabric.ctx.store.shared().snapshot().facts().names(dpid)
     }
 
-    /// The numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
+    /// Returns the numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
     pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
         self.fabric.switches.get(&dpid).map(|switch| switch.counts())
     }
 
-    /// The rules that a switch has, as it would report them.
+    /// Returns the rules that a switch has, as it would report them.
     pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
         self.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
     }
 
-    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
-    /// does not serve it.
+    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
+    /// shard does not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         self.decisions.rules(&self.fabric, dpid)
     }
 
-    /// The trace tree of a switch as text; empty if this shard does not serve the switch.
+    /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.ingress.table.tree().render()).unwrap_or_default()
+        self.fabric.switches.get(&dpid).map(|switch| switch.tree().render()).unwrap_or_default()
     }
 
-    /// The counters of a switch's ports; empty before it was asked.
+    /// Returns the counters of a switch's ports; empty before it was asked.
     pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         self.fabric.switches.port_counts(dpid)
     }
 
-    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
     pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
         self.fabric.switches.traffic(&self.fabric.ctx, dpid)
     }
@@ -674,8 +674,8 @@ impl Engine {
         self.fabric.switches.counted_at(dpid, what)
     }
 
-    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
-    /// serve the switch.
+    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
+    /// not serve the switch.
     pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
     }

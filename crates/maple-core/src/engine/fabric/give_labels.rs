@@ -7,37 +7,39 @@ use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::ports::is_virtual;
-use crate::engine::one_switch::restoring::LOOK;
+use crate::engine::one_switch::restoring::RESTORE_POLL;
 use crate::forwarding::has_vlan;
+use crate::ids::Time;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Refusal};
 use crate::network::{Location, PortKind};
 
 impl Fabric {
     /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
     /// run are known.
-    pub(in crate::engine) fn acquire_label(&mut self, asked: Acquire) {
+    pub fn acquire_label(&mut self, asked: Acquire) {
         if self.ctx.store.restoring(|all| !all.unread.is_empty()) {
-            self.ctx.wake_at(self.ctx.now + LOOK, Timer::EarlyRequests);
+            self.ctx.wake_at(self.ctx.now + RESTORE_POLL, Timer::EarlyRequests);
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }
-        let (now, range, Location { switch, port }) = (self.ctx.now, self.ctx.options.labels, asked.at);
+        let range = self.ctx.options.labels;
+        let Location { switch, port } = asked.at;
         // Packets that arrive by the port must not match rules for hosts that were there before.
         let is_expected = self.switches.get(&switch).is_some_and(|switch| switch.paths.labels.expects(port));
-        self.with_labels(switch, |labels, ids, out| labels.acquire(now, asked, ids, range, out));
+        self.with_labels(switch, |labels, ids, now, out| labels.acquire(now, asked, ids, range, out));
         if !is_expected {
-            self.switches.mark_dirty(&mut self.ctx, switch, Stale { classifier: true, ..Stale::default() });
+            self.mark_stale(switch, Stale::CLASSIFIER);
         }
     }
 
     /// Handles the requests that waited until all rules of an earlier run were known.
-    pub(in crate::engine) fn acquire_early_labels(&mut self) {
+    pub fn acquire_early_labels(&mut self) {
         std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
     }
 
-    /// The reason why a label cannot be given out; `None` if it can.
+    /// Returns the reason why a label cannot be given out; `None` if it can.
     fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.ctx.store.snapshot();
@@ -62,82 +64,81 @@ impl Fabric {
             return Some(Refusal::Unmatchable(dpid));
         }
         let is_full = switch.room.is_closed_at(self.ctx.now);
-        (is_full || !self.switches.check_capacity(&mut self.ctx, dpid)).then_some(Refusal::Full(dpid))
+        (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
     /// Takes a label of a switch of this shard back from its holder.
-    pub(in crate::engine) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
+    pub fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         self.early_requests.retain(|asked| asked.holder != holder);
-        let now = self.ctx.now;
-        self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
+        self.with_labels(at, |labels, _, now, out| labels.release(now, holder, confirmed, out));
     }
 
     /// Records that a switch has carried out what its labels asked for.
-    pub(in crate::engine) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
-        let now = self.ctx.now;
-        self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
+    pub fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
+        self.with_labels(dpid, |labels, ids, now, out| labels.confirm(now, serials, ids, out));
     }
 
     /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
-    pub(in crate::engine) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
+    pub fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, _, out| labels.turn_away(serial, why, out));
     }
 
     /// Refuses a label, because its switch has refused the rule.
-    pub(in crate::engine) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
+    pub fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, _, out| labels.deny(serial, why, out));
     }
 
     /// Removes a label of a switch as soon as nothing sends packets under it.
-    pub(in crate::engine) fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
-        self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
+    pub fn revoke_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
+        self.with_labels(dpid, |labels, _, _, out| labels.revoke(serial, why, out));
     }
 
     /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
-    pub(in crate::engine) fn forget_arrivals(&mut self, dpid: Dpid) {
-        self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
+    pub fn forget_arrivals(&mut self, dpid: Dpid) {
+        self.with_labels(dpid, |labels, _, _, _| labels.forget_arrivals());
     }
 
     /// Closes the labels for a port that is no longer a link port.
-    pub(in crate::engine) fn close_labels(&mut self, at: Location) {
-        self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
+    pub fn close_labels(&mut self, at: Location) {
+        self.with_labels(at.switch, |labels, _, _, out| labels.close_port(at.port, out));
     }
 
     /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
     /// added there, so the labels that the switch has may be used again.
-    pub(in crate::engine) fn expire_labels(&mut self, dpid: Dpid) {
+    pub fn expire_labels(&mut self, dpid: Dpid) {
         if self.switches.is_unreachable(dpid) {
             return;
         }
-        let now = self.ctx.now;
-        self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
+        self.with_labels(dpid, |labels, ids, now, out| labels.expire(now, ids, out));
     }
 
     /// Closes the labels of a switch that has disconnected.
-    pub(in crate::engine) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
-        let (now, mut effects) = (self.ctx.now, Vec::new());
+    pub fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
+        let now = self.ctx.now;
+        let mut effects = Vec::new();
         self.ctx.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
     /// Changes the labels of a switch of this shard, and then carries out what they ask for.
-    pub(in crate::engine) fn with_labels(
+    pub fn with_labels(
         &mut self,
         dpid: Dpid,
-        work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>),
+        work: impl FnOnce(&mut LabelTable, &mut LabelIds, Time, &mut Vec<LabelEffect>),
     ) {
         // Holders in other shards learn later than we that the switch has gone.
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.ctx.note_late() };
+        let now = self.ctx.now;
         let mut effects = Vec::new();
-        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, &mut effects));
+        self.ctx.store.with_label_ids(dpid, |ids| work(&mut switch.paths.labels, ids, now, &mut effects));
         if switch.paths.labels.is_touched() {
-            self.switches.mark_dirty(&mut self.ctx, dpid, Stale { labels: true, ..Stale::default() });
+            self.mark_stale(dpid, Stale::LABELS);
         }
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
     /// Carries out what label tables and routes ask for.
-    pub(in crate::engine) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
+    pub fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
         // Only label tables send news to holders, and their timer names the switch.
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {

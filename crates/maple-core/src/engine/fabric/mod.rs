@@ -1,6 +1,7 @@
 //! The fabric: this shard's switches, the routes and labels that lead packets between them, and the context.
 
 pub(super) mod give_labels;
+pub(super) mod room_for_leaves;
 pub(super) mod route_meters;
 pub(super) mod route_use;
 pub(super) mod routes;
@@ -9,8 +10,10 @@ pub(super) mod unreachable;
 use maple_wire::Dpid;
 
 use crate::engine::context::Context;
+use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::questions::StatisticsQuestion;
 use crate::engine::switches::Switches;
+use crate::ids::LeafId;
 use crate::labels::Acquire;
 use routes::Routes;
 
@@ -31,13 +34,36 @@ impl Fabric {
     }
 
     /// Takes over the routes of another fabric, and what asks for labels.
-    pub(in crate::engine) fn copy_routes(&mut self, of: &Fabric) {
+    pub fn copy_routes(&mut self, of: &Fabric) {
         self.routes = of.routes.clone();
         self.early_requests = of.early_requests.clone();
     }
 
-    /// The question that was asked with this transaction id. The hosts know themselves which questions are theirs.
-    pub(in crate::engine) fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
+    /// Marks a switch whose tables have to be updated.
+    pub fn mark_dirty(&mut self, dpid: Dpid) {
+        self.mark_stale(dpid, Stale::default());
+    }
+
+    /// Marks a switch whose tables have to be updated, after these rules are computed again.
+    pub fn mark_stale(&mut self, dpid: Dpid, stale: Stale) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.stale.classifier |= stale.classifier;
+            switch.stale.labels |= stale.labels;
+            self.ctx.dirty.insert(dpid);
+        }
+    }
+
+    /// Lets the rule of a leaf be computed again with the next update of its switch.
+    pub fn change_action(&mut self, ingress: Dpid, leaf: LeafId) {
+        if let Some(switch) = self.switches.get_mut(&ingress) {
+            switch.ingress.changed_actions.insert(leaf);
+        }
+        self.mark_dirty(ingress);
+    }
+
+    /// Returns the question that was asked with this transaction id. The hosts know themselves which questions are
+    /// theirs.
+    pub fn question(&self, dpid: Dpid, xid: u32) -> StatisticsQuestion {
         self.switches.get(&dpid).map_or(StatisticsQuestion::Hosts, |switch| switch.question(xid))
     }
 }

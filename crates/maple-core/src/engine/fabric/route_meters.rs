@@ -5,7 +5,6 @@ use maple_wire::msg::stats::{ReplyBody, StatsReply};
 use maple_wire::{Dpid, Version};
 
 use super::Fabric;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
 use crate::report::{Report, ReportKind, ReportSubject};
@@ -13,14 +12,14 @@ use crate::route::Meter;
 use crate::rule::Rule;
 
 impl Fabric {
-    /// The number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
-    pub(in crate::engine) fn meter_number(&mut self, ingress: Dpid, meter: Option<&Meter>) -> Result<Option<u32>, ()> {
+    /// Returns the number of a route's meter at its ingress. `Err` if it needs a meter that it cannot have.
+    pub fn meter_number(&mut self, ingress: Dpid, meter: Option<&Meter>) -> Result<Option<u32>, ()> {
         let limit = match meter {
             None => return Ok(None),
             Some(Meter::Number(number)) => return Ok(Some(*number)),
             Some(Meter::Limit(limit)) => limit,
         };
-        let Some(switch) = self.switches.get_mut(&ingress).expected() else { return Err(()) };
+        let Some(switch) = self.switches.known_mut(ingress) else { return Err(()) };
         if switch.version() == Version::Of10 {
             self.report_no_meter(ingress, "OpenFlow 1.0 has none");
             return Ok(None);
@@ -35,14 +34,14 @@ impl Fabric {
         number.map(Some).ok_or(())
     }
 
-    pub(in crate::engine) fn report_no_meter(&mut self, switch: Dpid, why: &str) {
+    pub fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
         self.ctx.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
     }
 
     /// Sweeps the unused meters of a switch.
-    pub(in crate::engine) fn sweep_meters(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+    pub fn sweep_meters(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         let mut needed = self.routes.meters_at(dpid);
         let rules = switch.tables.installed();
         needed.extend(rules.flat_map(|(_, rule)| rule.instructions.iter().filter_map(metered).collect::<Vec<_>>()));
@@ -55,8 +54,8 @@ impl Fabric {
     }
 
     /// Handles a switch's report of its meters, or a part of it.
-    pub(in crate::engine) fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+    pub fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         if let ReplyBody::MeterConfig(meters) = &reply.body {
             switch.paths.meters.audit_part(meters);
         }
@@ -74,7 +73,7 @@ impl Fabric {
     }
 
     /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.
-    pub(in crate::engine) fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
+    pub fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.paths.meters.audit = None;
             switch.paths.meters.is_unreadable |= is_refused;
@@ -82,8 +81,8 @@ impl Fabric {
     }
 
     /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
-    pub(in crate::engine) fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return false };
+    pub fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
+        let Some(switch) = self.switches.known_mut(dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
             && switch.paths.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
         if is_it {

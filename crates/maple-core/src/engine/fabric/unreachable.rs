@@ -32,20 +32,19 @@ use maple_wire::{Dpid, Message};
 
 use super::Fabric;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
-use crate::engine::one_switch::{Stale, Switch};
+use crate::engine::one_switch::Stale;
 use crate::labels::Refusal;
 use crate::report::Report;
 
 impl Fabric {
     /// Suspends a switch whose connection has ended, and refuses the labels that it has not confirmed.
-    pub(in crate::engine) fn suspend_switch(&mut self, dpid: Dpid) {
-        let Some(switch) = self.switches.get_mut(&dpid).expected() else { return };
+    pub fn suspend_switch(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.known_mut(dpid) else { return };
         switch.unreachable = Some(self.ctx.now);
         switch.tables.suspend();
         (switch.pacing, switch.counters.polls) = Default::default();
         switch.counters.audits = std::mem::take(&mut switch.counters.audits).suspended();
-        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.waiting).len() as u64;
+        self.ctx.stats.new_port_drops += std::mem::take(&mut switch.ports.new_port_packets).len() as u64;
         let questions = switch.counters.rule_counts.take_open();
         let unready: Vec<u64> = switch.paths.labels.unready().collect();
         questions.into_iter().for_each(|token| self.ctx.after.push(Effect::RuleCounted { token, count: None }));
@@ -60,7 +59,7 @@ impl Fabric {
     }
 
     /// Resumes a switch whose connection is back. Returns whether it had none. The report of its rules follows.
-    pub(in crate::engine) fn resume_switch(&mut self, dpid: Dpid) -> bool {
+    pub fn resume_switch(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else {
             return false;
         };
@@ -72,23 +71,22 @@ impl Fabric {
     }
 
     /// Reports that a switch has been suspended, once all parts know.
-    pub(in crate::engine) fn switch_suspended(&mut self, dpid: Dpid) {
-        self.switches.mark_dirty(&mut self.ctx, dpid, Stale::default());
+    pub fn switch_suspended(&mut self, dpid: Dpid) {
+        self.mark_dirty(dpid);
         self.ctx.report(Report::SwitchUnreachable(dpid));
     }
 
     /// Asks a switch that has been resumed for what it is to do, and reports it.
-    pub(in crate::engine) fn switch_resumed(&mut self, dpid: Dpid) {
-        self.switches.mark_dirty(&mut self.ctx, dpid, Stale::ALL);
+    pub fn switch_resumed(&mut self, dpid: Dpid) {
+        self.mark_stale(dpid, Stale::ALL);
         self.switches.plan_first_audit(&mut self.ctx, dpid);
         self.switches.update_demand(&mut self.ctx);
         self.ctx.report(Report::SwitchReachable(dpid));
     }
 
     /// Removes, at the end of a batch, what would be sent to switches without a connection.
-    pub(in crate::engine) fn withhold_from_unreachable(&mut self) {
-        let is_away = |switch: &Switch| switch.unreachable.is_some();
-        if !self.switches.values().any(is_away) {
+    pub fn withhold_from_unreachable(&mut self) {
+        if !self.switches.values().any(|switch| switch.unreachable.is_some()) {
             return;
         }
         let (switches, stats) = (&self.switches, &mut self.ctx.stats);
@@ -96,7 +94,7 @@ impl Fabric {
             let (Effect::Send { dpid, .. } | Effect::Poll { dpid, .. } | Effect::ReadFlows { dpid }) = effect else {
                 return true;
             };
-            let is_away = switches.get(dpid).is_some_and(is_away);
+            let is_away = switches.is_unreachable(*dpid);
             if let Effect::Send { message: Message::PacketOut(_), .. } = effect {
                 stats.unreachable_drops += u64::from(is_away);
             }

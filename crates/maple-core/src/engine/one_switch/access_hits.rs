@@ -36,7 +36,7 @@ impl AccessHits {
         self.lists.is_empty()
     }
 
-    /// The rules of access lists that answered the run of a trace.
+    /// Returns the rules of access lists that answered the run of a trace.
     pub fn asked(&self, trace: &Trace) -> Vec<AskedRule> {
         let lists = || self.lists.iter().enumerate();
         let asked_rule =
@@ -61,7 +61,8 @@ impl AccessHits {
         }
     }
 
-    /// The access lists, each with the packets that its rules have decided, in the order of [`AccessList::rules`].
+    /// Returns the access lists, each with the packets that its rules have decided, in the order of
+    /// [`AccessList::rules`].
     pub fn all(&self) -> impl Iterator<Item = (&Arc<AccessList>, &[u64])> {
         self.lists.iter().zip(self.packets.iter().map(Vec::as_slice))
     }

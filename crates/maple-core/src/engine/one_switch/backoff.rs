@@ -9,7 +9,8 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The maximum pause: each one is twice as long as the one before.
 const LONGEST: Duration = Duration::from_secs(64);
 
-/// The n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most `longest`.
+/// Returns the n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most
+/// `longest`.
 pub(in crate::engine) fn pause(n: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(1_u32.checked_shl(n).unwrap_or(u32::MAX)).min(longest)
 }
@@ -29,7 +30,7 @@ impl Backoff {
         self.until
     }
 
-    /// The number of attempts that failed in a row.
+    /// Returns the number of attempts that failed in a row.
     pub fn failures(&self) -> u32 {
         self.failed
     }
@@ -46,7 +47,7 @@ impl Backoff {
         may_try
     }
 
-    /// The time at which the next attempt may be made.
+    /// Returns the time at which the next attempt may be made.
     pub fn until(&self) -> Time {
         self.until
     }

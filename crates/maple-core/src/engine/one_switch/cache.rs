@@ -63,14 +63,14 @@ impl VersionedCache {
         self.lines.get(self.line_of(key)).into_iter().for_each(prefetch);
     }
 
-    /// The value that was put in under this version.
+    /// Returns the value that was put in under this version.
     #[inline]
     pub fn get(&self, key: u64) -> Option<u32> {
         let line = self.lines.get(self.line_of(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp == self.stamp).map(|entry| entry.value)
     }
 
-    /// The value that was put in under any version.
+    /// Returns the value that was put in under any version.
     pub fn get_any_version(&self, key: u64) -> Option<u32> {
         let line = self.lines.get(self.line_of(key))?;
         line.0.iter().find(|entry| entry.key == key && entry.stamp != 0).map(|entry| entry.value)

@@ -119,7 +119,7 @@ impl Capacity {
         all.into_iter().chain(full.map(|(table, (count, _))| (Some(*table), *count)))
     }
 
-    /// The bounds that concern leaves and labels.
+    /// Returns the bounds that concern leaves and labels.
     fn bounds_of_leaves(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
         self.bounds(now).filter(|(table, _)| table.is_none() || *table != self.leafless)
     }
@@ -143,7 +143,8 @@ impl Capacity {
         added: impl Fn(Option<u8>) -> usize,
     ) -> bool {
         self.bounds_of_leaves(now).all(|(table, bound)| {
-            let (kept, added) = (if with_reserve { reserve(bound) } else { 0 }, added(table));
+            let kept = if with_reserve { reserve(bound) } else { 0 };
+            let added = added(table);
             added == 0 || count(table) + added + kept <= bound
         })
     }
@@ -153,7 +154,7 @@ impl Capacity {
         self.bounds_of_leaves(now).any(|(table, bound)| count(table) + 2 * reserve(bound) >= bound)
     }
 
-    /// The capacity for rules of hosts.
+    /// Returns the capacity for rules of hosts.
     pub fn of_hosts(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> HostCapacity {
         let narrowed = |capacity: HostCapacity, (table, bound): (Option<u8>, usize)| HostCapacity {
             free: capacity.free.min(bound.saturating_sub(reserve(bound) + count(table))),
@@ -235,7 +236,7 @@ pub(in crate::engine) struct UsageRound {
 }
 
 impl UsageRound {
-    /// The packets that the rules of a leaf or label counted since the last answer.
+    /// Returns the packets that the rules of a leaf or label counted since the last answer.
     pub fn used(&self, subject: &Subject) -> u64 {
         self.used.get(subject).copied().unwrap_or_default()
     }
@@ -261,12 +262,12 @@ impl UsageRound {
     }
 }
 
-/// The part of a bound that is kept free for rules that must be installed.
+/// Returns the part of a bound that is kept free for rules that must be installed.
 fn reserve(bound: usize) -> usize {
     (bound / 16).max(1)
 }
 
-/// The part of a bound that may be evicted in a period.
+/// Returns the part of a bound that may be evicted in a period.
 fn share(bound: usize) -> usize {
     (bound / 8).max(1)
 }

@@ -55,8 +55,8 @@ pub fn is_the_controllers(packet: &Packet<'_>, track_hosts: bool) -> bool {
         || track_hosts && packet.switch_value(Field::EthDst).is_some_and(|mac| mac == PROBE_MAC.bits())
 }
 
-/// The classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for packets that
-/// must not reach the policy.
+/// Returns the classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for
+/// packets that must not reach the policy.
 pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {
     let track_hosts = options.track_hosts;
     let rule = |priority, matching, instructions: Vec<_>| Rule {
@@ -96,12 +96,12 @@ pub(in crate::engine) fn classifier(switch: &Switch, state: &Snapshot, options: 
     rules
 }
 
-/// The rule that sends everything else to the controller.
+/// Returns the rule that sends everything else to the controller.
 pub(in crate::engine) fn table_miss(cookie: u64) -> Rule {
     Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
 }
 
-/// The rule of a look-up's table that sends everything else on to the next table.
+/// Returns the rule of a look-up's table that sends everything else on to the next table.
 pub(in crate::engine) fn pass_on(table: u8, cookie: u64) -> Rule {
     let instructions = vec![Instruction::GotoTable(table + 1)].into();
     Rule { priority: 0, matching: Match::any(), instructions, cookie }
@@ -119,7 +119,7 @@ pub(in crate::engine) fn drops_by_priority(priority: u16, has_pipeline: bool) ->
     }
 }
 
-/// The purpose of a rule that belongs to no leaf, in words for people.
+/// Returns the purpose of a rule that belongs to no leaf, in words for people.
 pub(in crate::engine) fn reason(rule: &Rule, layout: Layout) -> &'static str {
     match (rule.priority, &rule.instructions[..]) {
         (LLDP, _) => "maple: link discovery",

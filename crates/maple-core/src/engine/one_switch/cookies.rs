@@ -40,23 +40,23 @@ fn cookie(epoch: u16, number: u64) -> u64 {
     TAG << 56 | u64::from(epoch) << 40 | number & NO_SUBJECT
 }
 
-/// The cookie of rules that serve the engine itself.
+/// Returns the cookie of rules that serve the engine itself.
 pub(in crate::engine) fn own_cookie(epoch: u16) -> u64 {
     cookie(epoch, NO_SUBJECT)
 }
 
-/// The cookie of the rules of a leaf or plan.
+/// Returns the cookie of the rules of a leaf or plan.
 pub(in crate::engine) fn dependent_cookie(epoch: u16, dependent: impl Into<DependentId>) -> u64 {
     cookie(epoch, dependent.into().0)
 }
 
-/// The cookie of the rules of a label. `number` is what the label's table has for it
+/// Returns the cookie of the rules of a label. `number` is what the label's table has for it
 /// ([`LabelTable::of_cookie`] reads it back).
 pub(in crate::engine) fn label_cookie(epoch: u16, number: u64) -> u64 {
     cookie(epoch, number)
 }
 
-/// The cookie of rules that copy packets to the controller and also forward them.
+/// Returns the cookie of rules that copy packets to the controller and also forward them.
 pub(in crate::engine) fn copy_cookie(epoch: u16) -> u64 {
     cookie(epoch, COPY)
 }
@@ -67,20 +67,21 @@ pub(in crate::engine) fn is_copy(cookie: u64) -> bool {
     is_ours(cookie) && cookie & NO_SUBJECT == COPY
 }
 
-/// The cookie of the temporary rule of a watch. `number` is that of the watch, and less than 32.
+/// Returns the cookie of the temporary rule of a watch. `number` is that of the watch, and less than 32.
 pub(in crate::engine) fn live_cookie(epoch: u16, number: u8) -> u64 {
     cookie(epoch, LIVE + u64::from(number))
 }
 
 /// Reports whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier
 /// one.
-pub(in crate::engine) fn is_live(cookie: u64) -> bool {
+pub(in crate::engine) fn is_of_watch(cookie: u64) -> bool {
     is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_SUBJECT))
 }
 
-/// The number of the watch whose temporary rule has this cookie in this epoch.
-pub(in crate::engine) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
-    (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_SUBJECT) as u8 - LIVE as u8)
+/// Returns the number of the watch whose temporary rule has this cookie in this epoch.
+pub(in crate::engine) fn watch_number(epoch: u16, cookie: u64) -> Option<u8> {
+    (is_of_watch(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch))
+        .then(|| (cookie & NO_SUBJECT) as u8 - LIVE as u8)
 }
 
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. The switch keeps such
@@ -97,7 +98,7 @@ impl TranslatedCookies {
         }
     }
 
-    /// The cookie that a rule on the switch has in this run.
+    /// Returns the cookie that a rule on the switch has in this run.
     pub fn current(&self, cookie: u64) -> u64 {
         self.0.get(&cookie).copied().unwrap_or(cookie)
     }
@@ -108,7 +109,7 @@ pub(in crate::engine) fn is_ours(cookie: u64) -> bool {
     cookie & OWN_COOKIES.1 == OWN_COOKIES.0
 }
 
-/// The leaf, plan or label that a cookie of this epoch names.
+/// Returns the leaf, plan or label that a cookie of this epoch names.
 pub(in crate::engine) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
     let number = cookie & NO_SUBJECT;
     let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && number < LIVE;
@@ -125,12 +126,12 @@ mod tests {
         for epoch in [0, 7, u16::MAX] {
             for number in 0..32 {
                 let cookie = live_cookie(epoch, number);
-                assert_eq!((live_number(epoch, cookie), live_number(epoch ^ 1, cookie)), (Some(number), None));
-                assert!(is_live(cookie) && is_ours(cookie) && !is_copy(cookie));
+                assert_eq!((watch_number(epoch, cookie), watch_number(epoch ^ 1, cookie)), (Some(number), None));
+                assert!(is_of_watch(cookie) && is_ours(cookie) && !is_copy(cookie));
                 assert_eq!(subject_of(epoch, cookie), None);
             }
             let others = [own_cookie(epoch), copy_cookie(epoch), cookie(epoch, LIVE - 1), 0, u64::MAX];
-            assert!(others.into_iter().all(|cookie| !is_live(cookie)));
+            assert!(others.into_iter().all(|cookie| !is_of_watch(cookie)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a switch counts, and the questions for it.
 
-use super::audit_state::Audits;
+use super::audits::Audits;
 use super::drops::Drops;
 use super::polls::Polls;
 use super::rule_counts::RuleCounts;

@@ -124,7 +124,7 @@ impl LookUps {
         self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent });
     }
 
-    /// Lowers all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
+    /// Closes all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
     /// that the look-ups were.
     pub fn close(&mut self) -> Vec<DependentId> {
         lock(&self.registers).close();
@@ -243,7 +243,7 @@ impl LookUps {
 
 impl Switch {
     /// Reports whether a rule is there because of look-ups: it is of a key, marks sources, or matches what these write.
-    pub(in crate::engine) fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
+    pub fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
         let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;
         let writes = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         let marks_source = table == CLASSIFIER && rule.instructions.iter().any(writes);
@@ -252,7 +252,7 @@ impl Switch {
 
     /// Reports whether rules of hosts have to go before the rules of leaves or keys change, because leaves may rest on
     /// where sources are.
-    pub(in crate::engine) fn has_departures(&self) -> bool {
+    pub fn has_departures(&self) -> bool {
         self.ingress.look_ups.sources().is_some() && self.ports.host_rules.has_departures()
     }
 
@@ -274,7 +274,7 @@ impl Switch {
 
     /// Takes the changes of keys' rules that may be sent now, by table, and the deletions of rules of hosts that are
     /// gone. They must be an update of their own. If the rules of the switch were read, these are compared first.
-    pub(in crate::engine) fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
+    pub fn take_look_up_changes(&mut self, leaf_rules: LeafRules) -> Vec<(u8, Vec<Change>)> {
         let mut others = Vec::new();
         if !self.tables.is_synchronised() {
             self.tables.begin_with_look_ups();

@@ -82,8 +82,8 @@ pub(in crate::engine) struct MeterAudit {
 }
 
 impl Meters {
-    /// The number of a limit's meter; `None` if the switch has too many meters or has refused one.
-    pub(in crate::engine) fn number(&mut self, limit: &Arc<Limit>) -> Option<u32> {
+    /// Returns the number of a limit's meter; `None` if the switch has too many meters or has refused one.
+    pub fn number(&mut self, limit: &Arc<Limit>) -> Option<u32> {
         if self.is_refused {
             return None;
         }
@@ -104,7 +104,8 @@ impl Meters {
         Some(number)
     }
 
-    /// The requests to send before these messages, for the meters that their rules name and that do not exist yet.
+    /// Returns the requests to send before these messages, for the meters that their rules name and that do not exist
+    /// yet.
     fn missing_for(&mut self, messages: &Requests) -> Vec<MeterMod> {
         let mut first = Vec::new();
         for (_, message) in messages {
@@ -122,7 +123,7 @@ impl Meters {
     }
 
     /// Deletes the meters that are not `needed` now and were not at the last sweep.
-    pub(in crate::engine) fn sweep(&mut self, needed: &BTreeSet<u32>) -> Vec<MeterMod> {
+    pub fn sweep(&mut self, needed: &BTreeSet<u32>) -> Vec<MeterMod> {
         let free: BTreeSet<u32> = self.limits.keys().filter(|number| !needed.contains(number)).copied().collect();
         let mut gone = Vec::new();
         for number in free.intersection(&self.idle) {
@@ -154,7 +155,7 @@ impl Meters {
     }
 
     /// Compares the meters that the switch reports with those that were made.
-    pub(in crate::engine) fn audit_part(&mut self, meters: &[MeterConfig]) {
+    pub fn audit_part(&mut self, meters: &[MeterConfig]) {
         let Some(audit) = self.audit.as_mut().expected() else { return };
         for meter in meters {
             if audit.missing.remove(&meter.meter)
@@ -167,7 +168,7 @@ impl Meters {
     }
 
     /// Ends an audit. Returns the requests that repair the meters, and the numbers of missing and of altered ones.
-    pub(in crate::engine) fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
+    pub fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
         let Some(MeterAudit { missing, altered, .. }) = self.audit.take().expected() else { return (Vec::new(), 0, 0) };
         let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
         let (missing, altered) = (there(missing), there(altered));
@@ -179,7 +180,7 @@ impl Meters {
 
     /// Notes that these meters are missing, because a rule that names them was refused. Returns whether to make any
     /// again.
-    pub(in crate::engine) fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
+    pub fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
         let mut is_news = false;
         for number in numbers {
             let is_old = self.lost.get(&number).is_none_or(|lost| *lost + LOST_FOR <= now);
@@ -192,7 +193,7 @@ impl Meters {
         is_news
     }
 
-    pub(in crate::engine) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
 
@@ -204,7 +205,7 @@ impl Meters {
     }
 
     /// Handles an error. Returns `None` if it is not about a meter, and else whether it is to be reported.
-    pub(in crate::engine) fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
+    pub fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
         let at = self.asked.iter().position(|(asked, _)| *asked == xid)?;
         let (_, adds) = self.asked.remove(at);
         if adds && (error.kind, error.code) == EXISTS {
@@ -214,7 +215,7 @@ impl Meters {
     }
 }
 
-/// The meter of ours that an instruction names.
+/// Returns the meter of ours that an instruction names.
 pub(in crate::engine) fn metered(instruction: &Instruction) -> Option<u32> {
     match instruction {
         Instruction::Meter(number) if *number >= FIRST => Some(*number),
@@ -246,8 +247,8 @@ fn request(command: u16, meter: u32, limit: &Limit) -> MeterMod {
 }
 
 impl Switch {
-    /// The requests for meters to send before these messages.
-    pub(in crate::engine) fn make_meters(&mut self, messages: &Requests) -> Requests {
+    /// Returns the requests for meters to send before these messages.
+    pub fn make_meters(&mut self, messages: &Requests) -> Requests {
         if self.paths.meters.is_empty() {
             return Requests::new();
         }
@@ -255,14 +256,14 @@ impl Switch {
         self.ask_for_meters(requests)
     }
 
-    /// The request for the meters that the switch has, for an audit; `None` if it should have none.
-    pub(in crate::engine) fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
+    /// Returns the request for the meters that the switch has, for an audit; `None` if it should have none.
+    pub fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
         let xid = self.paths.meters.begin_audit(|| self.tables.take_xid())?;
         let request = StatsRequest::new(RequestBody::MeterConfig(ALL_METERS));
         Some((xid, Message::StatsRequest(request)))
     }
 
-    pub(in crate::engine) fn ask_for_meters(&mut self, requests: Vec<MeterMod>) -> Requests {
+    pub fn ask_for_meters(&mut self, requests: Vec<MeterMod>) -> Requests {
         let mut asked = Requests::new();
         for request in requests {
             let xid = self.tables.take_xid();

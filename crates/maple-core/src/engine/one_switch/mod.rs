@@ -1,7 +1,7 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
 pub(super) mod access_hits;
-pub(super) mod audit_state;
+pub(super) mod audits;
 pub(super) mod backoff;
 pub(super) mod cache;
 pub(super) mod capacity;
@@ -37,6 +37,7 @@ use maple_wire::{Dpid, Version};
 use crate::capabilities::Capabilities;
 use crate::engine::context::options::Options;
 use crate::ids::Time;
+use crate::tree::Tree;
 use cookies::TranslatedCookies;
 use counters::Counters;
 use ingress::Ingress;
@@ -52,7 +53,7 @@ use tables::Tables;
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
-    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refusals/`).
+    /// The number of tables that the switch announces. It may turn out to have one (`decisions/refused_rules/`).
     pub announced_tables: u8,
     pub layout: Layout,
     /// What f decides about packets that enter here.
@@ -84,6 +85,8 @@ pub(super) struct Stale {
 
 impl Stale {
     pub const ALL: Stale = Stale { classifier: true, labels: true };
+    pub const CLASSIFIER: Stale = Stale { classifier: true, labels: false };
+    pub const LABELS: Stale = Stale { classifier: false, labels: true };
 }
 
 impl Switch {
@@ -130,6 +133,11 @@ impl Switch {
         }
     }
 
+    /// Returns the trace tree of the packets that enter here.
+    pub fn tree(&self) -> &Tree {
+        self.ingress.table.tree()
+    }
+
     pub fn version(&self) -> Version {
         self.capabilities.version
     }
@@ -161,17 +169,17 @@ impl Switch {
         self.layout.has_pipeline()
     }
 
-    /// The table whose rules come from several sources.
+    /// Returns the table whose rules come from several sources.
     pub fn shared_table(&self) -> u8 {
         if self.has_pipeline() { self.layout.labels() } else { CLASSIFIER }
     }
 
-    /// The table that has the rules of leaves.
+    /// Returns the table that has the rules of leaves.
     pub fn ingress_table(&self) -> u8 {
         if self.has_pipeline() { self.layout.ingress() } else { CLASSIFIER }
     }
 
-    /// The table of routes, if the switch has enough tables for one.
+    /// Returns the table of routes, if the switch has enough tables for one.
     pub fn route_table(&self) -> Option<u8> {
         let table = self.layout.routes();
         (self.has_pipeline() && self.capabilities.tables > table).then_some(table)
@@ -187,8 +195,13 @@ impl Switch {
         )
     }
 
+    /// Returns the table of routes, if rules may lead there.
+    pub fn open_route_table(&self) -> Option<u8> {
+        self.route_table().filter(|_| self.paths.route_table == RouteTable::Open)
+    }
+
     /// Opens the table of routes after a confirmation, if its table-miss rule is there.
-    pub fn open_route_table(&mut self) {
+    pub fn use_route_table(&mut self) {
         let is_confirmed = |table| self.tables.is_confirmed(table);
         if self.paths.route_table == RouteTable::Closed && self.route_table().is_some_and(is_confirmed) {
             self.paths.route_table = RouteTable::Open;

@@ -12,7 +12,7 @@ pub(in crate::engine) struct NewPortPackets {
 }
 
 impl NewPortPackets {
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
@@ -22,13 +22,13 @@ impl NewPortPackets {
         self.packets.is_empty()
     }
 
-    pub(in crate::engine) fn push(&mut self, until: Time, received: ReceivedPacket) {
+    pub fn push(&mut self, until: Time, received: ReceivedPacket) {
         self.bytes += received.frame.len();
         self.packets.push((until, received));
     }
 
     /// Removes and returns, in order, the packets that `which` selects.
-    pub(in crate::engine) fn take(&mut self, which: impl Fn(Time, &ReceivedPacket) -> bool) -> Vec<ReceivedPacket> {
+    pub fn take(&mut self, which: impl Fn(Time, &ReceivedPacket) -> bool) -> Vec<ReceivedPacket> {
         let taken: Vec<ReceivedPacket> = self
             .packets
             .extract_if(.., |(until, received)| which(*until, received))

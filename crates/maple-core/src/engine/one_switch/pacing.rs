@@ -15,7 +15,7 @@ use crate::ids::Time;
 /// The effects that wait for one switch.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Pacing {
-    waiting: VecDeque<Effect>,
+    queue: VecDeque<Effect>,
     /// When the next change would be due if changes were evenly spaced.
     next: Time,
     /// Whether a timer is set.
@@ -26,14 +26,14 @@ impl Pacing {
     /// Moves the effects whose turn it is to `out`; changes are `distance` apart. Returns when the next one is due, if
     /// one waits.
     fn take_due(&mut self, now: Time, distance: Duration, out: &mut Vec<Effect>) -> Option<Time> {
-        while let Some(effect) = self.waiting.front() {
+        while let Some(effect) = self.queue.front() {
             if is_change(effect) {
                 if self.next > now + BURST {
                     return Some(Time(self.next.0 - BURST.as_nanos() as u64));
                 }
                 self.next = self.next.max(now) + distance;
             }
-            out.extend(self.waiting.pop_front());
+            out.extend(self.queue.pop_front());
         }
         None
     }
@@ -47,22 +47,22 @@ fn is_change(effect: &Effect) -> bool {
 
 impl Switch {
     /// Queues effects for the switch after all that wait for it, and sends those whose turn it is.
-    pub(in crate::engine) fn send_in_turn(&mut self, ctx: &mut Context, effects: impl IntoIterator<Item = Effect>) {
-        self.pacing.waiting.extend(effects);
+    pub fn send_in_turn(&mut self, ctx: &mut Context, effects: impl IntoIterator<Item = Effect>) {
+        self.pacing.queue.extend(effects);
         self.send_due(ctx);
     }
 
     /// Queues requests for the switch after all that wait for it, and sends those whose turn it is.
-    pub(in crate::engine) fn request_in_turn(&mut self, ctx: &mut Context, requests: Requests) {
+    pub fn request_in_turn(&mut self, ctx: &mut Context, requests: Requests) {
         let dpid = self.dpid;
         self.send_in_turn(ctx, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    pub(in crate::engine) fn send_due(&mut self, ctx: &mut Context) {
+    pub fn send_due(&mut self, ctx: &mut Context) {
         let from = ctx.out.len();
         let due = match ctx.options.flow_mod_rate {
             None => {
-                ctx.out.extend(self.pacing.waiting.drain(..));
+                ctx.out.extend(self.pacing.queue.drain(..));
                 None
             }
             Some(rate) => {
@@ -104,7 +104,7 @@ mod tests {
     fn changes_go_at_the_rate_and_what_follows_them_waits() {
         let mut pacing = Pacing::default();
         let barrier = Effect::Send { dpid: Dpid(1), xid: 2, message: Message::BarrierRequest };
-        pacing.waiting.extend((0..1_000).map(|_| change()).chain([barrier]));
+        pacing.queue.extend((0..1_000).map(|_| change()).chain([barrier]));
         let (mut now, mut out, distance) = (Time(5_000_000_000), Vec::new(), Duration::from_millis(2));
         let began = now;
         while let Some(due) = pacing.take_due(now, distance, &mut out) {

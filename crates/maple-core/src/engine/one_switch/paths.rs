@@ -44,7 +44,7 @@ impl Paths {
     }
 }
 
-/// The times for which labels are kept for packets in flight.
+/// Returns the times for which labels are kept for packets in flight.
 pub(in crate::engine) fn quarantine(options: &Options) -> Quarantine {
     Quarantine { confirmed: options.quarantine, unconfirmed: options.lost_quarantine }
 }

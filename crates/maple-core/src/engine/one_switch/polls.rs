@@ -123,6 +123,36 @@ impl PollSeries {
         let wanted = (self.is_wanted() && !period.is_zero()).then(|| since(period).max(self.from));
         wanted.into_iter().chain(is_shown.then(|| since(SHOWN_PERIOD))).min()
     }
+
+    fn complete(
+        &mut self,
+        what: Counted,
+        reading: Arc<StatisticsReading>,
+        period: Duration,
+        rest: Duration,
+    ) -> CompleteAnswer {
+        let mut complete =
+            CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
+        if !self.is_wanted() {
+            // The next wanted series starts from the beginning.
+            self.sample = None;
+            return complete;
+        }
+        // A reading for people came in between.
+        let age = self.sample.as_ref().map(|sample| complete.reading.since(sample));
+        if age.is_some_and(|age| age < period * 9 / 10) {
+            return complete;
+        }
+        let sample = self.sample.replace(Arc::clone(&complete.reading));
+        // After a pause, a rate over all of it would not describe the present.
+        complete.since = sample.filter(|_| age.is_some_and(|age| age < period.max(rest) * 3));
+        // A gauge that is unwanted now may be wanted again soon, so its history is kept for one more reading.
+        complete.measure = self.wanted.union(&self.wanted_before).copied().collect();
+        complete.forget = self.measured.difference(&complete.measure).copied().collect();
+        self.wanted_before.clone_from(&self.wanted);
+        self.measured.clone_from(&complete.measure);
+        complete
+    }
 }
 
 impl Polls {
@@ -133,7 +163,7 @@ impl Polls {
         }
     }
 
-    /// The two newest readings, the newest first.
+    /// Returns the two newest readings, the newest first.
     pub fn readings(&self, what: Counted) -> (Option<&Arc<StatisticsReading>>, Option<&Arc<StatisticsReading>>) {
         let series = match what {
             Counted::Ports => &self.ports,
@@ -214,7 +244,7 @@ impl Polls {
         (std::mem::take(&mut series.measured), is_news.then_some(what))
     }
 
-    /// The gauges whose rates the newest answer did not change, because it could not show all of the traffic.
+    /// Returns the gauges whose rates the newest answer did not change, because it could not show all of the traffic.
     pub fn kept_rates(&self) -> &BTreeSet<Gauge> {
         &self.kept
     }
@@ -227,38 +257,6 @@ impl Polls {
     /// Forgets a request that was not sent. The switch is asked when it is due again.
     pub fn on_unsent(&mut self) {
         self.asked = None;
-    }
-}
-
-impl PollSeries {
-    fn complete(
-        &mut self,
-        what: Counted,
-        reading: Arc<StatisticsReading>,
-        period: Duration,
-        rest: Duration,
-    ) -> CompleteAnswer {
-        let mut complete =
-            CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
-        if !self.is_wanted() {
-            // The next wanted series starts from the beginning.
-            self.sample = None;
-            return complete;
-        }
-        // A reading for people came in between.
-        let age = self.sample.as_ref().map(|sample| complete.reading.since(sample));
-        if age.is_some_and(|age| age < period * 9 / 10) {
-            return complete;
-        }
-        let sample = self.sample.replace(Arc::clone(&complete.reading));
-        // After a pause, a rate over all of it would not describe the present.
-        complete.since = sample.filter(|_| age.is_some_and(|age| age < period.max(rest) * 3));
-        // A gauge that is unwanted now may be wanted again soon, so its history is kept for one more reading.
-        complete.measure = self.wanted.union(&self.wanted_before).copied().collect();
-        complete.forget = self.measured.difference(&complete.measure).copied().collect();
-        self.wanted_before.clone_from(&self.wanted);
-        self.measured.clone_from(&complete.measure);
-        complete
     }
 }
 
@@ -283,7 +281,7 @@ impl CountedRule {
 }
 
 impl StatisticsReading {
-    /// The time from an earlier reading to this one.
+    /// Returns the time from an earlier reading to this one.
     pub fn since(&self, before: &StatisticsReading) -> Duration {
         Duration::from_nanos(self.at.0.saturating_sub(before.at.0))
     }

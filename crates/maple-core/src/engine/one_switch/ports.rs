@@ -22,7 +22,7 @@ pub(in crate::engine) struct Ports {
     /// The link ports, each with the time since when it is one.
     pub linked: BTreeMap<PortNo, Time>,
     /// Packets from ports whose kind is not known yet.
-    pub waiting: NewPortPackets,
+    pub new_port_packets: NewPortPackets,
     /// The pauses between questions for the switch's ports.
     pub questions: Backoff,
     /// The rules for hosts in the classifier.
@@ -37,7 +37,7 @@ impl Ports {
             addresses: BTreeMap::new(),
             edges: BTreeMap::new(),
             linked: BTreeMap::new(),
-            waiting: NewPortPackets::default(),
+            new_port_packets: NewPortPackets::default(),
             questions: Backoff::default(),
             host_rules: HostRules::new(layout, cookies, options.facts.placed_at(dpid).collect()),
         }
@@ -49,7 +49,7 @@ impl Ports {
             addresses: self.addresses.clone(),
             edges: self.edges.clone(),
             linked: self.linked.clone(),
-            waiting: NewPortPackets::default(),
+            new_port_packets: NewPortPackets::default(),
             questions: Backoff::default(),
             host_rules: self.host_rules.clone(),
         }

@@ -32,8 +32,8 @@ pub(in crate::engine) enum Reply {
 }
 
 impl Switch {
-    /// The question that was asked with this transaction id.
-    pub(in crate::engine) fn question(&self, xid: u32) -> StatisticsQuestion {
+    /// Returns the question that was asked with this transaction id.
+    pub fn question(&self, xid: u32) -> StatisticsQuestion {
         if self.tables.is_audited_by(xid) {
             StatisticsQuestion::Audit
         } else if self.paths.meters.is_audited_by(xid) {

@@ -22,14 +22,14 @@ const MIN_BATCH: usize = 16;
 const MAX_BATCH: usize = 128;
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_LABEL_WAIT: Duration = Duration::from_secs(2);
 
 /// The maximum time that a switch waits after its own leaves are decided and its rules are known, because f may be slow
 /// at others.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// How often a switch looks whether the other switches are ready too.
-pub(in crate::engine) const LOOK: Duration = Duration::from_millis(1);
+pub(in crate::engine) const RESTORE_POLL: Duration = Duration::from_millis(1);
 
 /// Matches of rules with their priorities.
 pub(in crate::engine) type Priorities = Vec<(Vec<Constraint>, u16)>;
@@ -89,7 +89,7 @@ impl Restoring {
         self.later.extend(witnesses);
     }
 
-    /// The labels that the earlier run gave out at this switch.
+    /// Returns the labels that the earlier run gave out at this switch.
     pub fn labels(&self) -> &[LabelKey] {
         &self.labels
     }
@@ -158,10 +158,10 @@ impl Restoring {
         let decided = self.decided?.max(self.read?);
         // f runs within a turn, and may take longer than the wait.
         if self.until.is_none() && decided < now && are_all_decided() {
-            self.until = Some(now + PATIENCE);
+            self.until = Some(now + MAX_LABEL_WAIT);
         }
         if self.next_look <= now {
-            self.next_look = now + LOOK;
+            self.next_look = now + RESTORE_POLL;
         }
         let is_over = self.until.is_some_and(|until| until <= now) || decided + MAX_WAIT <= now;
         Some(!any_waits || is_over)
@@ -172,7 +172,7 @@ impl Restoring {
         (!std::mem::replace(&mut self.is_built, true)).then(|| std::mem::take(&mut self.preferred))
     }
 
-    /// The leaves that are not decided, for another restore.
+    /// Returns the leaves that are not decided, for another restore.
     pub fn into_undecided(self) -> impl Iterator<Item = Witness> {
         self.todo.into_iter().chain(self.later)
     }

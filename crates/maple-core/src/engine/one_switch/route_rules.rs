@@ -36,7 +36,7 @@ impl RouteRules {
         std::mem::take(&mut self.changes)
     }
 
-    /// The rules of all routes.
+    /// Returns the rules of all routes.
     pub fn all(&self) -> impl Iterator<Item = &Rule> {
         self.all.values()
     }

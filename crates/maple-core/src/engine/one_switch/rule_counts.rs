@@ -30,7 +30,7 @@ impl RuleCounts {
     }
 
     /// Adds a part of the answer to this request.
-    pub(in crate::engine) fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
+    pub fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
         let Some(question) = self.open.get_mut(&xid).expected() else { return };
         let is_it = |flow: &&FlowStats| {
             (has_one_table || flow.table_id == question.table)

@@ -83,7 +83,8 @@ pub(in crate::engine) struct RuleGrowth {
 impl RuleGrowth {
     /// Notes a report on a rule. Returns what the rule has counted since its last report.
     pub fn grown(&mut self, rule: &RuleReport<'_>) -> CounterGrowth {
-        let (place, round) = (place(rule.table, rule.key), self.round);
+        let place = place(rule.table, rule.key);
+        let round = self.round;
         let before = self.rules.get(&place).copied();
         if rule.is_removed {
             self.rules.remove(&place);
@@ -124,7 +125,7 @@ impl RuleGrowth {
         }
     }
 
-    /// The withdrawn leaf with this id, if it is remembered.
+    /// Returns the withdrawn leaf with this id, if it is remembered.
     pub fn withdrawn(&self, id: LeafId) -> Option<&CountedLeaf> {
         self.withdrawn.get(&id)
     }

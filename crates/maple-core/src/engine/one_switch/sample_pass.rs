@@ -33,7 +33,7 @@ impl SamplePass {
         Some(self.not_before)
     }
 
-    /// The next sample to decide; `None` between passes.
+    /// Returns the next sample to decide; `None` between passes.
     pub fn next(&self) -> Option<usize> {
         self.next
     }
@@ -47,7 +47,8 @@ impl SamplePass {
     pub fn end(&mut self, now: Time) -> Option<Time> {
         // Ports that become edge ports together get their rules together: only the pass after that waits.
         let wait = if self.again && !self.is_repeated { STEP } else { PAUSE };
-        let (next, not_before) = (self.again.then_some(0), now + wait);
+        let next = self.again.then_some(0);
+        let not_before = now + wait;
         *self = SamplePass { next, not_before, again: false, is_repeated: self.again };
         next.map(|_| not_before)
     }

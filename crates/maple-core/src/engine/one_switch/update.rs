@@ -18,7 +18,7 @@ use crate::update::Change;
 
 impl Switch {
     /// Finishes an earlier update. Returns whether the next one may begin.
-    pub(in crate::engine) fn begin_update(&mut self, ctx: &mut Context) -> bool {
+    pub fn begin_update(&mut self, ctx: &mut Context) -> bool {
         if self.unreachable.is_some() {
             return false;
         }
@@ -31,7 +31,7 @@ impl Switch {
     }
 
     /// Sends the changes that were collected.
-    pub(in crate::engine) fn send_update(&mut self, ctx: &mut Context) {
+    pub fn send_update(&mut self, ctx: &mut Context) {
         let mut requests = Requests::new();
         self.tables.send_update(ctx.now, self.has_pipeline().then_some(CLASSIFIER), &mut requests);
         self.send_with_meters(ctx, requests);
@@ -44,7 +44,7 @@ impl Switch {
         self.request_in_turn(ctx, all);
     }
 
-    pub(in crate::engine) fn collect_labels(&mut self, epoch: u16) {
+    pub fn collect_labels(&mut self, epoch: u16) {
         if !std::mem::take(&mut self.stale.labels) {
             return;
         }
@@ -56,7 +56,7 @@ impl Switch {
         }
     }
 
-    pub(in crate::engine) fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
+    pub fn collect_ingress(&mut self, now: Time, actions: Vec<(LeafId, LeafAction)>) {
         for (leaf, action) in actions {
             self.ingress.table.set_action(leaf, action);
         }
@@ -73,7 +73,7 @@ impl Switch {
     }
 
     /// Takes the changes of the engine's own rules, by table.
-    pub(in crate::engine) fn collect_own(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Change>> {
+    pub fn collect_own(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Change>> {
         if !std::mem::take(&mut self.stale.classifier) {
             return BTreeMap::new();
         }
@@ -82,12 +82,12 @@ impl Switch {
     }
 
     /// Reports whether there are rules that let further hosts into the ingress table.
-    pub(in crate::engine) fn has_further_hosts(&self) -> bool {
+    pub fn has_further_hosts(&self) -> bool {
         self.has_pipeline() && self.ports.host_rules.has_additions()
     }
 
     /// Records the changes of the engine's own rules, and takes those of the rules for hosts.
-    pub(in crate::engine) fn collect_hosts(&mut self, now: Time, mut own: BTreeMap<u8, Vec<Change>>, is_held: bool) {
+    pub fn collect_hosts(&mut self, now: Time, mut own: BTreeMap<u8, Vec<Change>>, is_held: bool) {
         let capacity = self.room.capacity.of_hosts(now, |table| self.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(self.ports.host_rules.take_changes(capacity, is_held));
         let shared_table = self.shared_table();
@@ -101,7 +101,7 @@ impl Switch {
     }
 
     /// Compares all rules with those that the switch has, if it has just reported them.
-    pub(in crate::engine) fn compare_all(&mut self) {
+    pub fn compare_all(&mut self) {
         if self.tables.is_synchronised() {
             return;
         }
@@ -115,7 +115,7 @@ impl Switch {
         self.tables.compare_all(self.shared_table(), all);
     }
 
-    /// The engine's own rules, by table: the classifier and the table-miss rules.
+    /// Returns the engine's own rules, by table: the classifier and the table-miss rules.
     fn own_rules(&mut self, ctx: &Context) -> BTreeMap<u8, Vec<Rule>> {
         let own = own_cookie(ctx.options.epoch);
         let state = ctx.store.snapshot();

@@ -5,15 +5,15 @@ use crate::engine::context::event::InstalledFlow;
 use crate::rule::Rule;
 
 impl Switch {
-    /// The numbers of rules, labels and leaves.
-    pub(in crate::engine) fn counts(&self) -> SwitchCounts {
+    /// Returns the numbers of rules, labels and leaves.
+    pub fn counts(&self) -> SwitchCounts {
         let (rules, barrier_rules) = self.tables.counts();
         let (labels, leaves) = (self.paths.labels.len() as u64, self.ingress.table.tree().len() as u64);
         SwitchCounts { rules, barrier_rules, labels, leaves }
     }
 
-    /// The rules that the switch has, as it would report them.
-    pub(in crate::engine) fn installed(&self) -> Vec<InstalledFlow> {
+    /// Returns the rules that the switch has, as it would report them.
+    pub fn installed(&self) -> Vec<InstalledFlow> {
         let flow = |(table_id, rule): (u8, Rule)| InstalledFlow {
             table_id,
             priority: rule.priority,

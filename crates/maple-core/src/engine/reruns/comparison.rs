@@ -15,8 +15,8 @@ use rustc_hash::{FxBuildHasher, FxHashSet};
 
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::trial::{DecisionSummary, Difference, DifferenceKind, Trial};
-use crate::engine::decisions::decide::{Answer, RunOutcome, outcome};
 use crate::engine::decisions::leaf::source_lines;
+use crate::engine::decisions::runs::{RunOutcome, outcome};
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, Route};
@@ -85,7 +85,7 @@ impl Comparison {
         Arc::new(ComparedPolicy { policy, comparison: Arc::clone(self) })
     }
 
-    /// The differences so far. A packet that came several times counts once, unless a decision about it
+    /// Returns the differences so far. A packet that came several times counts once, unless a decision about it
     /// changed.
     pub fn found(&self) -> Trial {
         let found = self.lock();
@@ -115,7 +115,7 @@ impl Comparison {
         }
     }
 
-    /// The packet of a run, and a run for each policy on the same packet and state.
+    /// Returns the packet of a run, and a run for each policy on the same packet and state.
     fn again(&self, run: &Run) -> Option<(ReceivedPacket, Run, Run)> {
         let ((frame, total_len, at), state, track_hosts) = run.subject()?;
         let again = |state| Run::new(Arc::clone(&frame), total_len, at, Txn::new(state), track_hosts);
@@ -123,7 +123,7 @@ impl Comparison {
         Some((ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at }, before, after))
     }
 
-    /// The state, with the writes of the other policy's file where the state has nothing of that name.
+    /// Returns the state, with the writes of the other policy's file where the state has nothing of that name.
     fn overlaid(&self, state: Arc<Snapshot>) -> Arc<Snapshot> {
         if self.writes.is_empty() {
             return state;
@@ -171,7 +171,7 @@ impl Comparison {
 }
 
 impl PacketResult {
-    fn from_run(run: &Run, answer: Answer, at: Location) -> PacketResult {
+    fn from_run(run: &Run, answer: Result<Route, PolicyError>, at: Location) -> PacketResult {
         let nothing = |route: String, lines: String, failure| PacketResult {
             route: Arc::default(),
             decision: DecisionSummary { route, exits: Vec::new(), lines },

@@ -17,7 +17,7 @@ use crate::state::Snapshot;
 use crate::trace::Trace;
 
 impl DifferenceKind {
-    /// The difference between two routes of a packet; `None` if they are equal.
+    /// Returns the difference between two routes of a packet; `None` if they are equal.
     pub(in crate::engine) fn between(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
         if before == after {
             return None;
@@ -50,7 +50,7 @@ impl Difference {
         after: DecisionSummary,
         state: &Snapshot,
     ) -> Difference {
-        let before = leaf.goal().now(state).unwrap_or_default();
+        let before = leaf.newest_goal().now(state).unwrap_or_default();
         let before = DecisionSummary::from_run(&before, leaf.witness.at, &leaf.trace);
         Difference::between(kind, &leaf.witness, before, after)
     }
@@ -66,7 +66,7 @@ impl Difference {
         Difference { kind, at, from, to, packet, before, after }
     }
 
-    /// The packet that the decisions are about.
+    /// Returns the packet that the decisions are about.
     pub fn decided_packet(&self) -> DecidedPacket {
         let Difference { at, from, to, packet, .. } = self;
         DecidedPacket { at: *at, from: *from, to: *to, packet: packet.clone() }

@@ -45,14 +45,14 @@ use crate::engine::context::reports::Reports;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::trial::{Candidate, DecisionSummary, Difference, DifferenceKind, MAX_DIFFERENCES, Trial};
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::add_leaf::{insert, shown};
-use crate::engine::decisions::decide::{RunOutcome, outcome};
-use crate::engine::decisions::leaf::source_lines;
+use crate::engine::decisions::add_leaf::insert;
+use crate::engine::decisions::leaf::{shown, source_lines};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::access_hits::AccessHits;
 use crate::engine::one_switch::ingress::table;
 use crate::engine::one_switch::sample_pass::SamplePass;
-use crate::engine::one_switch::{Stale, Switch};
 use crate::ids::LeafId;
 use crate::route::Goal;
 use crate::run::{Finished, Run};
@@ -90,7 +90,7 @@ pub(in crate::engine) struct Reload {
 
 impl Reload {
     /// Begins the trial of a candidate, in place of any other trial.
-    pub(in crate::engine) fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
+    pub fn begin(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, candidate: Candidate) {
         let mut todo: Vec<LeafId> = decisions.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
         self.trying =
@@ -99,7 +99,7 @@ impl Reload {
     }
 
     /// Lets the candidate decide the next leaves.
-    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
@@ -107,14 +107,14 @@ impl Reload {
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
         if !runs.is_empty() {
             let policy = Arc::clone(&trying.candidate.policy);
-            for (run, id, answer) in Decisions::run_with(fabric, &*policy, runs) {
-                let outcome = outcome(&run, answer);
+            for (id, outcome) in Decisions::run_with(fabric, &*policy, runs) {
                 self.count_tried(decisions, fabric, id, &outcome, &mut trying.trial);
                 trying.decided.insert(id, outcome);
             }
         }
         if trying.todo.is_empty() {
-            let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
+            let candidate = trying.candidate.number;
+            let trial = trying.trial.clone();
             fabric.ctx.out.push(Effect::Tried { candidate, trial });
         } else {
             fabric.ctx.wake_at(fabric.ctx.now + STEP, Timer::Trial);
@@ -128,8 +128,8 @@ impl Reload {
         let (kind, decision) = match outcome {
             RunOutcome::Answer((goal, resolved), finished) => {
                 let old = self.compared.as_ref().unwrap_or(&state);
-                let before = || leaf.goal().now(old).unwrap_or_default();
-                let is_same = leaf.goal() == goal && self.compared.is_none();
+                let before = || leaf.newest_goal().now(old).unwrap_or_default();
+                let is_same = leaf.newest_goal() == goal && self.compared.is_none();
                 let kind = if is_same { None } else { DifferenceKind::between(&before(), resolved) };
                 let Some(kind) = kind else {
                     trial.same += 1;
@@ -156,12 +156,12 @@ impl Reload {
     }
 
     /// Ends the trial of a candidate that will not be adopted.
-    pub(in crate::engine) fn abandon(&mut self, number: u64) {
+    pub fn abandon(&mut self, number: u64) {
         self.trying.take_if(|trying| trying.candidate.number == number);
     }
 
     /// Puts the candidate in the place of the policy.
-    pub(in crate::engine) fn adopt(
+    pub fn adopt(
         &mut self,
         samples: &mut Samples,
         decisions: &mut Decisions,
@@ -195,7 +195,7 @@ impl Reload {
             end_change_over(decisions, fabric, dpid, old, &changed);
         }
         // Packets that the old policy let wait.
-        decisions.waiting.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
+        decisions.undecided.release_all().into_iter().for_each(|name| fabric.ctx.store.forget(name));
         let dpids: Vec<Dpid> = fabric.switches.keys().copied().collect();
         dpids.into_iter().for_each(|dpid| samples.begin_pass(decisions, fabric, dpid));
         fabric.ctx.out.push(Effect::Adopted { candidate: candidate.number });
@@ -211,16 +211,15 @@ fn change_over(
     outcome: Option<RunOutcome>,
 ) -> Option<LeafId> {
     let leaf = decisions.leaves.get(&id)?;
-    let Some(RunOutcome::Answer((goal, _), finished)) = outcome else {
-        decisions.withdraw(fabric, id);
-        return None;
+    let (goal, finished) = match outcome {
+        Some(RunOutcome::Answer((goal, _), finished)) if finished.lasts() => (goal, finished),
+        _ => {
+            decisions.withdraw(fabric, id);
+            return None;
+        }
     };
-    if !finished.lasts() {
-        decisions.withdraw(fabric, id);
-        return None;
-    }
     let (witness, has_same_goal, has_same_trace) =
-        (leaf.witness.clone(), *leaf.goal() == goal, finished.trace.asks_like(&leaf.trace));
+        (leaf.witness.clone(), *leaf.newest_goal() == goal, finished.trace.asks_like(&leaf.trace));
     // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
     let stays = if has_same_trace {
         has_same_goal || decisions.can_reroute(fabric, id)
@@ -229,8 +228,7 @@ fn change_over(
     };
     if !stays {
         decisions.withdraw(fabric, id);
-        let has_capacity = fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch);
-        if !has_capacity {
+        if !fabric.check_capacity_for_trace(witness.at.switch) {
             return None;
         }
         return decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf);
@@ -267,9 +265,7 @@ fn decide_again(
     };
     let run = |id: &LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
     let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
-    for (run, id, answer) in decisions.run_policy(fabric, runs) {
-        decided.insert(id, outcome(&run, answer));
-    }
+    decided.extend(decisions.run_policy(fabric, runs));
 }
 
 /// Gives each switch an empty tree. Returns the old ones.
@@ -286,15 +282,15 @@ fn begin_change_over(fabric: &mut Fabric) -> Vec<(Dpid, Table)> {
 /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
 /// leaves.
 fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
-    let undecided = witnesses.iter().filter(|witness| fabric.switches.lookup(witness).is_none());
+    let undecided = witnesses.iter().filter(|witness| fabric.switches.find_leaf(witness).is_none());
     let run = |witness: &ReceivedPacket| Some((Decisions::admissible_run(fabric, witness)?, witness.clone()));
     let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
     let mut new = Vec::new();
-    for (run, witness, answer) in decisions.run_policy(fabric, runs) {
-        let RunOutcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+    for (witness, outcome) in decisions.run_policy(fabric, runs) {
+        let RunOutcome::Answer((goal, _), finished) = outcome else { continue };
         if finished.lasts()
-            && fabric.switches.lookup(&witness).is_none()
-            && fabric.switches.check_capacity_for_trace(&mut fabric.ctx, witness.at.switch)
+            && fabric.switches.find_leaf(&witness).is_none()
+            && fabric.check_capacity_for_trace(witness.at.switch)
         {
             new.extend(decisions.adopt(fabric, goal, *finished, witness).map(|adopted| adopted.leaf));
         }
@@ -304,7 +300,7 @@ fn decide_former(decisions: &mut Decisions, fabric: &mut Fabric, witnesses: &[Re
 
 /// Reports whether a packet is the witness packet of a leaf.
 fn has_own_leaf(decisions: &Decisions, fabric: &Fabric, witness: &ReceivedPacket) -> bool {
-    let leaf = fabric.switches.lookup(witness).and_then(|id| decisions.leaves.get(&id));
+    let leaf = fabric.switches.find_leaf(witness).and_then(|id| decisions.leaves.get(&id));
     leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
 }
 
@@ -313,18 +309,18 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
     let action = decisions.ingress_action(fabric, id);
     let Some(mut leaf) = decisions.leaves.remove(&id).expected() else { return };
     let reads = leaf.extra_reads.clone();
-    let Some(switch) = fabric.switches.get_mut(&leaf.ingress()).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(leaf.ingress()) else { return };
     let outcome = insert(&mut switch.ingress.table, id, &mut leaf, action);
     if outcome == Augmented::Added && leaf.extra_reads.is_empty() {
         switch.ingress.table.specialise(id, &reads);
     }
-    let what = shown(&leaf);
+    let what = shown(&leaf.trace);
     decisions.leaves.insert(id, leaf);
     match outcome {
         Augmented::Added => {}
         // The new policy does not tell the packets of the two apart. Or what they look up has become equal.
         Augmented::Existing(there) => {
-            if decisions.leaves.get(&there).is_none_or(|other| other.goal() != goal) {
+            if decisions.leaves.get(&there).is_none_or(|other| other.newest_goal() != goal) {
                 decisions.inconsistent(fabric, there, &what);
             }
             decisions.withdraw(fabric, id);
@@ -341,7 +337,7 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
 /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
 /// with other traces.
 fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let mut preferred = old.priorities();
     preferred.append(&mut switch.ingress.former_priorities);
     switch.ingress.table.end_rebuild(&preferred);
@@ -349,14 +345,13 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     switch.ingress.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
     for id in changed {
         let Some(leaf) = decisions.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
-        if switch.ingress.table.tree().extra_reads(*id).is_empty() {
+        if switch.tree().extra_reads(*id).is_empty() {
             switch.ingress.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
         }
     }
-    let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
-    for id in ids {
+    for id in switch.tree().leaves() {
         if let Some(leaf) = decisions.leaves.get_mut(&id) {
-            leaf.extra_reads = switch.ingress.table.tree().extra_reads(id).into();
+            leaf.extra_reads = switch.tree().extra_reads(id).into();
             decisions.leaves.mark_changed(id);
         }
     }
@@ -365,5 +360,5 @@ fn end_change_over(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, m
     // The comparison includes them.
     drop(switch.ingress.table.take_changes());
     switch.ingress.sample_pass = SamplePass::default();
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.mark_dirty(dpid);
 }

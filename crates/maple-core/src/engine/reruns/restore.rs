@@ -57,13 +57,12 @@ use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::decide::{RunOutcome, outcome};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Stale;
 use crate::engine::one_switch::classifier::table_miss;
 use crate::engine::one_switch::cookies::own_cookie;
-use crate::engine::one_switch::paths::RouteTable;
-use crate::engine::one_switch::restoring::{LOOK, Restoring};
+use crate::engine::one_switch::restoring::{RESTORE_POLL, Restoring};
 use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::Location;
@@ -88,7 +87,7 @@ pub(in crate::engine) struct Restore {
 impl Restore {
     /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
     /// that the previous controller reported, if it did. The switch's own report follows.
-    pub(in crate::engine) fn begin(
+    pub fn begin(
         decisions: &mut Decisions,
         fabric: &mut Fabric,
         dpid: Dpid,
@@ -96,7 +95,7 @@ impl Restore {
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return Restore::give_up(fabric, dpid) };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return Restore::give_up(fabric, dpid) };
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -131,13 +130,8 @@ impl Restore {
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
-    pub(in crate::engine) fn earlier_rules_known(
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        is_confirmed: bool,
-    ) {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    pub fn earlier_rules_known(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, is_confirmed: bool) {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -150,9 +144,9 @@ impl Restore {
         }
         let miss = table_miss(own_cookie(fabric.ctx.options.epoch));
         if switch.route_table().and_then(|table| switch.tables.has_but_for_cookie(table, &miss)) == Some(true) {
-            switch.open_route_table();
+            switch.use_route_table();
         }
-        if let Some(table) = switch.route_table().filter(|_| switch.paths.route_table == RouteTable::Open) {
+        if let Some(table) = switch.open_route_table() {
             // The leaves that were decided before use it too.
             switch.ingress.changed_actions.extend(fabric.routes.use_route_table(dpid, table));
         }
@@ -173,31 +167,26 @@ impl Restore {
             }
         });
         fabric.acquire_early_labels();
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+        fabric.mark_dirty(dpid);
         if is_confirmed {
             Restore::go_on(decisions, fabric, dpid);
         }
     }
 
-    /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
-    pub(in crate::engine) fn remembered_of(
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-    ) -> Option<Effect> {
+    /// Returns the effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its
+    /// leaves.
+    pub fn remembered_of(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) -> Option<Effect> {
         let switch = fabric.switches.get_mut(&dpid).filter(|_| fabric.ctx.options.remember)?;
         let undecided = switch.restoring.take().into_iter().flat_map(Restoring::into_undecided);
-        let undecided: Vec<Witness> = undecided.collect();
-        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
-        let mut leaves: Vec<(LeafId, Witness)> =
-            ids.into_iter().filter_map(|id| Some((id, decisions.leaves.get(&id)?.remembered()))).collect();
-        leaves.extend(undecided.into_iter().map(|witness| (decisions.new_leaf_id(fabric), witness)));
+        let remembered = |id: LeafId| Some((id, decisions.leaves.get(&id)?.remembered()));
+        let mut leaves: Vec<(LeafId, Witness)> = switch.tree().leaves().filter_map(remembered).collect();
+        leaves.extend(undecided.map(|witness| (decisions.new_leaf_id(fabric), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
         Some(Effect::Departed { dpid, leaves, surroundings: fabric.ctx.store.surroundings_of(dpid) })
     }
 
     /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
-    pub(in crate::engine) fn give_up(fabric: &mut Fabric, dpid: Dpid) {
+    pub fn give_up(fabric: &mut Fabric, dpid: Dpid) {
         fabric.ctx.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
@@ -209,33 +198,27 @@ impl Restore {
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub(in crate::engine) fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else {
-            return;
-        };
+        let Some(restoring) = fabric.switches.restoring_mut(dpid) else { return };
         let Some(witnesses) = restoring.next_batch() else {
-            return fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+            return fabric.mark_dirty(dpid);
         };
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, extra_reads } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
-            let is_open = at.switch == dpid && fabric.switches.lookup(&received).is_none();
+            let is_open = at.switch == dpid && fabric.switches.find_leaf(&received).is_none();
             Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, extra_reads)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
-        for (run, (received, extra_reads), answer) in decisions.run_policy(fabric, runs) {
-            let outcome = outcome(&run, answer);
+        for ((received, extra_reads), outcome) in decisions.run_policy(fabric, runs) {
             restore_leaf(decisions, fabric, outcome, received, extra_reads);
         }
-        let Some(restoring) = fabric.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected()
-        else {
-            return;
-        };
+        let Some(restoring) = fabric.switches.restoring_mut(dpid).expected() else { return };
         if restoring.end_batch(fabric.ctx.now) {
             fabric.ctx.store.change_restoring(|all| all.undecided.remove(&dpid));
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+            fabric.mark_stale(dpid, Stale::ALL);
         } else {
             fabric.ctx.wake_at(fabric.ctx.now + PAUSE, Timer::Restore(dpid));
         }
@@ -246,13 +229,12 @@ impl Restore {
     fn build(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The leaves whose routes have just become ready.
         decisions.collect(fabric, dpid);
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let Some(preferred) = switch.restoring.as_mut().and_then(Restoring::begin_build) else { return };
         self.last_built = Some(fabric.ctx.now);
         switch.ingress.table.end_rebuild(&preferred);
-        let ids: Vec<LeafId> = switch.ingress.table.tree().leaves().collect();
-        for id in ids {
-            let extra_reads = switch.ingress.table.tree().extra_reads(id);
+        for id in switch.tree().leaves() {
+            let extra_reads = switch.tree().extra_reads(id);
             if let Some(leaf) = decisions.leaves.get_mut(&id).filter(|leaf| *leaf.extra_reads != *extra_reads) {
                 leaf.extra_reads = extra_reads.into();
                 decisions.leaves.mark_changed(id);
@@ -263,13 +245,7 @@ impl Restore {
 
     /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
     /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
-    pub(in crate::engine) fn flush(
-        &mut self,
-        samples: &mut Samples,
-        decisions: &mut Decisions,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-    ) {
+    pub fn flush(&mut self, samples: &mut Samples, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         let restoring = fabric.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         if !restoring.is_some_and(Restoring::are_rules_known) {
             return;
@@ -277,9 +253,7 @@ impl Restore {
         decisions.collect(fabric, dpid);
         confirm_labels(fabric, dpid);
         let Fabric { ctx, switches, routes, .. } = fabric;
-        let Some(restoring) = switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()).expected() else {
-            return;
-        };
+        let Some(restoring) = switches.restoring_mut(dpid).expected() else { return };
         let are_all_decided = || ctx.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         let now = ctx.now;
         let Some(has_waited) = restoring.has_waited(now, routes.any_waits_at(dpid), are_all_decided) else { return };
@@ -287,7 +261,7 @@ impl Restore {
             (restoring.next_look(), restoring.is_confirmed(), restoring.is_built());
         if has_waited && !is_built && self.last_built == Some(now) {
             // Packets are answered between two switches.
-            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
+            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
             return;
         }
         if has_waited {
@@ -300,7 +274,7 @@ impl Restore {
                 all.asking.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited && self.last_built == Some(now) {
-            fabric.ctx.wake_at(now + LOOK, Timer::Restore(dpid));
+            fabric.ctx.wake_at(now + RESTORE_POLL, Timer::Restore(dpid));
         } else if have_all_waited {
             self.last_built = Some(now);
             end_restore(decisions, fabric, dpid);
@@ -325,8 +299,9 @@ fn reserve_labels(fabric: &mut Fabric, dpid: Dpid, own: Vec<LabelKey>, pushed: V
 
 /// Revokes the labels that counted as ready although the switch does not have their rules.
 fn revoke_lost_labels(fabric: &mut Fabric, dpid: Dpid) {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
-    let (tables, table) = (&switch.tables, switch.shared_table());
+    let Some(switch) = fabric.switches.known(dpid) else { return };
+    let tables = &switch.tables;
+    let table = switch.shared_table();
     let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
     let lost: Vec<u64> = switch.paths.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
     lost.into_iter().for_each(|serial| fabric.revoke_label(dpid, serial, Refusal::Stale(dpid)));
@@ -342,12 +317,11 @@ fn restore_leaf(
 ) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
-    if !finished.lasts() || !fabric.switches.check_capacity_for_trace(&mut fabric.ctx, at.switch) {
+    if !finished.lasts() || !fabric.check_capacity_for_trace(at.switch) {
         return;
     }
     let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
-        let restoring = fabric.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
-        if let Some(restoring) = restoring {
+        if let Some(restoring) = fabric.switches.restoring_mut(at.switch) {
             let ReceivedPacket { frame, total_len, .. } = received;
             restoring.repeat(Witness { at, frame, total_len, extra_reads });
         }
@@ -372,7 +346,7 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // Where one old cookie is to be two new ones, the rules of the second one are sent.
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
     }
-    fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
+    fabric.mark_dirty(dpid);
 }
 
 /// Makes the labels of a switch ready whose rules the switch has already, and revokes those that it has other rules
@@ -380,7 +354,9 @@ fn end_restore(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
 fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.tables.has_own_rules()) else { return };
     let (mut ready, mut stale) = (Vec::new(), Vec::new());
-    let (tables, labels, table) = (&switch.tables, &switch.paths.labels, switch.shared_table());
+    let tables = &switch.tables;
+    let labels = &switch.paths.labels;
+    let table = switch.shared_table();
     for serial in switch.tables.labels_to_confirm() {
         match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
             None | Some(Some(true)) => ready.push(serial),
@@ -397,9 +373,10 @@ fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     }
 }
 
-/// The labels that a rule pushes, with the ports by which the packets leave.
+/// Returns the labels that a rule pushes, with the ports by which the packets leave.
 fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
-    let (mut pushed, mut id) = (Vec::new(), None);
+    let mut pushed = Vec::new();
+    let mut id = None;
     for instruction in rule.instructions.iter() {
         let Instruction::ApplyActions(actions) = instruction else { continue };
         for action in actions {

@@ -30,11 +30,10 @@ use std::time::Duration;
 use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
-use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
-use crate::engine::decisions::decide::{RunOutcome, outcome};
+use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::sample_pass::STEP;
 use crate::ids::Time;
@@ -80,7 +79,7 @@ impl Samples {
     }
 
     /// Begins a pass at a switch, because a port became an edge port.
-    pub(in crate::engine) fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn begin_pass(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.packets.is_empty() {
             return;
         }
@@ -94,7 +93,7 @@ impl Samples {
     }
 
     /// Adds a switch to those that take turns.
-    pub(in crate::engine) fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.turns.contains(&dpid) {
             return;
         }
@@ -104,7 +103,7 @@ impl Samples {
     }
 
     /// Decides the next samples of the switches whose turn it is.
-    pub(in crate::engine) fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         if self.decided.0 != fabric.ctx.now {
             self.decided = (fabric.ctx.now, 0);
         }
@@ -158,12 +157,12 @@ impl Samples {
 
     /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
     fn decide_samples_of(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, most: usize) -> usize {
-        let (packets, state) = (Arc::clone(&self.packets), fabric.ctx.store.snapshot());
+        let packets = Arc::clone(&self.packets);
+        let state = fabric.ctx.store.snapshot();
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return 0 };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return 0 };
         let Some(from) = switch.ingress.sample_pass.next() else { return 0 };
-        let has_capacity =
-            !switch.room.is_closed() && switch.room.capacity.has_capacity_for_trace(switch.ingress.table.tree().len());
+        let has_capacity = !switch.room.is_closed() && switch.room.capacity.has_capacity_for_trace(switch.tree().len());
         if edges.is_empty() || from >= packets.len() || !has_capacity {
             return 0;
         }
@@ -175,8 +174,8 @@ impl Samples {
             .into_iter()
             .filter_map(|received| Some((Decisions::admissible_run(fabric, &received)?, received)))
             .collect();
-        for (run, received, answer) in decisions.run_policy(fabric, runs) {
-            cache_sample(decisions, fabric, outcome(&run, answer), received);
+        for (received, outcome) in decisions.run_policy(fabric, runs) {
+            cache_sample(decisions, fabric, outcome, received);
         }
         to - from
     }
@@ -188,14 +187,14 @@ fn cache_sample(decisions: &mut Decisions, fabric: &mut Fabric, outcome: RunOutc
     let is_cacheable = !has_read && can_match_lists(fabric, &finished.trace, received.at.switch);
     let is_cacheable = is_cacheable && finished.lasts() && finished.violations.is_empty();
     if is_cacheable
-        && fabric.switches.lookup(&received).is_none()
+        && fabric.switches.find_leaf(&received).is_none()
         && decisions.adopt(fabric, goal, *finished, received).is_some()
     {
         fabric.ctx.stats.leaves_foreseen += 1;
     }
 }
 
-/// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
+/// Returns the sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
 fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
     if sample.switch.is_some_and(|switch| switch != dpid) {
         return None;
@@ -204,7 +203,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
         let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
         ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
     };
-    let is_undecided = |received: &ReceivedPacket| fabric.switches.lookup(received).is_none();
+    let is_undecided = |received: &ReceivedPacket| fabric.switches.find_leaf(received).is_none();
     if let Some(port) = sample.port {
         let at = Location::new(dpid, port);
         return edges.contains(&at).then(|| received(&at)).filter(is_undecided);
@@ -218,7 +217,7 @@ fn undecided(fabric: &Fabric, sample: &SamplePacket, dpid: Dpid, edges: &[Locati
 /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
 /// need a rule for each port.
 fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return false };
+    let Some(switch) = fabric.switches.known(dpid) else { return false };
     let can_match = |cond: &Cond| {
         cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
     };
@@ -226,14 +225,14 @@ fn can_match_lists(fabric: &Fabric, trace: &Trace, dpid: Dpid) -> bool {
 }
 
 fn end_pass(fabric: &mut Fabric, dpid: Dpid) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let next = switch.ingress.sample_pass.end(fabric.ctx.now);
     if let Some(from) = next {
         fabric.ctx.wake_at(from, Timer::Samples(dpid));
     }
 }
 
-/// The ports of a switch where packets enter.
+/// Returns the ports of a switch where packets enter.
 fn edge_ports(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
     let is_edge = |at: &Location| state.port(*at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
     state.ports_of(dpid).map(move |(port, _)| Location::new(dpid, port)).filter(is_edge)

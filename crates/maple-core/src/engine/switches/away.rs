@@ -7,19 +7,19 @@ use crate::engine::context::Context;
 use crate::engine::one_switch::Switch;
 
 impl Switches {
-    /// The switches without a connection for which too much waits. They count as gone.
-    pub(in crate::engine) fn away_for_too_long(&self) -> Vec<Dpid> {
-        let is_full = |switch: &&Switch| switch.unreachable.is_some() && switch.tables.count_waiting() > MAX_WAITING;
-        self.values().filter(is_full).map(|switch| switch.dpid).collect()
+    /// Returns the switches without a connection for which too much waits. They count as gone.
+    pub fn away_for_too_long(&self) -> Vec<Dpid> {
+        let is_full = |switch: &Switch| switch.unreachable.is_some() && switch.tables.count_waiters() > MAX_WAITING;
+        self.values().filter(|switch| is_full(switch)).map(|switch| switch.dpid).collect()
     }
 
     /// Reports whether this shard has the switch, and the switch has no connection.
-    pub(in crate::engine) fn is_unreachable(&self, dpid: Dpid) -> bool {
+    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
         self.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())
     }
 
     /// Reports whether some shard has the switch, and the switch has no connection.
-    pub(in crate::engine) fn is_unreachable_anywhere(ctx: &Context, dpid: Dpid) -> bool {
+    pub fn is_unreachable_anywhere(ctx: &Context, dpid: Dpid) -> bool {
         ctx.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 }

@@ -9,14 +9,14 @@ use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::one_switch::drops::Dropped;
 
 impl Switches {
-    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
-    /// serve the switch.
-    pub(in crate::engine) fn drops(&self, ctx: &Context, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
+    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
+    /// not serve the switch.
+    pub fn drops(&self, ctx: &Context, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.get(&dpid).map(|switch| switch.counters.drops.of_last(ctx.now, dpid, minutes)).unwrap_or_default()
     }
 
     /// Counts a packet that the controller drops.
-    pub(in crate::engine) fn drop_packet(&mut self, ctx: &mut Context, received: &ReceivedPacket, cause: DropCause) {
+    pub fn drop_packet(&mut self, ctx: &mut Context, received: &ReceivedPacket, cause: DropCause) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&received.at.switch) {
             switch.counters.drops.count_packet(now, &received.packet(), cause);

@@ -20,7 +20,7 @@ const MAX_OPEN: usize = 64;
 
 impl Switches {
     /// Asks a switch what a rule has counted. The answer carries the asker's `token`.
-    pub(in crate::engine) fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
+    pub fn count_rule(&mut self, ctx: &mut Context, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |switches: &mut Switches| {
             let is_free =
                 |switch: &Switch| switch.unreachable.is_none() && switch.counters.rule_counts.open.len() < MAX_OPEN;
@@ -46,13 +46,7 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub(in crate::engine) fn rule_count_answered(
-        &mut self,
-        ctx: &mut Context,
-        dpid: Dpid,
-        xid: u32,
-        reply: &StatsReply,
-    ) {
+    pub fn rule_count_answered(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32, reply: &StatsReply) {
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.get_mut(&dpid), &reply.body) {
             let has_one_table = switch.version() == Version::Of10;
             switch.counters.rule_counts.take(xid, flows, has_one_table);
@@ -63,7 +57,7 @@ impl Switches {
     }
 
     /// Ends a question, and answers the asker with what was found.
-    pub(in crate::engine) fn end_rule_count(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32) {
+    pub fn end_rule_count(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32) {
         let switch = self.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.counters.rule_counts.open.remove(&xid)) {
             let OpenQuestion { token, found, .. } = question;

@@ -12,7 +12,6 @@ use super::Switches;
 use super::traffic::{growth, traffic};
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
 use crate::engine::one_switch::polls::CompleteAnswer;
@@ -41,7 +40,7 @@ pub(in crate::engine) struct Demand {
 
 impl Switches {
     /// Sets a timer if f wants something that this shard has not looked at.
-    pub(in crate::engine) fn check_demand(&mut self, ctx: &mut Context) {
+    pub fn check_demand(&mut self, ctx: &mut Context) {
         if self.is_behind_demand(ctx) {
             let soon = ctx.now + LOOK_DELAY;
             self.demand.is_armed = true;
@@ -52,12 +51,12 @@ impl Switches {
 
     /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
     /// switches. The engine then needs an [`crate::engine::Event::Tick`].
-    pub(in crate::engine) fn is_behind_demand(&self, ctx: &Context) -> bool {
+    pub fn is_behind_demand(&self, ctx: &Context) -> bool {
         !self.demand.is_armed && self.demand.seen != ctx.store.measurings()
     }
 
     /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
-    pub(in crate::engine) fn update_demand(&mut self, ctx: &mut Context) {
+    pub fn update_demand(&mut self, ctx: &mut Context) {
         self.demand = Demand { seen: ctx.store.measurings(), is_armed: false, looked: Some(ctx.now) };
         let dpids: Vec<Dpid> = self.keys().copied().collect();
         for (position, dpid) in (0u32..).zip(dpids) {
@@ -65,19 +64,20 @@ impl Switches {
             self.update_gauges(ctx, dpid, ctx.now + spread);
             self.plan_poll(ctx, dpid);
         }
-        let (state, me) = (ctx.store.snapshot(), ctx.shard);
+        let state = ctx.store.snapshot();
+        let me = ctx.shard;
         let shards: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         shards.into_iter().filter(|to| *to != me).for_each(|to| ctx.send_to_shard(to, EngineMessage::LoadsAreRead));
     }
 
     fn update_gauges(&mut self, ctx: &mut Context, dpid: Dpid, from: Time) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         switch.counters.polls.set_wanted(Counted::Ports, ctx.store.wanted_of_ports(dpid), from);
         switch.counters.polls.set_wanted(Counted::Rules, ctx.store.wanted_of_rules(dpid), from);
     }
 
     /// Polls the counters of a switch for a person who looks at them.
-    pub(in crate::engine) fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
+    pub fn show_counters(&mut self, ctx: &mut Context, dpid: Dpid, what: Counted) {
         let now = ctx.now;
         if let Some(switch) = self.get_mut(&dpid) {
             switch.counters.polls.show(now, what);
@@ -88,7 +88,7 @@ impl Switches {
     /// Polls the switch if that is due, or sets a timer.
     fn plan_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         match switch.counters.polls.next(now, period) {
             Some((due, _)) if due <= now => self.poll(ctx, dpid),
             Some((due, _)) if switch.counters.polls.timer.is_none_or(|timer| timer <= now || due < timer) => {
@@ -100,7 +100,7 @@ impl Switches {
     }
 
     /// Polls the switch if that is due and the switch is not busy.
-    pub(in crate::engine) fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         let (now, period) = (ctx.now, ctx.options.poll);
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.counters.polls.next(now, period) {
@@ -125,19 +125,19 @@ impl Switches {
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
-    pub(in crate::engine) fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
         if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
             self.poll(ctx, dpid);
         }
     }
 
     /// Handles an answer, or a part of it.
-    pub(in crate::engine) fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
+    pub fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
             self.update_gauges(ctx, dpid, ctx.now);
         }
         let (now, period) = (ctx.now, ctx.options.poll);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         if let Some(answer) = switch.counters.polls.on_answer(now, period, version, reply) {
             if answer.what == Counted::Rules {
@@ -149,19 +149,18 @@ impl Switches {
     }
 
     /// Plans a poll that was not sent, because too much already waits for the switch.
-    pub(in crate::engine) fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
         ctx.stats.polls_postponed += 1;
         self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.on_unsent());
         self.plan_poll(ctx, dpid);
     }
 
     /// Handles a switch's refusal to report its counters.
-    pub(in crate::engine) fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();
-        let commit = ctx.store.update(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
-        ctx.apply_commit(commit);
+        ctx.write(|_| forget.iter().map(|gauge| forget_rate(*gauge)).collect());
         if let Some(what) = news {
             ctx.report(Report::CountersRefused { switch: dpid, what });
         }
@@ -170,7 +169,7 @@ impl Switches {
 
     /// Writes the rates that f wants from an answer.
     fn take_rates(&mut self, ctx: &mut Context, dpid: Dpid, answer: &CompleteAnswer) {
-        let Some(switch) = self.get(&dpid).expected() else { return };
+        let Some(switch) = self.known(dpid) else { return };
         let table = switch.ingress_table();
         let epoch = ctx.options.epoch;
         let by_use = ctx.store.wants_use_of_links();
@@ -214,14 +213,19 @@ impl Switches {
         ctx.apply_commit(commit);
     }
 
-    /// The switches that this shard serves, in order.
-    pub(in crate::engine) fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
+    /// Returns the switches that this shard serves, in order.
+    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
         self.keys().copied()
+    }
+
+    /// Ends a reading, in which the switch has reported all its rules.
+    pub fn end_count_reading(&mut self, dpid: Dpid) {
+        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
     }
 }
 
-/// The write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per second,
-/// changes that cost. Without a rate, which is then not measured, the cost is the lowest.
+/// Returns the write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per
+/// second, changes that cost. Without a rate, which is then not measured, the cost is the lowest.
 fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
     let Gauge::Sent(at) = gauge else { return None };
     let to = state.peer(at)?.switch;
@@ -255,7 +259,7 @@ fn per_second(number: u64, nanoseconds: u64) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The speed of a port in bit/s, if the switch reports it.
+/// Returns the speed of a port in bit/s, if the switch reports it.
 pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
     /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full
     /// duplex.
@@ -265,11 +269,4 @@ pub(in crate::engine) fn speed(version: Version, port: &Port) -> Option<u64> {
         return Some(u64::from(port.curr_speed) * 1000);
     }
     RATES.iter().rev().find(|(bits, _)| port.curr & bits != 0).map(|(_, speed)| *speed)
-}
-
-impl Switches {
-    /// Ends a reading, in which the switch has reported all its rules.
-    pub(in crate::engine) fn end_count_reading(&mut self, dpid: Dpid) {
-        self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.growth.end_reading());
-    }
 }

@@ -1,5 +1,6 @@
 //! The switches of this shard.
 
+pub(super) mod audit;
 pub(super) mod away;
 pub(super) mod count_drops;
 pub(super) mod count_rule;
@@ -7,11 +8,10 @@ pub(super) mod measure;
 pub(super) mod pace;
 pub(super) mod packet_out;
 pub(super) mod reread;
-pub(super) mod room_for_leaves;
-pub(super) mod run_audits;
 pub(super) mod traffic;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use maple_wire::{Dpid, Field, Message};
 use rustc_hash::FxHashMap;
@@ -24,6 +24,8 @@ use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::{CapturedFields, ReceivedPacket};
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::look_ups::WithMetadata;
+use crate::engine::one_switch::restoring::Restoring;
+use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::Mac;
 use measure::Demand;
@@ -42,30 +44,36 @@ pub(super) struct Switches {
     pub demand: Demand,
 }
 
-impl Switches {
-    /// The switch, if this shard has it.
-    pub fn get(&self, dpid: &Dpid) -> Option<&Switch> {
-        self.all.get(dpid).map(|switch| &**switch)
-    }
+/// Reading the switches works as with any map.
+impl Deref for Switches {
+    type Target = BTreeMap<Dpid, Box<Switch>>;
 
-    /// The switch, to be changed, if this shard has it.
+    fn deref(&self) -> &BTreeMap<Dpid, Box<Switch>> {
+        &self.all
+    }
+}
+
+impl Switches {
+    /// Returns the switch, to be changed, if this shard has it.
     pub fn get_mut(&mut self, dpid: &Dpid) -> Option<&mut Switch> {
         self.all.get_mut(dpid).map(|switch| &mut **switch)
     }
 
-    /// Reports whether this shard has the switch.
-    pub fn contains_key(&self, dpid: &Dpid) -> bool {
-        self.all.contains_key(dpid)
+    /// Returns a switch of which the caller knows that this shard has it.
+    #[track_caller]
+    pub fn known(&self, dpid: Dpid) -> Option<&Switch> {
+        self.get(&dpid).map(|switch| &**switch).expected()
     }
 
-    /// The ids of the switches.
-    pub fn keys(&self) -> impl Iterator<Item = &Dpid> {
-        self.all.keys()
+    /// Returns a switch of which the caller knows that this shard has it, to be changed.
+    #[track_caller]
+    pub fn known_mut(&mut self, dpid: Dpid) -> Option<&mut Switch> {
+        self.get_mut(&dpid).expected()
     }
 
-    /// All switches.
-    pub fn values(&self) -> impl Iterator<Item = &Switch> {
-        self.all.values().map(|switch| &**switch)
+    /// Returns the restore of a switch, if it is being restored.
+    pub fn restoring_mut(&mut self, dpid: Dpid) -> Option<&mut Restoring> {
+        self.get_mut(&dpid)?.restoring.as_mut()
     }
 
     /// All switches, to be changed.
@@ -87,7 +95,7 @@ impl Switches {
         self.look_ups.remove(&dependent);
     }
 
-    /// The switch of a dependent that is a look-up.
+    /// Returns the switch of a dependent that is a look-up.
     pub fn of_look_up(&self, dependent: DependentId) -> Option<Dpid> {
         self.look_ups.get(&dependent).copied()
     }
@@ -133,9 +141,11 @@ impl Switches {
         self.all.iter_mut().map(|(dpid, switch)| (dpid, &mut **switch))
     }
 
-    /// All switches with their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (&Dpid, &Switch)> {
-        self.all.iter().map(|(dpid, switch)| (dpid, &**switch))
+    /// Lets something wait until a switch has confirmed its next update.
+    pub fn wait(&mut self, dpid: Dpid, waiter: Waiter) {
+        if let Some(switch) = self.get_mut(&dpid) {
+            switch.tables.wait(waiter);
+        }
     }
 
     /// Builds the effect that sends a message.
@@ -146,19 +156,17 @@ impl Switches {
 
     /// Sends a message after the rules of this batch.
     pub(super) fn send(&mut self, ctx: &mut Context, dpid: Dpid, message: Message) {
-        if let Some(effect) = self.effect(dpid, message) {
-            ctx.after.push(effect);
-        }
+        ctx.after.extend(self.effect(dpid, message));
     }
 
-    /// The leaf whose trace a packet passes at its ingress.
-    pub(in crate::engine) fn lookup(&self, received: &ReceivedPacket) -> Option<LeafId> {
+    /// Returns the leaf whose trace a packet passes at its ingress.
+    pub fn find_leaf(&self, received: &ReceivedPacket) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let source = received.packet().switch_value(Field::EthSrc).map(Mac::from_bits);
         let is_here = source.is_some_and(|mac| switch.ports.host_rules.is_present(received.at.port, mac));
         let metadata = switch.ingress.look_ups.metadata(&fields, is_here)?;
-        let leaf = switch.ingress.table.tree().search(&WithMetadata { packet: &fields, metadata });
+        let leaf = switch.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
     }
 }

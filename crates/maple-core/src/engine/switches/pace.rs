@@ -12,7 +12,7 @@ use crate::engine::context::Context;
 
 impl Switches {
     /// Sends the changes for a switch that are due, because its timer has fired.
-    pub(in crate::engine) fn pace(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn pace(&mut self, ctx: &mut Context, dpid: Dpid) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.pacing.is_armed = false;
             switch.send_due(ctx);

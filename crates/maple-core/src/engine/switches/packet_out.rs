@@ -18,12 +18,7 @@ use crate::route::{Resolved, SwitchHops};
 
 impl Switches {
     /// Builds a packet-out at the packet's own switch. Returns `None` if it would do nothing, or if bytes are missing.
-    pub(in crate::engine) fn packet_out(
-        &mut self,
-        ctx: &mut Context,
-        packet: &ReceivedPacket,
-        actions: Vec<Action>,
-    ) -> Option<Effect> {
+    pub fn packet_out(&mut self, ctx: &mut Context, packet: &ReceivedPacket, actions: Vec<Action>) -> Option<Effect> {
         let buffered = packet.buffer_id != NO_BUFFER;
         if actions.is_empty() && !buffered {
             return None;
@@ -40,7 +35,7 @@ impl Switches {
 
     /// Sends a packet straight out of the route's egress ports, whatever the tables contain. A packet that must keep
     /// its way goes nowhere.
-    pub(in crate::engine) fn send_to_egress_ports(
+    pub fn send_to_egress_ports(
         &mut self,
         ctx: &mut Context,
         route: &Resolved,
@@ -50,7 +45,8 @@ impl Switches {
         if route.keeps_way {
             ctx.stats.way_drops += 1;
             self.drop_packet(ctx, packet, DropCause::NoRuleForWay(Arc::clone(origin)));
-            let (at, report) = (packet.at, Report::NoRuleForWay { at: packet.at });
+            let at = packet.at;
+            let report = Report::NoRuleForWay { at };
             ctx.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(ctx, own));
         }
@@ -70,34 +66,31 @@ impl Switches {
                 self.drop_packet(ctx, packet, DropCause::Truncated);
             }
         }
-        if let Some(effect) = self.packet_out(ctx, packet, at_ingress) {
-            ctx.after.push(effect);
-        }
+        let effect = self.packet_out(ctx, packet, at_ingress);
+        ctx.after.extend(effect);
         route.own.iter().for_each(|own| self.send_own(ctx, own));
     }
 
     /// Sends a listener's frame, if its port is an edge port.
-    pub(in crate::engine) fn send_listener_frame(&mut self, ctx: &mut Context, own: &OwnFrame) {
+    pub fn send_listener_frame(&mut self, ctx: &mut Context, own: &OwnFrame) {
         if ctx.store.snapshot().port(own.at).is_some_and(|port| port.kind == PortKind::Edge) {
             self.send_own(ctx, own);
         }
     }
 
     /// Sends a frame that f or a listener made.
-    pub(in crate::engine) fn send_own(&mut self, ctx: &mut Context, own: &OwnFrame) {
+    pub fn send_own(&mut self, ctx: &mut Context, own: &OwnFrame) {
         let hops = SwitchHops { edges: [own.at.port].into(), ..SwitchHops::default() };
         if self.contains_key(&own.at.switch) {
             self.emit(ctx, own.at.switch, &hops, &own.bytes);
         } else {
-            ctx.send_to_shard_of(
-                own.at.switch,
-                EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) },
-            );
+            let message = EngineMessage::Emit { dpid: own.at.switch, hops, frame: Arc::clone(&own.bytes) };
+            ctx.send_to_shard_of(own.at.switch, message);
         }
     }
 
     /// Sends a frame out of a switch of this shard.
-    pub(in crate::engine) fn emit(&mut self, ctx: &mut Context, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
+    pub fn emit(&mut self, ctx: &mut Context, dpid: Dpid, hops: &SwitchHops, frame: &[u8]) {
         let Some(switch) = self.get(&dpid) else { return ctx.note_late() };
         let actions = forwarding::egress(switch.version(), hops);
         let in_port = maple_wire::PortNo::CONTROLLER;

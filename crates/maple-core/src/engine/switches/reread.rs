@@ -7,19 +7,17 @@ use maple_wire::{Constraint, Dpid};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::{Effect, Event, InstalledFlow};
-use crate::engine::context::expected::Expected;
-use crate::engine::one_switch::cookies::{is_ours, live_number};
+use crate::engine::one_switch::Switch;
+use crate::engine::one_switch::cookies::{is_ours, watch_number};
 use crate::engine::one_switch::tables::Requests;
-use crate::engine::one_switch::{Stale, Switch};
-use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key};
 
 impl Switches {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
-    pub(in crate::engine) fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn reread(&mut self, ctx: &mut Context, dpid: Dpid) {
         let mut requests = Requests::new();
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         if switch.tables.begin_reread(&mut requests) {
             switch.request_in_turn(ctx, requests);
             switch.send_in_turn(ctx, [Effect::ReadFlows { dpid }]);
@@ -27,11 +25,11 @@ impl Switches {
     }
 
     /// Makes these rules the ones that a switch is known to have.
-    pub(in crate::engine) fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+    pub fn take_flows(&mut self, ctx: &mut Context, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        let Some(switch) = self.known_mut(dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = ctx.options.epoch;
-        let is_temporary = |cookie| live_number(epoch, cookie).is_some();
+        let is_temporary = |cookie| watch_number(epoch, cookie).is_some();
         let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
         let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
@@ -58,37 +56,20 @@ impl Switches {
         room.capacity.on_tables_read(ctx.now, |table| tables.count(Some(table)));
     }
 
-    /// Lets the rule of a leaf be computed again with the next update of its switch.
-    pub(in crate::engine) fn change_action(&mut self, ctx: &mut Context, ingress: Dpid, leaf: LeafId) {
-        if let Some(switch) = self.get_mut(&ingress) {
-            switch.ingress.changed_actions.insert(leaf);
-        }
-        self.mark_dirty(ctx, ingress, Stale::default());
-    }
-
-    /// Marks a switch whose tables have to be updated.
-    pub(in crate::engine) fn mark_dirty(&mut self, ctx: &mut Context, dpid: Dpid, stale: Stale) {
-        if let Some(switch) = self.get_mut(&dpid) {
-            switch.stale.classifier |= stale.classifier;
-            switch.stale.labels |= stale.labels;
-            ctx.dirty.insert(dpid);
-        }
-    }
-
     /// Reports whether a switch that is being restored has not reported its rules yet.
-    pub(in crate::engine) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
+    pub fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
         let restoring = self.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         restoring.is_some_and(|restoring| !restoring.is_confirmed())
     }
 
-    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
-    pub(in crate::engine) fn first_unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &&Switch| !switch.tables.is_known() || switch.restoring.is_some();
-        self.values().find(is_open).map(|switch| switch.dpid)
+    /// Returns the first switch whose rules are being read, or whose leaves of an earlier run are being restored.
+    pub fn first_unread(&self) -> Option<Dpid> {
+        let is_open = |switch: &Switch| !switch.tables.is_known() || switch.restoring.is_some();
+        self.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
     }
 
-    /// The answers to all open barrier requests.
-    pub(in crate::engine) fn unanswered(&self) -> impl Iterator<Item = Event> {
+    /// Returns the answers to all open barrier requests.
+    pub fn unanswered(&self) -> impl Iterator<Item = Event> {
         let replies = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
         self.values().flat_map(move |switch| replies(switch.dpid, switch.tables.unanswered()))
     }

@@ -58,8 +58,8 @@ pub struct Rate {
 }
 
 impl Switches {
-    /// The counters of a switch's ports; empty before it was asked.
-    pub(in crate::engine) fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
+    /// Returns the counters of a switch's ports; empty before it was asked.
+    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Ports) else { return Vec::new() };
         let mut counts: Vec<PortCount> = newest
@@ -82,8 +82,8 @@ impl Switches {
         counts
     }
 
-    /// The counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub(in crate::engine) fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
+    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
+    pub fn traffic(&self, ctx: &Context, dpid: Dpid) -> Vec<Traffic> {
         let Some(switch) = self.get(&dpid) else { return Vec::new() };
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
@@ -103,7 +103,7 @@ impl Switches {
     }
 
     /// When a switch last answered with these counters.
-    pub(in crate::engine) fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
+    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
         self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
     }
 }
@@ -169,7 +169,7 @@ pub(in crate::engine) fn traffic(
     all
 }
 
-/// The hosts that a match determines: by hardware address, or by an IP address that a host has announced.
+/// Returns the hosts that a match determines: by hardware address, or by an IP address that a host has announced.
 pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     let value = |field: Field| {
         let mut all = matching.constraints().filter(|constraint| constraint.field == field);
@@ -187,8 +187,8 @@ pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     )
 }
 
-/// The growth of a port's counter since an earlier reading. `None` if the port does not count, or has started again:
-/// its counters are lower, or it is younger (1.3).
+/// Returns the growth of a port's counter since an earlier reading. `None` if the port does not count, or has started
+/// again: its counters are lower, or it is younger (1.3).
 pub(in crate::engine) fn growth(
     now: &StatisticsReading,
     since: &StatisticsReading,

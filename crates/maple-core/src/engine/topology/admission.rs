@@ -15,10 +15,11 @@ use crate::network::{HostInfo, Mac, PortKind, PortRole};
 use crate::state::Snapshot;
 
 impl Topology {
-    /// The admission of a packet that enters: the writes that it causes before f decides about it, or the reason why f
-    /// does not.
-    pub(in crate::engine) fn admit(&self, fabric: &Fabric, packet: &EnteringPacket) -> Admission {
-        let (state, at) = (fabric.ctx.store.snapshot(), packet.at);
+    /// Returns the admission of a packet that enters: the writes that it causes before f decides about it, or the
+    /// reason why f does not.
+    pub fn admit(&self, fabric: &Fabric, packet: &EnteringPacket) -> Admission {
+        let state = fabric.ctx.store.snapshot();
+        let at = packet.at;
         let refused = |why: &str| Admission::Refused(why.to_owned());
         let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let role = state.facts().role(at);

@@ -30,22 +30,21 @@ use crate::state::{Selection, Snapshot, Write};
 
 impl Topology {
     /// Declares ports and hosts, unless a later declaration has overtaken this one.
-    pub(in crate::engine) fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
+    pub fn declare(fabric: &mut Fabric, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
             reports = told(state, &writes);
             writes
         });
-        fabric.ctx.apply_commit(commit);
         reports.into_iter().for_each(|report| fabric.ctx.report(report));
     }
 
     /// Updates what this shard keeps besides the state, by the newest declaration. Returns the packets whose leaves are
     /// to be withdrawn.
-    pub(in crate::engine) fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
+    pub fn follow_declaration(&mut self, fabric: &mut Fabric) -> Vec<Selection> {
         let state = fabric.ctx.store.snapshot();
         let facts = state.facts();
         fabric.ctx.options.facts = Arc::clone(facts);
@@ -54,7 +53,7 @@ impl Topology {
         }
         let dpids: Vec<_> = fabric.switches.keys().copied().collect();
         for dpid in dpids {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
+            fabric.mark_stale(dpid, Stale::CLASSIFIER);
         }
         let surplus = self.with_hosts(fabric, |hosts, _, actions| hosts.declare(&state, facts, actions));
         // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is not
@@ -67,7 +66,7 @@ impl Topology {
     }
 }
 
-/// The writes that declare this, and those for all that follows for ports and hosts.
+/// Returns the writes that declare this, and those for all that follows for ports and hosts.
 fn declaration(state: &Snapshot, number: u64, facts: &Arc<Facts>) -> Vec<Write> {
     let ports = state.switches().flat_map(|(dpid, _)| {
         let at = move |(port, info): (_, crate::network::PortInfo)| (Location::new(dpid, port), info.kind);
@@ -89,7 +88,7 @@ fn may_be(state: &Snapshot, role: PortRole, at: Location, kind: PortKind) -> boo
     }
 }
 
-/// The writes that make hosts agree with the declaration.
+/// Returns the writes that make hosts agree with the declaration.
 fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     let is_lost = |mac: Mac, at: Location| {
         facts.place(mac).is_some_and(|place| place != at) || matches!(facts.role(at), PortRole::Closed | PortRole::Link)
@@ -108,7 +107,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     state.hosts().filter_map(correction).collect()
 }
 
-/// The reports of these writes, for people.
+/// Returns the reports of these writes, for people.
 fn told(state: &Snapshot, writes: &[Write]) -> Vec<Report> {
     let mut lost = BTreeMap::new();
     let mut links = BTreeSet::new();

@@ -13,7 +13,6 @@ use super::Topology;
 use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcement};
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::{EngineMessage, FindHost, SearchResult};
 use crate::engine::context::received_packet::{ReceivedPacket, from_port};
 use crate::engine::fabric::Fabric;
@@ -26,12 +25,7 @@ use crate::state::{Snapshot, Write};
 
 impl Topology {
     /// Learns from a packet at an edge port. Returns whether the packet is accepted.
-    pub(in crate::engine) fn check_location(
-        &mut self,
-        fabric: &mut Fabric,
-        mac: Mac,
-        received: &ReceivedPacket,
-    ) -> bool {
+    pub fn check_location(&mut self, fabric: &mut Fabric, mac: Mac, received: &ReceivedPacket) -> bool {
         let state = fabric.ctx.store.snapshot();
         let packet = received.packet();
         let announces = if is_announcement(&packet) { announcement(&packet) } else { None };
@@ -64,7 +58,7 @@ impl Topology {
     }
 
     /// Calls `ask` with the hosts of this shard, and then carries out what they ask for.
-    pub(in crate::engine) fn with_hosts<T>(
+    pub fn with_hosts<T>(
         &mut self,
         fabric: &mut Fabric,
         ask: impl FnOnce(&mut super::hosts::Hosts, crate::ids::Time, &mut Vec<HostAction>) -> T,
@@ -104,7 +98,7 @@ impl Topology {
     }
 
     /// Searches for a host at a switch of this shard, for another shard.
-    pub(in crate::engine) fn find_host(&mut self, fabric: &mut Fabric, question: FindHost) {
+    pub fn find_host(&mut self, fabric: &mut Fabric, question: FindHost) {
         let state = fabric.ctx.store.snapshot();
         if fabric.switches.contains_key(&question.at.switch) {
             self.with_hosts(fabric, |hosts, now, actions| hosts.on_find(now, &state, question, actions));
@@ -112,19 +106,13 @@ impl Topology {
     }
 
     /// Takes the result of a search that another shard made for a host.
-    pub(in crate::engine) fn host_searched(
-        &mut self,
-        fabric: &mut Fabric,
-        mac: Mac,
-        at: Location,
-        found: SearchResult,
-    ) {
+    pub fn host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(fabric, |hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
     fn learn_host(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, ip: Option<IpAddr>) {
         let mut new = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let facts = state.facts();
             let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
             let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
@@ -132,7 +120,6 @@ impl Topology {
             let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
             if new { with_addresses(state, mac, info, &addresses) } else { Vec::new() }
         });
-        fabric.ctx.apply_commit(commit);
         if new {
             fabric.ctx.report(Report::HostFound { mac, at });
         } else {
@@ -142,7 +129,7 @@ impl Topology {
 
     fn move_host(&mut self, fabric: &mut Fabric, mac: Mac, from: Location, to: Location, why: MoveReason) {
         let mut moved = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let may_be = state.facts().place(mac).is_none_or(|place| place == to);
             let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
             match state.host(mac).filter(|host| host.location == from && is_edge && may_be) {
@@ -153,7 +140,6 @@ impl Topology {
                 None => Vec::new(),
             }
         });
-        fabric.ctx.apply_commit(commit);
         if moved {
             fabric.ctx.report(Report::HostMoved { mac, from, to, why });
             self.note_host_move(fabric, mac, from, to);
@@ -162,7 +148,7 @@ impl Topology {
 
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, fabric: &mut Fabric, at: Location, mac: Option<Mac>) {
-        let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
+        let Some(switch) = fabric.switches.known(at.switch) else { return };
         if switch.unreachable.is_some() {
             // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
             if let Some(mac) = mac {
@@ -185,9 +171,9 @@ impl Topology {
     }
 
     /// Handles a change of a port at this shard's switches: the classifier may have to change.
-    pub(in crate::engine) fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    pub fn refresh_port(&mut self, fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let kind = state.port(at).map(|port| port.kind);
-        fabric.switches.mark_dirty(&mut fabric.ctx, at.switch, Stale { classifier: true, ..Stale::default() });
+        fabric.mark_stale(at.switch, Stale::CLASSIFIER);
         fabric.forget_arrivals(at.switch);
         if !matches!(kind, Some(PortKind::Link(_))) {
             fabric.close_labels(at);
@@ -201,7 +187,7 @@ impl Topology {
     }
 
     /// Handles the arrival or the departure of a host at a port of this shard's switches.
-    pub(in crate::engine) fn refresh_host(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
+    pub fn refresh_host(&mut self, fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
         if !is_at(state, mac, at) {
             self.hosts.on_departure(mac, at);
         } else if fabric.switches.contains_key(&at.switch) {
@@ -211,7 +197,7 @@ impl Topology {
     }
 
     /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
-    pub(in crate::engine) fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
+    pub fn update_copied_announcements(&mut self, fabric: &mut Fabric) {
         let kinds = fabric.ctx.store.address_kinds();
         if kinds == self.address_kinds || !fabric.ctx.options.track_hosts {
             return;
@@ -243,7 +229,7 @@ fn update_port_host_rules(fabric: &mut Fabric, state: &Snapshot, at: Location) {
 }
 
 fn bind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         let facts = state.facts();
         let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
         let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
@@ -253,11 +239,10 @@ fn bind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr, instead
         instead.iter().for_each(|old| info.remove(*old));
         with_addresses(state, mac, info, &[ip])
     });
-    fabric.ctx.apply_commit(commit);
 }
 
 fn unbind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         let is_declared = state.facts().owner(ip) == Some(mac);
         let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
         let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
@@ -265,16 +250,14 @@ fn unbind_address(fabric: &mut Fabric, mac: Mac, at: Location, ip: IpAddr) {
         info.remove(ip);
         vec![Write::Host { mac, info: Some(info) }]
     });
-    fabric.ctx.apply_commit(commit);
 }
 
 fn forget_host(fabric: &mut Fabric, mac: Mac, at: Location) {
     let mut gone = false;
-    let commit = fabric.ctx.store.update(|state| {
+    fabric.ctx.write(|state| {
         gone = state.host(mac).is_some_and(|host| host.location == at);
         if gone { vec![Write::Host { mac, info: None }] } else { Vec::new() }
     });
-    fabric.ctx.apply_commit(commit);
     if gone {
         fabric.ctx.stats.hosts_aged += 1;
         fabric.ctx.report(Report::HostLost { mac, at });
@@ -307,7 +290,7 @@ fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
     state.host(mac).is_some_and(|host| host.location == at)
 }
 
-/// The writes that give a host these addresses and take them from their former owners.
+/// Returns the writes that give a host these addresses and take them from their former owners.
 pub(in crate::engine) fn with_addresses(
     state: &Snapshot,
     mac: Mac,

@@ -15,7 +15,7 @@ use crate::forwarding::TAG_PRESENT;
 
 impl Topology {
     /// Handles a packet from a link port.
-    pub(in crate::engine) fn link_packet_in(fabric: &mut Fabric, received: &ReceivedPacket) {
+    pub fn link_packet_in(fabric: &mut Fabric, received: &ReceivedPacket) {
         fabric.ctx.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
         let switch = fabric.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);

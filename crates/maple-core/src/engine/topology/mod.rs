@@ -54,7 +54,7 @@ impl Topology {
         switch.ports.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         fabric.switches.insert(dpid, switch);
         let shard = fabric.ctx.shard;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
@@ -62,9 +62,8 @@ impl Topology {
             writes.extend(ports.iter().filter_map(|port| new_speed(&Snapshot::default(), dpid, version, port)));
             writes
         });
-        fabric.ctx.apply_commit(commit);
         fabric.ctx.report(Report::SwitchUp(dpid));
-        fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::ALL);
+        fabric.mark_stale(dpid, Stale::ALL);
         fabric.ctx.out.push(Effect::ReadFlows { dpid });
         fabric.switches.plan_first_audit(&mut fabric.ctx, dpid);
     }
@@ -73,13 +72,13 @@ impl Topology {
     pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
-        let (shard, hosts) = (fabric.ctx.shard, lost_hosts(fabric, ports_of(fabric, dpid)));
+        let shard = fabric.ctx.shard;
+        let hosts = lost_hosts(fabric, ports_of(fabric, dpid));
         let mut is_ours = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
             if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
-        fabric.ctx.apply_commit(commit);
         if is_ours {
             fabric.ctx.report(Report::SwitchDown(dpid));
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
@@ -98,7 +97,7 @@ impl Topology {
             Topology::forget_new_port_packets(fabric, at);
         }
         let up = status.port.is_up();
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let old = state.port(at);
             if deleted {
                 return port_detachment(state, at)
@@ -117,7 +116,6 @@ impl Topology {
                 }
             }
         });
-        fabric.ctx.apply_commit(commit);
         hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         if let Some(peer) = peer.filter(|_| fabric.ctx.store.snapshot().peer(at).is_none()) {
             fabric.ctx.report(Report::LinkDown(at.min(peer), at.max(peer)));
@@ -130,7 +128,7 @@ impl Topology {
         }
         let hosts = lost_hosts(fabric, [a, b]);
         let mut linked = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let facts = state.facts();
             let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
             // Both ends may be heard at once, by two shards.
@@ -152,7 +150,6 @@ impl Topology {
             );
             writes
         });
-        fabric.ctx.apply_commit(commit);
         if linked {
             fabric.ctx.report(Report::LinkUp(a.min(b), a.max(b)));
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
@@ -161,7 +158,7 @@ impl Topology {
 
     pub(super) fn link_down(fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
-        let commit = fabric.ctx.store.update(|state| {
+        fabric.ctx.write(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
             // A link with hosts in between is a segment.
@@ -170,7 +167,6 @@ impl Topology {
             }
             link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
         });
-        fabric.ctx.apply_commit(commit);
         if unlinked {
             fabric.ctx.report(Report::LinkDown(a.min(b), a.max(b)));
         }
@@ -179,19 +175,18 @@ impl Topology {
     pub(super) fn port_is_edge(fabric: &mut Fabric, at: Location) {
         let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
-        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+        fabric.ctx.write(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),
         });
-        fabric.ctx.apply_commit(commit);
     }
 
     pub(super) fn port_is_new(fabric: &mut Fabric, at: Location) {
         let hosts = lost_hosts(fabric, [at]);
         let mut changed = false;
-        let commit = fabric.ctx.store.update(|state| match state.port(at) {
+        fabric.ctx.write(|state| match state.port(at) {
             Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
@@ -199,14 +194,13 @@ impl Topology {
             }
             _ => Vec::new(),
         });
-        fabric.ctx.apply_commit(commit);
         if changed {
             hosts.into_iter().for_each(|host| fabric.ctx.report(host));
         }
     }
 }
 
-/// The reports that the hosts at these ports are lost, in the order of their addresses.
+/// Returns the reports that the hosts at these ports are lost, in the order of their addresses.
 fn lost_hosts(fabric: &Fabric, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
     let state = fabric.ctx.store.snapshot();
     let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
@@ -228,9 +222,10 @@ fn new_port(dpid: Dpid, port: &Port) -> Write {
     Write::Port { at: Location::new(dpid, port.number), info: Some(info) }
 }
 
-/// The write for a port's speed, if it has changed.
+/// Returns the write for a port's speed, if it has changed.
 fn new_speed(state: &Snapshot, dpid: Dpid, version: Version, port: &Port) -> Option<Write> {
-    let (at, speed) = (Location::new(dpid, port.number), speed(version, port));
+    let at = Location::new(dpid, port.number);
+    let speed = speed(version, port);
     let is_news = port.number.is_ordinary_or_local() && state.speed(at) != speed;
     is_news.then_some(Write::Speed { at, speed })
 }
@@ -239,7 +234,7 @@ fn port_removal(at: Location) -> Write {
     Write::Port { at, info: None }
 }
 
-/// The writes that remove a switch and everything at it.
+/// Returns the writes that remove a switch and everything at it.
 fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
     let mut writes = leave(state, &all);
@@ -255,12 +250,12 @@ fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     writes
 }
 
-/// The writes that end what is at a port: its link, or its membership of a segment.
+/// Returns the writes that end what is at a port: its link, or its membership of a segment.
 fn port_detachment(state: &Snapshot, at: Location) -> Vec<Write> {
     link_removal(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
-/// The writes that end the link at a port. Both ends become new ports.
+/// Returns the writes that end the link at a port. Both ends become new ports.
 fn link_removal(state: &Snapshot, at: Location) -> Vec<Write> {
     let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(at) else { return Vec::new() };
     let ends = [(at, peer), (peer, at)];

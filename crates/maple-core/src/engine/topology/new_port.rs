@@ -12,7 +12,6 @@ use maple_wire::Dpid;
 
 use super::Topology;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
@@ -21,56 +20,57 @@ use crate::network::{Location, PortKind};
 
 impl Topology {
     /// Removes and returns all packets that wait for their port to be classified.
-    pub(in crate::engine) fn take_new_port_packets(fabric: &mut Fabric) -> Vec<ReceivedPacket> {
-        fabric.switches.values_mut().flat_map(|switch| switch.ports.waiting.take(|_, _| true)).collect()
+    pub fn take_new_port_packets(fabric: &mut Fabric) -> Vec<ReceivedPacket> {
+        fabric.switches.values_mut().flat_map(|switch| switch.ports.new_port_packets.take(|_, _| true)).collect()
     }
 
     /// Holds a packet from a port whose kind is not known yet.
-    pub(in crate::engine) fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
+    pub fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-        let waiting = &mut switch.ports.waiting;
-        let capacity = waiting.packets.len() < fabric.ctx.options.held_packets
-            && waiting.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+        let packets = &mut switch.ports.new_port_packets;
+        let capacity = packets.packets.len() < fabric.ctx.options.held_packets
+            && packets.bytes + received.frame.len() <= fabric.ctx.options.held_bytes;
         if !capacity {
             return drop_at_new_port(fabric, &received);
         }
-        waiting.push(until, received);
+        packets.push(until, received);
         fabric.ctx.wake_at(until, Timer::NewPorts(dpid));
     }
 
     /// Removes and returns the packets that waited at ports that have become edge ports. Drops those at other ports that
     /// are classified or gone. Called when ports of this switch may have been classified.
-    pub(in crate::engine) fn take_admitted(fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
-        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.ports.waiting.is_empty()) else {
+    pub fn take_admitted(fabric: &mut Fabric, dpid: Dpid) -> Vec<ReceivedPacket> {
+        let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| !switch.ports.new_port_packets.is_empty())
+        else {
             return Vec::new();
         };
         let state = fabric.ctx.store.snapshot();
         let kind = |at: Location| state.port(at).map(|port| port.kind);
         let is_edge =
             |received: &ReceivedPacket| matches!(kind(received.at), Some(PortKind::Edge | PortKind::Middlebox));
-        let classified = switch.ports.waiting.take(|_, received| kind(received.at) != Some(PortKind::New));
+        let classified = switch.ports.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New));
         let (admitted, left): (Vec<_>, Vec<_>) = classified.into_iter().partition(is_edge);
         left.iter().for_each(|received| drop_at_new_port(fabric, received));
         admitted
     }
 
     /// Drops the packets of a port that has gone or changed. They say nothing about what will be behind it.
-    pub(in crate::engine) fn forget_new_port_packets(fabric: &mut Fabric, at: Location) {
+    pub fn forget_new_port_packets(fabric: &mut Fabric, at: Location) {
         drop_new_port_packets(fabric, at.switch, |_, received| received.at == at);
     }
 
     /// Drops the packets that have waited too long.
-    pub(in crate::engine) fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
+    pub fn expire_new_port_packets(fabric: &mut Fabric, dpid: Dpid) {
         let now = fabric.ctx.now;
         drop_new_port_packets(fabric, dpid, |until, _| until <= now);
     }
 }
 
 fn drop_new_port_packets(fabric: &mut Fabric, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
-    let dropped = switch.ports.waiting.take(which);
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
+    let dropped = switch.ports.new_port_packets.take(which);
     dropped.iter().for_each(|received| drop_at_new_port(fabric, received));
 }
 

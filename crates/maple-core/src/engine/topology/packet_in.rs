@@ -15,12 +15,7 @@ use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Topology {
     /// Handles a packet-in by the kind of its port. Returns the packet if it enters the network there.
-    pub(in crate::engine) fn packet_in(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        packet_in: PacketIn,
-    ) -> Option<ReceivedPacket> {
+    pub fn packet_in(&mut self, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
         let Some(in_port) = packet_in.in_port().filter(|_| fabric.switches.contains_key(&dpid)) else {
             fabric.ctx.stats.bad_packet_ins += 1;
             return None;
@@ -59,7 +54,7 @@ impl Topology {
     }
 
     /// Learns from a packet that enters the network. Returns whether it is accepted.
-    pub(in crate::engine) fn accepts(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> bool {
+    pub fn accepts(&mut self, fabric: &mut Fabric, received: &ReceivedPacket) -> bool {
         if !fabric.ctx.options.track_hosts {
             return true;
         }

@@ -1,5 +1,10 @@
 //! What an earlier run knew of the topology, presumed to be true until discovery says otherwise.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use maple_wire::Dpid;
+
 use crate::engine::context::Context;
 use crate::engine::context::options::Options;
 use crate::engine::topology::may_be_edge;
@@ -8,9 +13,6 @@ use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::remembered::Surroundings;
 use crate::report::Report;
 use crate::state::{Snapshot, Write};
-use maple_wire::Dpid;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 
 /// Presumes that what an earlier run knew is still true, where this run knows nothing yet.
 pub(in crate::engine) fn presume(ctx: &mut Context, earlier: &Surroundings, switches: BTreeSet<Dpid>) {

@@ -44,11 +44,10 @@ use super::Decisions;
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
 use crate::engine::context::cause::DropCause;
-use crate::engine::context::expected::Expected;
 use crate::engine::fabric::Fabric;
 use crate::engine::fabric::routes::SharedRoute;
 use crate::engine::one_switch::classifier::is_the_controllers;
-use crate::engine::one_switch::cookies::is_live;
+use crate::engine::one_switch::cookies::is_of_watch;
 use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::engine::one_switch::protocols::PROBE_MAC;
 use crate::engine::topology::hosts::{Hosts, is_announcement};
@@ -117,7 +116,7 @@ impl<'a> Hits<'a> {
     ) -> Option<Hits<'a>> {
         decisions.follow_tables(fabric, dpid);
         let switch = fabric.switches.get_mut(&dpid)?;
-        if !switch.ports.waiting.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
+        if !switch.ports.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
         let state = fabric.ctx.store.snapshot();
@@ -134,13 +133,13 @@ impl<'a> Hits<'a> {
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
             possible.extend(self.possible_hit(number, packet_in));
         }
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        let Some(switch) = self.fabric.switches.known(self.dpid) else { return AnsweredHits::default() };
         if self.fabric.ctx.options.track_hosts {
             possible.iter().for_each(|hit| switch.ingress.verified_hosts.prefetch(hit.key()));
             possible.retain(|hit| self.is_accepted(hit));
         }
         let leaves = &self.decisions.leaves;
-        let Some(switch) = self.fabric.switches.get(&self.dpid).expected() else { return AnsweredHits::default() };
+        let Some(switch) = self.fabric.switches.known(self.dpid) else { return AnsweredHits::default() };
         // Where hosts are tracked, all that are left are where they are known to be.
         let is_source_here = self.fabric.ctx.options.track_hosts;
         possible.retain(|hit| {
@@ -148,7 +147,7 @@ impl<'a> Hits<'a> {
             hit.packet.metadata = metadata.unwrap_or_default();
             metadata.is_some()
         });
-        let found = switch.ingress.table.tree().search_batch(possible.iter().map(|hit| &hit.packet));
+        let found = switch.tree().search_batch(possible.iter().map(|hit| &hit.packet));
         for (hit, leaf) in possible.iter_mut().zip(found) {
             hit.leaf = leaf;
         }
@@ -167,7 +166,7 @@ impl<'a> Hits<'a> {
     fn possible_hit<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<PossibleHit<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
-        if !is_whole || is_live(packet_in.cookie()) || !self.is_edge(port) {
+        if !is_whole || is_of_watch(packet_in.cookie()) || !self.is_edge(port) {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
@@ -203,7 +202,7 @@ impl<'a> Hits<'a> {
         if self.hosts.awaits(hit.host) {
             return false;
         }
-        let Some(switch) = self.fabric.switches.get_mut(&self.dpid).expected() else { return false };
+        let Some(switch) = self.fabric.switches.known_mut(self.dpid) else { return false };
         // A port number beyond 16 bits has no key, and is looked up every time.
         let key = Some(hit.key()).filter(|_| hit.port.0 <= u32::from(u16::MAX));
         if key.is_some_and(|key| switch.ingress.verified_hosts.get(key).is_some()) {
@@ -221,12 +220,12 @@ impl<'a> Hits<'a> {
     /// hit.
     fn append_answer(&mut self, hit: &PossibleHit<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let leaf = hit.leaf?;
-        if self.decisions.leaves.answer(leaf).is_none() {
-            self.decisions.learn_answer(self.fabric, leaf, self.dpid)?;
+        if self.decisions.leaves.template(leaf).is_none() {
+            self.decisions.learn_template(self.fabric, leaf, self.dpid)?;
         }
         let Fabric { ctx, switches, .. } = &mut *self.fabric;
         let Decisions { leaves, access_hits, .. } = &mut *self.decisions;
-        let template = leaves.answer(leaf)?;
+        let template = leaves.template(leaf)?;
         let length = u16::try_from(template.bytes.len() + hit.frame.len()).ok()?;
         ctx.stats.packet_ins += 1;
         ctx.stats.hits += 1;
@@ -259,7 +258,7 @@ impl<'a> Hits<'a> {
 
 impl Decisions {
     /// Remembers the answer to the leaf's packets. `None` if they are not hits.
-    fn learn_answer(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
+    fn learn_template(&mut self, fabric: &mut Fabric, id: LeafId, dpid: Dpid) -> Option<()> {
         let is_current = fabric.ctx.store.is_current(id)
             && self.plan_of(fabric, id).is_none_or(|plan| fabric.ctx.store.is_current(plan));
         if !is_current {
@@ -273,13 +272,7 @@ impl Decisions {
         }
         Some(())
     }
-}
 
-fn route_of<'a>(fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
-    fabric.routes.get(leaf.route_id?)
-}
-
-impl Decisions {
     /// Panics if a remembered answer differs from the one that would be computed now.
     pub(crate) fn check_remembered(&self, fabric: &Fabric) {
         for (id, leaf) in self.leaves.iter() {
@@ -291,7 +284,12 @@ impl Decisions {
     }
 }
 
-/// The packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than that.
+fn route_of<'a>(fabric: &'a Fabric, leaf: &Leaf) -> Option<&'a SharedRoute> {
+    fabric.routes.get(leaf.route_id?)
+}
+
+/// Returns the packet-out, without its frame, that answers the leaf's packets now. `None` if answering takes more than
+/// that.
 fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
     let (actions, by_controller) = match leaf.state {
         // If the rule does not take all packets of the leaf, each packet has to be examined.
@@ -300,7 +298,7 @@ fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version
         }
         LeafState::ByController => {
             // A plan that no route follows can change without notice.
-            let Goal::Fixed(route) = &leaf.answer else { return None };
+            let Goal::Fixed(route) = &leaf.goal else { return None };
             let hops = route.switches.get(&dpid);
             let elsewhere = route.switches.iter().any(|(other, hops)| *other != dpid && !hops.edges.is_empty());
             if elsewhere {

@@ -71,7 +71,7 @@ impl Fixture {
         }
     }
 
-    /// The answers to packets of these hosts from port 1, in one batch.
+    /// Returns the answers to packets of these hosts from port 1, in one batch.
     fn answer(&mut self, hosts: &[u8]) -> (AnsweredHits, Vec<u8>) {
         let bytes: Vec<Vec<u8>> = hosts
             .iter()
@@ -88,7 +88,7 @@ impl Fixture {
         (answered, out)
     }
 
-    /// The ports that a host's packet goes to, if it is a hit.
+    /// Returns the ports that a host's packet goes to, if it is a hit.
     fn ports_of(&mut self, host: u8) -> Option<Vec<u32>> {
         let (answered, bytes) = self.answer(&[host]);
         if answered.packets == 0 {

@@ -29,8 +29,8 @@
 //!
 //! # Cost and callers
 //!
-//! Each call costs a look-up; [`Routes::retry`] looks at all routes. `install.rs`, `reroute.rs`, `route_use.rs` and
-//! `route_changes.rs` call it, and do what it asks for.
+//! Each call costs a look-up; [`Routes::retry`] looks at all routes. `install.rs`, `join_route.rs`, `route_use.rs`
+//! and `route_news.rs` call it, and do what it asks for.
 
 mod path;
 mod requests;
@@ -98,7 +98,7 @@ pub(in crate::engine) enum PlanChange {
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct PathSwitch {
     /// The leaves that waited.
-    pub waiting: BTreeSet<LeafId>,
+    pub waiting_leaves: BTreeSet<LeafId>,
     /// The serial number of the former path, if it has labels to release when the switch has confirmed the change.
     pub former: Option<u64>,
     /// Whether the rule of each leaf has to change.
@@ -150,7 +150,8 @@ impl Routes {
         at_ingress: AtIngress,
         out: &mut Vec<LabelEffect>,
     ) -> RouteId {
-        let (id, key) = (RouteId(self.next_id), Arc::new(key));
+        let id = RouteId(self.next_id);
+        let key = Arc::new(key);
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
         let may_follow = subscription.is_some() && crosses_links(&key, resolved);
@@ -173,7 +174,7 @@ impl Routes {
                 members: 1,
                 leaves: FxHashSet::from_iter([leaf]),
                 users: 0,
-                waiting: BTreeSet::new(),
+                waiting_leaves: BTreeSet::new(),
             },
         );
         self.request_labels(id, out);
@@ -200,17 +201,17 @@ impl Routes {
         self.requests.contains_key(&serial)
     }
 
-    /// The route that leaves with this key join, if it exists.
+    /// Returns the route that leaves with this key join, if it exists.
     pub fn of_key(&self, key: &RouteKey) -> Option<RouteId> {
         self.by_key.get(key).copied()
     }
 
-    /// The route with this subscription in the store.
+    /// Returns the route with this subscription in the store.
     pub fn of_subscription(&self, dependent: DependentId) -> Option<RouteId> {
         self.by_subscription.get(&dependent).copied()
     }
 
-    /// The subscriptions of routes in the store.
+    /// Returns the subscriptions of routes in the store.
     pub fn subscriptions(&self) -> impl Iterator<Item = DependentId> {
         self.by_subscription.keys().copied()
     }
@@ -249,14 +250,14 @@ impl Routes {
     /// Makes a leaf wait until the route is ready.
     pub fn wait(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
-            route.waiting.insert(leaf);
+            route.waiting_leaves.insert(leaf);
         }
     }
 
     /// Ends a leaf's wait.
     pub fn stop_waiting(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
-            route.waiting.remove(&leaf);
+            route.waiting_leaves.remove(&leaf);
         }
     }
 
@@ -370,8 +371,8 @@ impl Routes {
         if route.metadata.is_some() {
             self.dirty.insert((route.key.ingress, id));
         }
-        let waiting = std::mem::take(&mut route.waiting);
-        Some(PathSwitch { waiting, former: serial, each_leaf: route.metadata.is_none() })
+        let waiting_leaves = std::mem::take(&mut route.waiting_leaves);
+        Some(PathSwitch { waiting_leaves, former: serial, each_leaf: route.metadata.is_none() })
     }
 
     /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route.
@@ -384,7 +385,7 @@ impl Routes {
         true
     }
 
-    /// The route with this id.
+    /// Returns the route with this id.
     pub fn get(&self, id: RouteId) -> Option<&SharedRoute> {
         self.all.get(&id)
     }
@@ -400,7 +401,7 @@ impl Routes {
         }
     }
 
-    /// The routes that have a rule of their own at a switch.
+    /// Returns the routes that have a rule of their own at a switch.
     pub fn with_rules_at(&self, ingress: Dpid) -> Vec<RouteId> {
         let has_rule = |route: &SharedRoute| route.metadata.is_some() && route.key.ingress == ingress;
         let mut all: Vec<RouteId> = self.all.iter().filter(|(_, route)| has_rule(route)).map(|(id, _)| *id).collect();
@@ -408,19 +409,19 @@ impl Routes {
         all
     }
 
-    /// The meters that routes use at a switch.
+    /// Returns the meters that routes use at a switch.
     pub fn meters_at(&self, ingress: Dpid) -> BTreeSet<u32> {
         self.all.values().filter(|route| route.key.ingress == ingress).filter_map(|route| route.meter).collect()
     }
 
-    /// The leaves whose routes have limits at a switch.
+    /// Returns the leaves whose routes have limits at a switch.
     pub fn limited_leaves_at(&self, ingress: Dpid) -> BTreeSet<LeafId> {
         let is_limited = |route: &&SharedRoute| matches!(route.resolved.meter, Some(Meter::Limit(_)));
         let routes = self.all.values().filter(|route| route.key.ingress == ingress).filter(is_limited);
         routes.flat_map(SharedRoute::leaves).collect()
     }
 
-    /// The number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.all.len()
     }

@@ -44,7 +44,7 @@ impl Routes {
                 }
                 route.refusals = 0;
                 // If another path is to follow, leaves wait for that one.
-                (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting)))
+                (!has_next).then(|| RouteNews::Ready(std::mem::take(&mut route.waiting_leaves)))
             }
             // Until the next path is ready, packets run into what is gone. No rule may lead back to this path.
             News::Refused(_) if has_next && !is_next => {
@@ -128,7 +128,7 @@ impl Routes {
     }
 }
 
-/// The function from a port to the holder of its label, for the request with this serial number.
+/// Returns the function from a port to the holder of its label, for the request with this serial number.
 fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
     move |port| Holder::Route { shard, serial, port }
 }

@@ -32,7 +32,7 @@ pub(in crate::engine) struct RouteKey {
 }
 
 impl RouteKey {
-    /// The hash of the key, which very likely no other route has. It is the same in every run of the program.
+    /// Returns the hash of the key, which very likely no other route has. It is the same in every run of the program.
     pub(super) fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -68,7 +68,7 @@ pub(in crate::engine) struct SharedRoute {
     /// The number of leaves for which the ingress switch may have rules.
     pub(super) users: usize,
     /// The leaves that wait for it to be ready.
-    pub(super) waiting: BTreeSet<LeafId>,
+    pub(super) waiting_leaves: BTreeSet<LeafId>,
 }
 
 impl SharedRoute {
@@ -92,22 +92,22 @@ impl SharedRoute {
         self.next.as_ref().map(|(_, until)| *until)
     }
 
-    /// The decision of f, which is the same for all leaves of the route.
+    /// Returns the decision of f, which is the same for all leaves of the route.
     pub fn goal(&self) -> &Goal {
         &self.key.goal
     }
 
-    /// The leaves that use it or wait for it.
+    /// Returns the leaves that use it or wait for it.
     pub fn leaves(&self) -> impl Iterator<Item = LeafId> {
         self.leaves.iter().copied()
     }
 
-    /// The switch where its packets enter.
+    /// Returns the switch where its packets enter.
     pub fn ingress(&self) -> Dpid {
         self.key.ingress
     }
 
-    /// The plan that it follows, with its id as a dependent of the store.
+    /// Returns the plan that it follows, with its id as a dependent of the store.
     pub fn plan(&self) -> Option<(DependentId, &Plan)> {
         match &self.key.goal {
             Goal::Plan(plan) => Some((self.subscription?, plan)),
@@ -115,17 +115,17 @@ impl SharedRoute {
         }
     }
 
-    /// The resolution of f's decision, as far as this shard knows.
+    /// Returns the resolution of f's decision, as far as this shard knows.
     pub fn resolved(&self) -> &Arc<Resolved> {
         &self.resolved
     }
 
     /// Removes and returns the leaves that waited, if the route is ready.
     pub(super) fn take_ready(&mut self) -> PlanChange {
-        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
+        if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting_leaves)) } else { PlanChange::Nothing }
     }
 
-    /// The path whose labels an open request asked for, and whether it is the next one.
+    /// Returns the path whose labels an open request asked for, and whether it is the next one.
     pub(super) fn path_of_request(&mut self, serial: u64) -> Option<(&mut LabelledPath, bool)> {
         let is_next = self.next.as_ref().is_some_and(|(next, _)| next.serial == Some(serial));
         let path = match &mut self.next {
@@ -136,7 +136,7 @@ impl SharedRoute {
         is_open.then_some((path, is_next))
     }
 
-    /// The edge ports where its packets leave.
+    /// Returns the edge ports where its packets leave.
     pub fn exits(&self) -> Vec<Location> {
         let switches = self.path.resolved.switches.iter();
         switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
@@ -147,7 +147,7 @@ impl SharedRoute {
         self.key.carriage.untagged_only
     }
 
-    /// The actions of the ingress for the route's packets; empty if they are dropped.
+    /// Returns the actions of the ingress for the route's packets; empty if they are dropped.
     pub fn actions(&self) -> Vec<Action> {
         let RouteKey { ingress, version, carriage, .. } = &*self.key;
         let none = SwitchHops::default();
@@ -168,7 +168,7 @@ impl SharedRoute {
         forwarding::instructions(self.key.version, self.actions(), self.meter)
     }
 
-    /// The action of its leaves' rules.
+    /// Returns the action of its leaves' rules.
     pub fn action(&self) -> LeafAction {
         if let Some((table, metadata)) = self.route_table.zip(self.metadata) {
             let carry = Instruction::WriteMetadata { metadata, mask: u64::MAX };

@@ -109,10 +109,10 @@ fn a_route_holds_the_labels_of_both_paths_until_rules_have_changed() {
     routes.wait(id, LeafId(2));
     assert_eq!(make_ready(&mut routes, second, &mut out), Some(RouteNews::NextReady(id)));
     routes.take_dirty();
-    let Some(PathSwitch { waiting, former: Some(former), each_leaf: false }) = routes.switch_over(id) else {
+    let Some(PathSwitch { waiting_leaves, former: Some(former), each_leaf: false }) = routes.switch_over(id) else {
         panic!("the route switches over")
     };
-    assert_eq!((waiting, number(&routes)), ([LeafId(2)].into(), metadata), "the rules of leaves are unchanged");
+    assert_eq!((waiting_leaves, number(&routes)), ([LeafId(2)].into(), metadata), "the rules of leaves are unchanged");
     assert_eq!(routes.take_dirty(), [(Dpid(1), id)].into());
     assert!(out.is_empty(), "the old rule may still be there");
     routes.release_former(id, former, true, &mut out);

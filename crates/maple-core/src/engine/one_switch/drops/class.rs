@@ -42,7 +42,7 @@ pub fn class_of(matching: &Match) -> String {
     text
 }
 
-/// The name of the protocol that the rule matches.
+/// Returns the name of the protocol that the rule matches.
 fn kind(matching: &Match) -> Option<String> {
     let exact_value = |field| super::exact(matching, field);
     Some(match (exact_value(Field::EthType)?, exact_value(Field::IpProto)) {

@@ -144,7 +144,7 @@ impl Drops {
         self.count(now, port, None, cause, packets, || "".into());
     }
 
-    /// The drops of the last `minutes` minutes, including the current one.
+    /// Returns the drops of the last `minutes` minutes, including the current one.
     pub fn of_last(&self, now: Time, switch: Dpid, minutes: u64) -> Vec<Dropped> {
         let current = now.0 / MINUTE;
         let mut all: BTreeMap<&DropKind, Dropped> = BTreeMap::new();
@@ -170,7 +170,8 @@ impl Drops {
     }
 }
 
-/// The port and the sender that a rule determines. A host is at one port, where its leaf's witness packet came in.
+/// Returns the port and the sender that a rule determines. A host is at one port, where its leaf's witness packet came
+/// in.
 fn sender(matching: &Match, witness: &ReceivedPacket) -> (Option<PortNo>, Option<Mac>) {
     let host = exact(matching, Field::EthSrc).map(Mac::from_bits);
     let port = exact(matching, Field::InPort).map(|port| PortNo(port as u32));

@@ -36,7 +36,7 @@
 //!
 //! # Callers
 //!
-//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refusals/` reports what the switch has
+//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refused_rules/` reports what the switch has
 //! refused.
 
 mod rule_set;
@@ -101,7 +101,7 @@ pub(in crate::engine) struct HostRules {
     dirty: BTreeSet<(PortNo, Mac)>,
     dirty_ports: BTreeSet<PortNo>,
     /// Hosts that have fewer rules than they should, for lack of capacity.
-    waiting: BTreeSet<(PortNo, Mac)>,
+    without_room: BTreeSet<(PortNo, Mac)>,
     /// Deletions for hosts that are gone, and for rules that the switch has refused.
     gone: Vec<Change>,
     /// Whether a host lacked capacity since this was last taken.
@@ -143,7 +143,7 @@ struct PortEntry {
     hosts: usize,
     /// The number of rules of its hosts.
     count: usize,
-    waiting: usize,
+    without_room: usize,
     muted: usize,
     guarded: bool,
     has: RuleSet,
@@ -164,7 +164,7 @@ impl HostRules {
             count: 0,
             dirty: BTreeSet::new(),
             dirty_ports: BTreeSet::new(),
-            waiting: BTreeSet::new(),
+            without_room: BTreeSet::new(),
             gone: Vec::new(),
             is_short: false,
             pause: AdditionPause::default(),
@@ -197,7 +197,7 @@ impl HostRules {
         entry.muted -= usize::from(host.muted);
         entry.count -= host.has.count();
         self.count -= host.has.count();
-        entry.waiting -= usize::from(self.waiting.remove(&key));
+        entry.without_room -= usize::from(self.without_room.remove(&key));
         self.dirty.remove(&key);
         self.dirty_ports.insert(port);
         let rules = host.has.each().map(|kind| Change::Delete(self.rule(kind, port, mac)));
@@ -219,7 +219,7 @@ impl HostRules {
         }
     }
 
-    /// The hosts that are known at a port.
+    /// Returns the hosts that are known at a port.
     pub fn at_port(&self, port: PortNo) -> Vec<Mac> {
         self.hosts.range(of_port(port)).filter(|(_, host)| host.is_here).map(|((_, mac), _)| *mac).collect()
     }
@@ -295,7 +295,7 @@ impl HostRules {
             self.pause.closed_until = None;
             self.mark_all_dirty();
         }
-        is_over || !self.waiting.is_empty()
+        is_over || !self.without_room.is_empty()
     }
 
     /// Reports whether a host lacked capacity since this was last called.
@@ -357,7 +357,7 @@ impl HostRules {
         let mut keys = std::mem::take(&mut self.dirty);
         let was_held_back = std::mem::replace(&mut self.pause.held_back, held);
         if was_held_back && !held {
-            keys.extend(&self.waiting);
+            keys.extend(&self.without_room);
         } else {
             keys.extend(self.waiting_hosts_with_capacity(&capacity));
         }
@@ -374,18 +374,18 @@ impl HostRules {
     /// Selects some hosts that lack rules and for which there may be capacity.
     fn waiting_hosts_with_capacity(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
         let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MAX_RETRIED);
-        if free == 0 || self.waiting.is_empty() {
+        if free == 0 || self.without_room.is_empty() {
             return Vec::new();
         }
-        let ports = self.ports.iter().filter(|(_, entry)| entry.waiting > 0);
+        let ports = self.ports.iter().filter(|(_, entry)| entry.without_room > 0);
         let waiting_at = |(port, entry): (&PortNo, &PortEntry)| {
             let left = capacity.per_port.saturating_sub(entry.count);
-            self.waiting.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
+            self.without_room.range(of_port(*port)).take(left).copied().collect::<Vec<_>>()
         };
         ports.flat_map(waiting_at).take(free).collect()
     }
 
-    /// The rules of all hosts and ports.
+    /// Returns the rules of all hosts and ports.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
         let host_rules = move |((port, mac), host): (&(PortNo, Mac), &HostEntry)| {
             let (port, mac) = (*port, *mac);
@@ -398,10 +398,10 @@ impl HostRules {
         self.hosts.iter().flat_map(host_rules).chain(self.ports.iter().flat_map(port_rules))
     }
 
-    /// The number of items kept, of all kinds together.
+    /// Returns the number of items kept, of all kinds together.
     pub fn size(&self) -> usize {
         let dirty = self.dirty.len() + self.dirty_ports.len() + self.gone.len();
-        self.hosts.len() + self.ports.len() + self.waiting.len() + dirty
+        self.hosts.len() + self.ports.len() + self.without_room.len() + dirty
     }
 
     fn mark_dirty(&mut self, key: (PortNo, Mac)) {
@@ -445,11 +445,12 @@ impl HostRules {
         changes.extend(host.has.without(has).each().map(|kind| Change::Delete(self.rule(kind, port, mac))));
         changes.extend(has.without(host.has).each().map(|kind| Change::Add(self.rule(kind, port, mac))));
         self.count = self.count - host.has.count() + has.count();
-        let was_waiting = if waits { !self.waiting.insert((port, mac)) } else { self.waiting.remove(&(port, mac)) };
+        let lacked_room =
+            if waits { !self.without_room.insert((port, mac)) } else { self.without_room.remove(&(port, mac)) };
         let entry = self.ports.entry(port).or_default();
         entry.count = entry.count - host.has.count() + has.count();
-        entry.waiting = entry.waiting + usize::from(waits) - usize::from(was_waiting);
-        if waits != was_waiting {
+        entry.without_room = entry.without_room + usize::from(waits) - usize::from(lacked_room);
+        if waits != lacked_room {
             self.dirty_ports.insert(port);
         }
         if let Some(host) = self.hosts.get_mut(&(port, mac)) {
@@ -457,7 +458,7 @@ impl HostRules {
         }
     }
 
-    /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
+    /// Returns the rules that a host should have. [`RuleSet::each`] gives the most important ones first.
     fn wanted(&self, host: &HostEntry, port: &PortEntry) -> RuleSet {
         if !self.has_pipeline || !host.is_here {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);
@@ -474,7 +475,8 @@ impl HostRules {
     fn update_port(&mut self, port: PortNo, changes: &mut Vec<Change>) {
         let Some(entry) = self.ports.get(&port).copied().expected() else { return };
         // The guard would drop a host that lacks its rule.
-        let all_known = entry.waiting == 0 && (self.open || !self.has_pipeline) && self.pause.closed_until.is_none();
+        let all_known =
+            entry.without_room == 0 && (self.open || !self.has_pipeline) && self.pause.closed_until.is_none();
         let asks = !self.has_pipeline && self.kinds.v4 && entry.hosts > 0 && entry.muted == 0;
         let wanted = RuleSet::default()
             .with(GUARDED, entry.guarded && all_known)

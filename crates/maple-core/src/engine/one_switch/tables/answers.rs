@@ -66,11 +66,11 @@ impl Tables {
         // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
         let mut waiters = Vec::new();
         for (_, sent) in self.sent.unconfirmed.iter_mut().skip(at) {
-            if let Unconfirmed::Barrier(waiting) = sent {
-                waiters.append(waiting);
+            if let Unconfirmed::Barrier(awaiting) = sent {
+                waiters.append(awaiting);
             }
         }
-        self.sent.waiting.splice(0..0, waiters);
+        self.sent.waiters.splice(0..0, waiters);
         Some(refused)
     }
 
@@ -86,7 +86,7 @@ impl Tables {
                 let xid = self.take_xid();
                 out.push((xid, bundle.discard()));
             }
-            self.sent.waiting.splice(0..0, step.waiters);
+            self.sent.waiters.splice(0..0, step.waiters);
         }
         true
     }

@@ -161,7 +161,7 @@ impl Tables {
     }
 }
 
-/// The hash of an entry, which very likely no other entry has.
+/// Returns the hash of an entry, which very likely no other entry has.
 pub(in crate::engine) fn place(table: u8, key: &EntryKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);

@@ -31,7 +31,7 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// The request to discard the bundle.
+    /// Returns the request to discard the bundle.
     pub fn discard(&self) -> Message {
         control(self.number, BundleControl::DISCARD)
     }

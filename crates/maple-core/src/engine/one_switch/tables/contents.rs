@@ -7,36 +7,36 @@ use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
 
 impl Tables {
-    /// The number of rules in a table, or in all.
+    /// Returns the number of rules in a table, or in all.
     pub fn count(&self, table: Option<u8>) -> usize {
         let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         counted.map(|(_, installed)| installed.len()).sum()
     }
 
-    /// The number of rules by table, and how many of all are barrier rules.
+    /// Returns the number of rules by table, and how many of all are barrier rules.
     pub fn counts(&self) -> (Vec<(u8, u64)>, u64) {
         let tables = self.installed.iter();
         let rules = tables.clone().map(|(table, installed)| (*table, installed.len() as u64)).collect();
         (rules, tables.map(|(_, installed)| installed.barrier_rules() as u64).sum())
     }
 
-    /// The number of pending additions in a table, or in all.
+    /// Returns the number of pending additions in a table, or in all.
     pub fn additions(&self, table: Option<u8>) -> usize {
         let chosen = self.pending.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         chosen.map(|(table, pending)| pending.additions(self.installed.get(table))).sum()
     }
 
-    /// The rules of the switch, by table and descending priority.
+    /// Returns the rules of the switch, by table and descending priority.
     pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
     }
 
-    /// The rule of a table that takes a packet with these fields.
+    /// Returns the rule of a table that takes a packet with these fields.
     pub fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
         self.installed.get(&table)?.find(value)
     }
 
-    /// The cookie that the switch reports for a rule that it has.
+    /// Returns the cookie that the switch reports for a rule that it has.
     pub fn reported_cookie(&self, table: u8, rule: &Rule) -> Option<u64> {
         Some(self.installed.get(&table)?.get(&key_of(rule))?.reported)
     }

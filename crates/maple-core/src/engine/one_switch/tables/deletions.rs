@@ -76,7 +76,7 @@ impl Tables {
         by_cookie
     }
 
-    /// The rules that have one of these cookies, by table and cookie.
+    /// Returns the rules that have one of these cookies, by table and cookie.
     fn with_cookies(&self, changes: &[(u8, Change)], deleted: &Cookies) -> FxHashMap<(u8, u64), Vec<SameCookieRule>> {
         let named: FxHashSet<(u8, u64)> = deleted.iter().map(|((table, _), cookie)| (*table, *cookie)).collect();
         let mut all: FxHashMap<(u8, u64), Vec<SameCookieRule>> = FxHashMap::default();
@@ -120,7 +120,7 @@ impl Tables {
     }
 }
 
-/// The message that makes a change in a table. The switch reports when the rule is gone.
+/// Returns the message that makes a change in a table. The switch reports when the rule is gone.
 pub(super) fn flow_mod(table: u8, change: &Change, cookies: &Cookies) -> FlowMod {
     let mut flow_mod = change.flow_mod(table);
     if !matches!(change, Change::Delete(_)) {
@@ -134,7 +134,7 @@ pub(super) fn flow_mod(table: u8, change: &Change, cookies: &Cookies) -> FlowMod
     flow_mod
 }
 
-/// The deletions among these changes that are made again by these cookies.
+/// Returns the deletions among these changes that are made again by these cookies.
 pub(super) fn again(changes: &[(u8, Change)], cookies: &Cookies) -> Vec<(u8, Change)> {
     if cookies.is_empty() {
         return Vec::new();

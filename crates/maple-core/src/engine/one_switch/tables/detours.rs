@@ -37,7 +37,7 @@ impl Tables {
         ChangedTargets(self.pending.iter().flat_map(of_table).collect())
     }
 
-    /// The changes by which entries that are to lead elsewhere cease to lead to changed targets.
+    /// Returns the changes by which entries that are to lead elsewhere cease to lead to changed targets.
     pub(super) fn detours(&self, changed: &ChangedTargets) -> Vec<(u8, Change)> {
         let detour = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let there = self.installed.get(&table)?.get(key)?.at(key);
@@ -71,7 +71,7 @@ impl ChangedTargets {
     }
 }
 
-/// The target of these instructions.
+/// Returns the target of these instructions.
 fn target_of(instructions: &[Instruction]) -> Option<DetourTarget> {
     let table =
         instructions.iter().find_map(|i| if let Instruction::GotoTable(table) = i { Some(*table) } else { None });
@@ -131,7 +131,7 @@ mod tests {
         BTreeMap::from([(INGRESS, ingress), (ROUTES, routes)])
     }
 
-    /// The port by which a packet of this kind leaves; `None`: it comes to the controller.
+    /// Returns the port by which a packet of this kind leaves; `None`: it comes to the controller.
     fn answer(rules: &Rules, kind: u128) -> Option<PortNo> {
         let first = |table: u8, field: Field, value: u128| {
             let is_it = |rule: &&Rule| rule.matching.get(field).is_some_and(|c| c.value == value);

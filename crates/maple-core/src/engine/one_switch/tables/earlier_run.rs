@@ -7,20 +7,20 @@ use crate::rule::Rule;
 use crate::update::key_of;
 
 impl Tables {
-    /// The labels that wait for the next update.
+    /// Returns the labels that wait for the next update.
     pub fn labels_to_confirm(&self) -> Vec<u64> {
         let serials = |waiter: &Waiter| if let Waiter::Labels(serials) = waiter { serials.clone() } else { Vec::new() };
-        self.sent.waiting.iter().flat_map(serials).collect()
+        self.sent.waiters.iter().flat_map(serials).collect()
     }
 
     /// Removes these labels from those that wait for the next update.
     pub fn confirm_labels(&mut self, ready: &[u64]) {
-        for waiter in &mut self.sent.waiting {
+        for waiter in &mut self.sent.waiters {
             if let Waiter::Labels(serials) = waiter {
                 serials.retain(|serial| !ready.contains(serial));
             }
         }
-        self.sent.waiting.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
+        self.sent.waiters.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
     }
 
     /// Reports whether the switch has the instructions of a rule at its priority and match, whatever the cookie is.
@@ -36,7 +36,7 @@ impl Tables {
         !self.own.is_empty() && own.all(|(table, rule)| self.has_but_for_cookie(table, rule) == Some(true))
     }
 
-    /// The cookies of rules that are right but for them, each with the cookie that the rule is to have.
+    /// Returns the cookies of rules that are right but for them, each with the cookie that the rule is to have.
     pub fn cookies_to_rename(&self) -> Vec<(u64, u64)> {
         let of_table = |(table, pending): (&u8, &PendingRules)| {
             self.installed.get(table).map(|installed| pending.cookies_to_rename(installed)).unwrap_or_default()

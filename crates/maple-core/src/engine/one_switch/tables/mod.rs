@@ -117,7 +117,7 @@ struct SentMessages {
     /// The messages, oldest first.
     unconfirmed: VecDeque<(u32, Unconfirmed)>,
     /// The waiters for the barrier of the next update.
-    waiting: Vec<Waiter>,
+    waiters: Vec<Waiter>,
     /// The waiters for the update after the next.
     held_back: Vec<Waiter>,
 }
@@ -233,14 +233,14 @@ impl Tables {
     pub fn is_unconfirmed(&self) -> bool {
         let is_held_back = || self.reading.suspended && self.has_changes();
         !self.sent.unconfirmed.is_empty()
-            || !self.sent.waiting.is_empty()
+            || !self.sent.waiters.is_empty()
             || !self.sent.held_back.is_empty()
             || !self.reading.ready
             || self.has_second_step()
             || is_held_back()
     }
 
-    /// The oldest change that the switch has not confirmed, with its table.
+    /// Returns the oldest change that the switch has not confirmed, with its table.
     pub fn first_unconfirmed(&self) -> Option<(u8, &Change)> {
         self.sent.unconfirmed.iter().find_map(|(_, sent)| match sent {
             Unconfirmed::FlowMod { table, change } => Some((*table, change)),
@@ -267,7 +267,7 @@ impl Tables {
         xid
     }
 
-    /// The ids of the barrier requests that the switch has not answered.
+    /// Returns the ids of the barrier requests that the switch has not answered.
     pub fn unanswered(&self) -> Vec<u32> {
         let is_barrier = |sent: &&(u32, Unconfirmed)| matches!(sent.1, Unconfirmed::Barrier(_));
         self.sent.unconfirmed.iter().filter(is_barrier).map(|(xid, _)| *xid).collect()
@@ -275,41 +275,41 @@ impl Tables {
 
     /// Adds a waiter for the barrier of the next update.
     pub fn wait(&mut self, waiter: Waiter) {
-        self.sent.waiting.push(waiter);
+        self.sent.waiters.push(waiter);
     }
 
     /// Removes and returns the waiters for the next update.
-    pub fn take_waiting(&mut self) -> Vec<Waiter> {
-        std::mem::take(&mut self.sent.waiting)
+    pub fn take_waiters(&mut self) -> Vec<Waiter> {
+        std::mem::take(&mut self.sent.waiters)
     }
 
     /// Lets the next update be of the rules of keys alone: all other waiters wait for the one after it.
     pub fn hold_back_for_look_ups(&mut self) {
-        self.sent.held_back.append(&mut self.sent.waiting);
-        self.sent.waiting.push(Waiter::LookUps);
+        self.sent.held_back.append(&mut self.sent.waiters);
+        self.sent.waiters.push(Waiter::LookUps);
     }
 
     /// Reports whether the next update is of the rules of keys alone.
     pub fn is_for_look_ups(&self) -> bool {
-        self.sent.waiting.contains(&Waiter::LookUps)
+        self.sent.waiters.contains(&Waiter::LookUps)
     }
 
     /// Begins to compare the rules of keys with those that were read, before all others. Other changes are found again
     /// when all rules are compared.
     pub fn begin_with_look_ups(&mut self) {
         self.pending.clear();
-        self.sent.waiting.retain(|waiter| *waiter != Waiter::LookUps);
+        self.sent.waiters.retain(|waiter| *waiter != Waiter::LookUps);
         self.end_holding_back();
     }
 
     /// Lets waiters that were held back wait for the next update.
     pub fn end_holding_back(&mut self) {
-        self.sent.waiting.append(&mut self.sent.held_back);
+        self.sent.waiters.append(&mut self.sent.held_back);
     }
 
     /// Reports whether the next update is to add rules of leaves or labels.
     pub fn has_waiting_additions(&self) -> bool {
-        self.sent.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
+        self.sent.waiters.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
     }
 
     /// All waiters for a barrier reply.
@@ -319,7 +319,7 @@ impl Tables {
             UpdatePhase::First(_, step) | UpdatePhase::Second(step) => &step.waiters,
         };
         let sent = self.sent.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters());
-        sent.chain(held_back).chain(&self.sent.waiting).chain(&self.sent.held_back)
+        sent.chain(held_back).chain(&self.sent.waiters).chain(&self.sent.held_back)
     }
 
     /// Begins an update, after finishing an earlier one. Returns `false` if nothing may be sent now.
@@ -413,21 +413,21 @@ impl Tables {
     pub fn send_update(&mut self, now: Time, last_table: Option<u8>, out: &mut Requests) {
         let has_deleted = self.delete_unreached(now, out);
         let changes = self.changes();
-        let waiting = std::mem::take(&mut self.sent.waiting);
+        let waiters = std::mem::take(&mut self.sent.waiters);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
         let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
         let (mut additions, rest): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
         let changed = self.changed_targets();
         let detours = self.detours(&changed);
-        if additions.is_empty() && rest.is_empty() && waiting.is_empty() && detours.is_empty() && !has_deleted {
+        if additions.is_empty() && rest.is_empty() && waiters.is_empty() && detours.is_empty() && !has_deleted {
             return self.end_pending();
         }
         if self.needs_bundle(!detours.is_empty(), additions.iter().chain(&rest).map(|(_, change)| change)) {
             let bundle = Some(self.prepare(additions.into_iter().chain(rest).collect(), out));
             self.end_pending();
             let xid = self.send_barrier(Vec::new(), out);
-            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle, waiters: waiting });
+            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle, waiters });
             return;
         }
         let takes_detours = changed.divert(&mut additions) || !detours.is_empty();
@@ -437,14 +437,15 @@ impl Tables {
         if is_one {
             self.send_changes(now, rest, out);
             self.end_pending();
-            self.send_barrier(waiting, out);
+            self.send_barrier(waiters, out);
         } else {
             let xid = self.send_barrier(Vec::new(), out);
-            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle: None, waiters: waiting });
+            self.sent.phase = UpdatePhase::First(xid, SecondStep { bundle: None, waiters });
         }
     }
 
-    /// The pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
+    /// Returns the pending changes. Later tables come first, so that no rule leads to a table before its rules are
+    /// there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, deletions, .. } = self;
         let of_table = |(table, pending): (&u8, &PendingRules)| {
@@ -501,9 +502,9 @@ impl Tables {
         std::mem::take(&mut self.altered)
     }
 
-    fn send_barrier(&mut self, waiting: Vec<Waiter>, out: &mut Requests) -> u32 {
+    fn send_barrier(&mut self, waiters: Vec<Waiter>, out: &mut Requests) -> u32 {
         let xid = self.take_xid();
-        self.sent.unconfirmed.push_back((xid, Unconfirmed::Barrier(waiting)));
+        self.sent.unconfirmed.push_back((xid, Unconfirmed::Barrier(waiters)));
         out.push((xid, Message::BarrierRequest));
         xid
     }

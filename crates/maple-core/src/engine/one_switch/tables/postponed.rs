@@ -39,7 +39,7 @@ impl Postponed {
         !self.entries.is_empty() && (has_too_many || self.entries.contains(&(table, key.clone())))
     }
 
-    /// The postponed entries, as far as they are known.
+    /// Returns the postponed entries, as far as they are known.
     pub fn entries(&self) -> impl Iterator<Item = &(u8, EntryKey)> {
         self.entries.iter()
     }

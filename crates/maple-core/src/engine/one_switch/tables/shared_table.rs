@@ -67,12 +67,12 @@ impl PendingRules {
         })
     }
 
-    /// The entries that may differ, each with the rule that is wanted there.
+    /// Returns the entries that may differ, each with the rule that is wanted there.
     pub fn entries(&self) -> impl Iterator<Item = (&EntryKey, Option<&Rule>)> {
         self.0.iter().map(|(key, wanted)| (key, wanted.as_ref()))
     }
 
-    /// The number of rules to be added.
+    /// Returns the number of rules to be added.
     pub fn additions(&self, installed: Option<&InstalledRules>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());
         self.0.iter().filter(|(key, wanted)| wanted.is_some() && is_new(key)).count()
@@ -85,7 +85,7 @@ impl PendingRules {
         PendingRules(all)
     }
 
-    /// The cookies of rules that are right but for them, each with the cookie that is wanted.
+    /// Returns the cookies of rules that are right but for them, each with the cookie that is wanted.
     pub fn cookies_to_rename(&self, installed: &InstalledRules) -> Vec<(u64, u64)> {
         let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
             let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
@@ -94,7 +94,7 @@ impl PendingRules {
         self.0.iter().filter_map(cookies).collect()
     }
 
-    /// The changes from the installed rules to the wanted ones, in an order in which every prefix is safe
+    /// Returns the changes from the installed rules to the wanted ones, in an order in which every prefix is safe
     /// (`update.rs`).
     pub fn changes(&self, installed: &InstalledRules) -> Vec<Change> {
         let (mut changes, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
@@ -136,7 +136,7 @@ impl SharedTable {
         }
     }
 
-    /// The winning rules, by descending priority.
+    /// Returns the winning rules, by descending priority.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
         self.entries.values().filter_map(|at| at.first_key_value()).map(|(_, rule)| rule.clone())
     }

@@ -24,7 +24,7 @@ impl Tables {
         }
         // The time that a rule took would say nothing.
         waiters.retain(|waiter| !matches!(waiter, Waiter::RuleAdded(..)));
-        self.sent.waiting.splice(0..0, waiters);
+        self.sent.waiters.splice(0..0, waiters);
     }
 
     /// Resumes the tables of a switch that has a connection again. Nothing is sent before its rules are read.
@@ -41,8 +41,8 @@ impl Tables {
         copy
     }
 
-    /// The number of waiters for the barrier of the next update.
-    pub fn count_waiting(&self) -> usize {
-        self.sent.waiting.len()
+    /// Returns the number of waiters for the barrier of the next update.
+    pub fn count_waiters(&self) -> usize {
+        self.sent.waiters.len()
     }
 }

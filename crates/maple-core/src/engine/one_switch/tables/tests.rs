@@ -11,7 +11,7 @@ fn rule(priority: u16, dst: u128) -> Rule {
     Rule { priority, matching, instructions: to_controller().into(), cookie: 7 }
 }
 
-/// The messages in order: a flow-mod as its table and command; a barrier request as `None`.
+/// Returns the messages in order: a flow-mod as its table and command; a barrier request as `None`.
 fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     let shown = |(_, message): &(u32, Message)| match message {
         Message::FlowMod(flow_mod) => Some((flow_mod.table_id, flow_mod.command)),
@@ -20,7 +20,7 @@ fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     requests.iter().map(shown).collect()
 }
 
-/// The requests about bundles, in order: the kind of a request, or `None` for a message that is added.
+/// Returns the requests about bundles, in order: the kind of a request, or `None` for a message that is added.
 fn bundled(requests: &Requests) -> Vec<Option<u16>> {
     let bundled = |(_, message): &(u32, Message)| match message {
         Message::BundleControl(control) => Some(Some(control.kind)),
@@ -174,8 +174,8 @@ fn a_bundle_without_one_of_its_changes_is_discarded() {
     assert_eq!(confirmed, Some(ConfirmedRequests { waiters: vec![], has_second_step: false }));
 }
 
-/// The deletions that follow when a switch reports a rule for everything and two others, all with one cookie, and is to
-/// have some of them: command, priority, cookie and its mask.
+/// Returns the deletions that follow when a switch reports a rule for everything and two others, all with one cookie,
+/// and is to have some of them: command, priority, cookie and its mask.
 fn deletions(version: Version, wanted: &[Rule]) -> Vec<(FlowModCommand, u16, u64, u64)> {
     let everything = Rule { matching: Match::any(), ..rule(1, 0) };
     let mut tables = Tables::new(100, version, false);

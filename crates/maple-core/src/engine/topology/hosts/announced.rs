@@ -29,7 +29,7 @@ pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
     }
 }
 
-/// The address that a packet announces as its sender's own.
+/// Returns the address that a packet announces as its sender's own.
 pub(in crate::engine) fn announcement(packet: &Packet<'_>) -> Option<IpAddr> {
     let source = packet.get(Field::EthSrc)?;
     let is_own = |field| packet.get(field).is_none_or(|mac| mac == source);
@@ -61,14 +61,14 @@ fn can_be_owned(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && !ip.is_loopback() && !is_broadcast
 }
 
-/// The payload of a UDP packet over IPv4.
+/// Returns the payload of a UDP packet over IPv4.
 fn udp_payload<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
     let ip = packet.frame().get(14 + 4 * packet.vlans().count()..)?;
     let header = usize::from(ip.first()? & 0xf) * 4;
     ip.get(header + 8..)
 }
 
-/// The address that a DHCP client has (`ciaddr`) or asks for (RFC 2131).
+/// Returns the address that a DHCP client has (`ciaddr`) or asks for (RFC 2131).
 fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
     const REQUEST: u8 = 3;
     let mac = Field::EthSrc.full_mask() & u128::from_be_bytes(message.get(18..34)?.try_into().ok()?);
@@ -82,7 +82,7 @@ fn requested(message: &[u8], source: u128) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(ip))
 }
 
-/// The bytes of a DHCP option.
+/// Returns the bytes of a DHCP option.
 fn option(mut options: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         match options {

@@ -140,7 +140,7 @@ impl Hosts {
     }
 }
 
-/// The time until which a host that was found is not searched for again.
+/// Returns the time until which a host that was found is not searched for again.
 pub(super) fn refuted_until(now: Time, limits: &Limits) -> Time {
     now + limits.probe_timeout * 4
 }

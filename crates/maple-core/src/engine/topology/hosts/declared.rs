@@ -59,7 +59,7 @@ impl Hosts {
         self.facts.place(mac) == Some(at)
     }
 
-    /// The sender without the address that it announces, if that is declared as another host's.
+    /// Returns the sender without the address that it announces, if that is declared as another host's.
     pub(super) fn without_foreign_address(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> Sender {
         let Sender { mac, at, announces } = sender;
         let foreign = |ip: IpAddr| Some((ip, self.facts.owner(ip).filter(|owner| *owner != mac)?));
@@ -90,7 +90,7 @@ impl Hosts {
         self.apply_maxima(out)
     }
 
-    /// The maximum number of hosts at a port.
+    /// Returns the maximum number of hosts at a port.
     pub(super) fn most_at(&self, at: Location) -> usize {
         self.facts.max_hosts(at).unwrap_or(self.limits.per_port)
     }

@@ -48,12 +48,12 @@ pub(in crate::engine) fn probe_host(state: &Snapshot, mac: Mac, at: Location, ou
     out.extend(ip.map(|ip| HostAction::Emit { at, frame: probe(mac, ip) }));
 }
 
-/// The hosts to ask for elsewhere when their port has gone down.
+/// Returns the hosts to ask for elsewhere when their port has gone down.
 pub(in crate::engine) fn hosts_to_ask_for(state: &Snapshot, at: Location) -> Vec<Mac> {
     state.hosts_at(at).take(MAX_ASKED).collect()
 }
 
-/// The hosts at ports that are down, at most [`MAX_ASKED`].
+/// Returns the hosts at ports that are down, at most [`MAX_ASKED`].
 fn hosts_at_down_ports(state: &Snapshot) -> Vec<Mac> {
     let places = state.switches().flat_map(|(dpid, _)| {
         state.ports_of(dpid).filter(|(_, port)| !port.up).map(move |(port, _)| Location::new(dpid, port))

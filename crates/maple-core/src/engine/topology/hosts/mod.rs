@@ -183,7 +183,7 @@ impl HostRecord {
         HostRecord { last_active: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
     }
 
-    /// The oldest address of the same IP version, if the host has the maximum number of them.
+    /// Returns the oldest address of the same IP version, if the host has the maximum number of them.
     fn oldest_like(&self, ip: IpAddr) -> Option<IpAddr> {
         let alike = || self.announced.iter().map(|(other, _)| *other).filter(|other| other.is_ipv4() == ip.is_ipv4());
         if alike().count() >= MAX_ADDRESSES { alike().next() } else { None }
@@ -413,19 +413,19 @@ impl Hosts {
         self.begin_rounds(now, at.switch, out);
     }
 
-    /// The hosts at the ports of a switch.
+    /// Returns the hosts at the ports of a switch.
     fn at_ports_of(&self, dpid: Dpid) -> impl Iterator<Item = (&(Location, Mac), &HostRecord)> {
         let first = (Location::new(dpid, PortNo(0)), Mac([0; 6]));
         let last = (Location::new(dpid, PortNo(u32::MAX)), Mac([0xff; 6]));
         self.known.range(first..=last)
     }
 
-    /// The hosts at a port.
+    /// Returns the hosts at a port.
     fn at_port(&self, at: Location) -> impl Iterator<Item = (Mac, &HostRecord)> {
         self.known.range((at, Mac([0; 6]))..=(at, Mac([0xff; 6]))).map(|((_, mac), known)| (*mac, known))
     }
 
-    /// The number of items kept, of all kinds together.
+    /// Returns the number of items kept, of all kinds together.
     pub fn size(&self) -> usize {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
         let rest =

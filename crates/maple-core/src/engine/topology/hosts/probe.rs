@@ -10,12 +10,12 @@ use crate::network::Mac;
 /// The maximum number of addresses that a host is asked for in one round.
 const MAX_PROBES: usize = 4;
 
-/// The probes for the addresses that a host announced, the latest first.
+/// Returns the probes for the addresses that a host announced, the latest first.
 pub(super) fn probes(mac: Mac, announced: impl DoubleEndedIterator<Item = IpAddr>) -> Vec<Vec<u8>> {
     announced.rev().take(MAX_PROBES).map(|ip| probe(mac, ip)).collect()
 }
 
-/// The probe for one address of a host.
+/// Returns the probe for one address of a host.
 pub(super) fn probe(mac: Mac, ip: IpAddr) -> Vec<u8> {
     match ip {
         // The sender has no address, as in duplicate address detection (RFC 5227), so no cache changes.
@@ -24,7 +24,7 @@ pub(super) fn probe(mac: Mac, ip: IpAddr) -> Vec<u8> {
     }
 }
 
-/// The link-local address derived from a hardware address (RFC 4291, appendix A).
+/// Returns the link-local address derived from a hardware address (RFC 4291, appendix A).
 pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let b = mac.0;
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, b[0] ^ 2, b[1], b[2], 0xff, 0xfe, b[3], b[4], b[5]])

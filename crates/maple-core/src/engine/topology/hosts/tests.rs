@@ -202,7 +202,7 @@ fn a_host_that_answers_stays_and_is_asked_by_its_latest_addresses() {
     assert_eq!(fixture.place(GATEWAY), Some(at(2)), "it answered only the first time");
 }
 
-/// The addresses that a host is asked for at port 1.
+/// Returns the addresses that a host is asked for at port 1.
 fn asked_for(actions: &[HostAction]) -> Vec<String> {
     let asked = actions.iter().filter_map(|action| match action {
         HostAction::Emit { frame, at: to } if *to == at(1) => Some(Packet::new(frame, 0)),

@@ -9,8 +9,8 @@ use crate::engine::one_switch::ports::{FIRST_VIRTUAL, is_virtual};
 use crate::network::{Facts, HostInfo, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::state::{Snapshot, Write};
 
-/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If none of
-/// the ports may be an edge port, there is no segment: all are new.
+/// Returns the writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If
+/// none of the ports may be an edge port, there is no segment: all are new.
 pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
     let facts = state.facts();
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
@@ -52,7 +52,7 @@ pub(super) fn may_be_designated(facts: &Facts, at: Location) -> bool {
     facts.role(at) == PortRole::Any
 }
 
-/// The writes that end the links of these ports, and the segments in `old`.
+/// Returns the writes that end the links of these ports, and the segments in `old`.
 fn separate(state: &Snapshot, old: &[Segment], ports: &BTreeSet<Location>) -> Vec<Write> {
     let mut edit = TopologyEdit::new(state);
     old.iter().for_each(|segment| segment.end(&mut edit));
@@ -65,7 +65,7 @@ fn separate(state: &Snapshot, old: &[Segment], ports: &BTreeSet<Location>) -> Ve
     edit.writes()
 }
 
-/// The writes that remove these ports from their segments. They become new ports.
+/// Returns the writes that remove these ports from their segments. They become new ports.
 pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
     let mut writes = Vec::new();
     for segment in segments_of(state, gone.iter()) {
@@ -81,8 +81,8 @@ pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> V
     writes
 }
 
-/// The writes that end the links and segments of these ports. The ports become new ports, and so do those at the other
-/// ends. Hosts stay where they are.
+/// Returns the writes that end the links and segments of these ports. The ports become new ports, and so do those at
+/// the other ends. Hosts stay where they are.
 pub(in crate::engine) fn disjoin(state: &Snapshot, ports: &BTreeSet<Location>) -> Vec<Write> {
     let mut edit = TopologyEdit::new(state);
     segments_of(state, ports.iter()).iter().for_each(|segment| segment.end(&mut edit));
@@ -97,7 +97,7 @@ pub(in crate::engine) fn disjoin(state: &Snapshot, ports: &BTreeSet<Location>) -
     edit.writes()
 }
 
-/// The segments of these ports, each once.
+/// Returns the segments of these ports, each once.
 pub(super) fn segments_of<'a>(state: &Snapshot, ports: impl Iterator<Item = &'a Location>) -> Vec<Segment> {
     let mut found: BTreeMap<Location, Segment> = BTreeMap::new();
     for at in ports {
@@ -116,7 +116,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// The segment that a port is on.
+    /// Returns the segment that a port is on.
     pub(super) fn containing(state: &Snapshot, at: Location) -> Option<Segment> {
         let designated = match state.port(at)?.kind {
             PortKind::Shared { with, .. } => with,
@@ -220,7 +220,7 @@ impl<'a> TopologyEdit<'a> {
         }
     }
 
-    /// The differences from the state, links last.
+    /// Returns the differences from the state, links last.
     fn writes(self) -> Vec<Write> {
         let state = self.state;
         let mut ports: Vec<(Location, Option<PortInfo>)> =

@@ -33,7 +33,6 @@ use maple_wire::icmpv6_type::value::NEIGHBOR_SOLICIT;
 use maple_wire::{Field, Packet};
 
 use super::Topology;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::fabric::Fabric;
 use crate::forwarding::TAG_PRESENT;
@@ -50,20 +49,19 @@ const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Topology {
     /// Forms a segment of ports that discovery sees on one.
-    pub(in crate::engine) fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
+    pub fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
         form_segment(fabric, ports, None);
     }
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
-    pub(in crate::engine) fn segment_left(fabric: &mut Fabric, at: Location) {
-        let commit = fabric.ctx.store.update(|state| leave(state, &[at].into()));
-        fabric.ctx.apply_commit(commit);
+    pub fn segment_left(fabric: &mut Fabric, at: Location) {
+        fabric.ctx.write(|state| leave(state, &[at].into()));
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
-    pub(in crate::engine) fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
-        let Some(switch) = fabric.switches.get(&at.switch).expected() else { return };
+    pub fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
+        let Some(switch) = fabric.switches.known(at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
@@ -78,7 +76,8 @@ impl Topology {
             .get(&at.port)
             .is_some_and(|since| *since + fabric.ctx.options.new_port_hold <= fabric.ctx.now);
         let state = fabric.ctx.store.snapshot();
-        let (peer, facts) = (state.peer(at), state.facts());
+        let peer = state.peer(at);
+        let facts = state.facts();
         if let Some(peer) = peer.filter(|peer| {
             !is_declared_link(facts, at, *peer)
                 && mac.is_host()
@@ -92,7 +91,7 @@ impl Topology {
     }
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
-    pub(in crate::engine) fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
+    pub fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
         let is_own = switch.ports.addresses.values().any(|own| *own == mac);
         let state = fabric.ctx.store.snapshot();
@@ -102,7 +101,7 @@ impl Topology {
     }
 
     /// Notes since when a port is a link port.
-    pub(in crate::engine) fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
+    pub fn note_link_port(fabric: &mut Fabric, state: &Snapshot, at: Location) {
         let now: Time = fabric.ctx.now;
         // What changed in the state may be that the switch has gone.
         let Some(switch) = fabric.switches.get_mut(&at.switch) else { return };
@@ -152,7 +151,7 @@ fn form_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>, host: Option<Ma
     }
 }
 
-/// The hosts with a fixed place at one of these ports.
+/// Returns the hosts with a fixed place at one of these ports.
 fn pinned_hosts(fabric: &Fabric, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
     let state = fabric.ctx.store.snapshot();
     let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();

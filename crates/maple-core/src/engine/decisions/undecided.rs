@@ -19,7 +19,7 @@ const MAX_ROUNDS: u32 = 32;
 
 /// The packets of a shard that wait for a decision of f.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Waiting {
+pub(in crate::engine) struct Undecided {
     misses: Vec<ReceivedPacket>,
     /// The number of rounds in this batch.
     rounds: u32,
@@ -27,7 +27,7 @@ pub(in crate::engine) struct Waiting {
     parked: BTreeMap<DependentId, (ReceivedPacket, Arc<Origin>)>,
 }
 
-impl Waiting {
+impl Undecided {
     /// Begins a batch.
     pub fn begin_batch(&mut self) {
         self.rounds = 0;
@@ -67,7 +67,7 @@ impl Waiting {
         oldest.map(|(id, (packet, origin))| (id, packet, origin))
     }
 
-    /// The number of parked packets.
+    /// Returns the number of parked packets.
     pub fn parked(&self) -> usize {
         self.parked.len()
     }
@@ -124,42 +124,42 @@ mod tests {
 
     #[test]
     fn when_too_many_packets_are_parked_the_oldest_is_dropped() {
-        let mut waiting = Waiting::default();
+        let mut undecided = Undecided::default();
         let mut park = |id, dpid| {
-            waiting.park(DependentId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
+            undecided.park(DependentId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
         };
         assert_eq!([park(3, 1), park(5, 2)], [None, None]);
         assert_eq!(park(8, 3), Some((DependentId(3), packet(1).at)));
-        waiting.release(DependentId(3));
-        assert!(waiting.has_no_misses() && !waiting.has(DependentId(3)), "it is gone");
-        waiting.release(DependentId(8));
-        assert_eq!(switches(&waiting.take_round()), [3]);
-        assert!(waiting.has_no_misses() && waiting.has(DependentId(5)));
+        undecided.release(DependentId(3));
+        assert!(undecided.has_no_misses() && !undecided.has(DependentId(3)), "it is gone");
+        undecided.release(DependentId(8));
+        assert_eq!(switches(&undecided.take_round()), [3]);
+        assert!(undecided.has_no_misses() && undecided.has(DependentId(5)));
     }
 
     #[test]
     fn packets_are_dropped_with_their_switch() {
-        let mut waiting = Waiting::default();
-        waiting.add_misses([packet(1), packet(2)]);
+        let mut undecided = Undecided::default();
+        undecided.add_misses([packet(1), packet(2)]);
         for (id, dpid) in [(1, 2), (2, 1), (3, 1)] {
-            waiting.park(DependentId(id), (packet(dpid), Arc::default()), 10);
+            undecided.park(DependentId(id), (packet(dpid), Arc::default()), 10);
         }
-        assert_eq!(waiting.forget_switch(Dpid(1)), [DependentId(2), DependentId(3)]);
-        assert!(waiting.has(DependentId(1)));
-        assert_eq!(switches(&waiting.take_round()), [2]);
+        assert_eq!(undecided.forget_switch(Dpid(1)), [DependentId(2), DependentId(3)]);
+        assert!(undecided.has(DependentId(1)));
+        assert_eq!(switches(&undecided.take_round()), [2]);
     }
 
     #[test]
     fn the_rounds_of_a_batch_are_bounded_and_the_next_batch_starts_again() {
-        let mut waiting = Waiting::default();
+        let mut undecided = Undecided::default();
         for _ in 0..MAX_ROUNDS {
-            waiting.add_misses([packet(1)]);
-            assert_eq!(waiting.take_round().len(), 1);
-            assert!(!waiting.has_too_many_rounds());
+            undecided.add_misses([packet(1)]);
+            assert_eq!(undecided.take_round().len(), 1);
+            assert!(!undecided.has_too_many_rounds());
         }
-        waiting.take_round();
-        assert!(waiting.has_too_many_rounds());
-        waiting.begin_batch();
-        assert!(!waiting.has_too_many_rounds());
+        undecided.take_round();
+        assert!(undecided.has_too_many_rounds());
+        undecided.begin_batch();
+        assert!(!undecided.has_too_many_rounds());
     }
 }

@@ -21,11 +21,10 @@ use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::audit_state::Repair;
+use crate::engine::one_switch::audits::Repair;
 use crate::engine::one_switch::backoff::Backoff;
-use crate::engine::one_switch::cookies::{is_live, is_ours};
+use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
 use crate::engine::one_switch::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::Report;
@@ -44,7 +43,7 @@ const MAX_JUDGED: usize = 16;
 
 impl Switches {
     /// Plans the first audit of a switch.
-    pub(in crate::engine) fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn plan_first_audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
         self.plan_audit(ctx, dpid, ctx.options.audit * step / STEPS);
     }
@@ -58,7 +57,7 @@ impl Switches {
     }
 
     /// Asks a switch for its rules, if that is due.
-    pub(in crate::engine) fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn audit(&mut self, ctx: &mut Context, dpid: Dpid) {
         let now = ctx.now;
         // The timer may be one of an earlier connection.
         let Some(switch) = self.get_mut(&dpid).filter(|switch| switch.counters.audits.due <= now) else { return };
@@ -71,7 +70,7 @@ impl Switches {
         }
         let meters = switch.ask_for_meters_there();
         ctx.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.counters.audits.asked = now;
@@ -82,7 +81,7 @@ impl Switches {
     }
 
     /// Gives up an audit whose request was not sent, or which the switch refuses.
-    pub(in crate::engine) fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+    pub fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
             self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
@@ -90,11 +89,11 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub(in crate::engine) fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+    pub fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+        let Some(switch) = self.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.
-            flows.retain(|flow| !is_live(flow.cookie));
+            flows.retain(|flow| !is_of_watch(flow.cookie));
             switch.tables.audit_part(flows, is_ours);
         }
         if reply.more() {
@@ -108,14 +107,13 @@ impl Switches {
         ctx.stats.audits += 1;
         if let Some(findings) = findings {
             self.judge_foreign(ctx, dpid, &findings.foreign);
-            self.keep_foreign(dpid, &findings.foreign);
             self.repair(ctx, dpid, findings, rest);
         }
     }
 
     /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
     fn repair(&mut self, ctx: &mut Context, dpid: Dpid, findings: AuditFindings, rest: Duration) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
         if findings.example.is_none() && switch.counters.audits.repair.as_ref().is_some_and(is_unjudged) {
@@ -136,7 +134,8 @@ impl Switches {
         let example: Box<str> = line(version, table, &rule).into();
         let Some(mut repair) = before else {
             let (failed, is_reported) = (Backoff::default(), false);
-            self.set_repair(dpid, Repair { missing, altered, unknown, example, places, failed, is_reported });
+            switch.counters.audits.repair =
+                Some(Repair { missing, altered, unknown, example, places, failed, is_reported });
             self.plan_audit(ctx, dpid, CONFIRM_AFTER.max(rest));
             return self.reread(ctx, dpid);
         };
@@ -154,24 +153,14 @@ impl Switches {
             self.plan_audit(ctx, dpid, pause.max(rest));
             self.reread(ctx, dpid);
         }
-        self.set_repair(dpid, Repair { places, ..repair });
-    }
-
-    fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
         if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.audits.repair = Some(repair);
+            switch.counters.audits.repair = Some(Repair { places, ..repair });
         }
     }
 
-    fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        if let Some(switch) = self.get_mut(&dpid) {
-            switch.counters.audits.set_foreign(foreign.to_vec());
-        }
-    }
-
-    /// Reports foreign rules that take packets from ours, each once while it is there.
+    /// Keeps the foreign rules, and reports those that take packets from ours, each once while it is there.
     fn judge_foreign(&mut self, ctx: &mut Context, dpid: Dpid, foreign: &[(u8, Rule)]) {
-        let Some(switch) = self.get_mut(&dpid).expected() else { return };
+        let Some(switch) = self.known_mut(dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
         let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
         let (audits, tables) = (&mut switch.counters.audits, &switch.tables);
@@ -179,6 +168,7 @@ impl Switches {
         let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
         let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
         audits.judged.extend(new.iter().map(|rule| place(rule)));
+        audits.set_foreign(foreign.to_vec());
         let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { tables.installed().collect() };
         let version = switch.version();
         for (table, rule) in new {
@@ -201,7 +191,7 @@ fn report_repaired(ctx: &mut Context, dpid: Dpid, repair: Repair) {
     ctx.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
 }
 
-/// A rule as a line of text for people.
+/// Returns a rule as a line of text for people.
 pub(in crate::engine) fn line(version: Version, table: u8, rule: &Rule) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()

@@ -37,7 +37,7 @@ pub(in crate::engine) struct Repair {
 }
 
 impl Audits {
-    /// The foreign rules that the switch had when it was last asked, as many as an audit keeps.
+    /// Returns the foreign rules that the switch had when it was last asked, as many as an audit keeps.
     pub fn foreign(&self) -> &[(u8, Rule)] {
         &self.foreign
     }

@@ -14,13 +14,13 @@ use maple_wire::{Dpid, Instruction, Match, Version, print};
 
 use super::Decisions;
 use crate::engine::context::event::Effect;
-use crate::engine::context::expected::Expected;
 use crate::engine::context::timers::Timer;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::paths::RouteTable;
 use crate::engine::one_switch::tables::{RefusedRequest, Waiter};
 use crate::engine::one_switch::{Stale, Switch};
+use crate::engine::switches::audit::line;
 use crate::labels::Refusal;
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
@@ -34,17 +34,11 @@ impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
     /// the switch had before, stay right by themselves. Returns `false` if the request was for something else than
     /// rules and meters.
-    pub(in crate::engine) fn switch_error(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        xid: u32,
-        error: &ErrorMsg,
-    ) -> bool {
+    pub fn switch_error(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         if self.meter_refused(fabric, dpid, xid, error) {
             return true;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return true };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
             Some(RefusedRequest::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
             Some(RefusedRequest::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
@@ -59,7 +53,7 @@ impl Decisions {
         if fabric.meter_is_lost(dpid, rule, error) {
             return;
         }
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let full = is_table_full(error, switch.version());
         if !full && needs_one_table(switch, table, rule) {
             return fall_back_to_one_table(fabric, dpid, table, rule, error);
@@ -102,10 +96,10 @@ impl Decisions {
                     }
                 }
                 // It was withdrawn while the switch refused its rule.
-                Subject::Dependent(id) if self.leaves.get(&id.as_leaf()).is_none() => {}
-                Subject::Dependent(id) if is_hopeless => self.withdraw(fabric, id.as_leaf()),
-                Subject::Dependent(id) if full => self.evict_leaf(fabric, id.as_leaf()),
-                Subject::Dependent(id) => self.forward_by_controller(fabric, id.as_leaf()),
+                Subject::Dependent(id) if self.leaves.get(&id.possible_leaf()).is_none() => {}
+                Subject::Dependent(id) if is_hopeless => self.withdraw(fabric, id.possible_leaf()),
+                Subject::Dependent(id) if full => self.evict_leaf(fabric, id.possible_leaf()),
+                Subject::Dependent(id) => self.forward_by_controller(fabric, id.possible_leaf()),
             }
         }
     }
@@ -131,29 +125,35 @@ impl Decisions {
         fabric.switches.reread(&mut fabric.ctx, dpid);
     }
 
-    /// All leaves and labels with rules at a switch, or with rules to be added there.
-    pub(in crate::engine) fn all_subjects_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
-        let Some(switch) = fabric.switches.get(&dpid).expected() else { return BTreeSet::new() };
-        let leaves = switch.ingress.table.tree().leaves().map(Subject::from);
-        leaves.chain(switch.paths.labels.installed().map(Subject::Label)).collect()
+    /// Tries again what a switch refused, as far as its pauses are over.
+    pub fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
+        let Some(switch) = fabric.switches.get_mut(&dpid) else { return };
+        let is_open = switch.room.reopen(fabric.ctx.now);
+        let retries_deletions = switch.tables.retry_deletions(fabric.ctx.now);
+        if switch.ports.host_rules.reopen(fabric.ctx.now) || retries_deletions {
+            fabric.mark_dirty(dpid);
+        }
+        if is_open {
+            fabric.mark_stale(dpid, Stale::CLASSIFIER);
+        }
     }
 
-    pub(in crate::engine) fn retry_refused_rules(fabric: &mut Fabric, dpid: Dpid) {
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.room.reopen(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale { classifier: true, ..Stale::default() });
+    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
+    /// and the switch gets no more meters.
+    fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+        let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
+        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
+        if is_news {
+            fabric.report_no_meter(dpid, &format!("it refused one: {}", print::error_name(Version::Of13, error)));
+            self.withdraw_all(fabric, fabric.routes.limited_leaves_at(dpid));
         }
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
-        }
-        if fabric.switches.get_mut(&dpid).is_some_and(|switch| switch.ports.host_rules.reopen(fabric.ctx.now)) {
-            fabric.switches.mark_dirty(&mut fabric.ctx, dpid, Stale::default());
-        }
+        true
     }
 }
 
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
 fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
     fabric.ctx.wake_at(until, Timer::Refused(dpid));
@@ -184,7 +184,7 @@ fn bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
 /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
 /// rule in one of them.
 fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
-    let Some(switch) = fabric.switches.get(&dpid).expected() else { return };
+    let Some(switch) = fabric.switches.known(dpid) else { return };
     let what = refusal(switch.version(), table, rule, error);
     // Each table refuses its first rule.
     if !fabric.switches.note_one_table(dpid) {
@@ -197,7 +197,7 @@ fn fall_back_to_one_table(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rul
 
 /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
 fn count_refusal(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, full: bool) -> bool {
-    let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
+    let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
     switch.stale.classifier = true;
     // After the first refusal of an update the switch is being read and is not ready.
     let begins_update = switch.tables.is_ready();
@@ -217,7 +217,7 @@ fn report_refusal(fabric: &mut Fabric, dpid: Dpid, what: String) {
     fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
 }
 
-/// The leaves and labels with rules that the switch has not confirmed.
+/// Returns the leaves and labels with rules that the switch has not confirmed.
 fn unconfirmed_at(fabric: &Fabric, dpid: Dpid) -> BTreeSet<Subject> {
     let mut subjects = BTreeSet::new();
     for waiter in fabric.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
@@ -237,11 +237,9 @@ fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
     switch.has_pipeline() && rests_on && (rule.priority, &rule.matching) == (0, &Match::any())
 }
 
-/// The refused rule and the error, in words for people.
+/// Returns the refused rule and the error, in words for people.
 fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String {
-    let Rule { priority, matching, instructions, cookie } = rule;
-    let line = print::flow_line(version, table, *priority, *cookie, matching, instructions);
-    format!("{}, error {}", line.trim_start(), print::error_name(version, error))
+    format!("{}, error {}", line(version, table, rule), print::error_name(version, error))
 }
 
 /// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
@@ -264,31 +262,6 @@ fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
             ErrorMsg::BAD_REQUEST => BAD_EXPERIMENTER.contains(&error.code),
             _ => false,
         }
-}
-
-impl Decisions {
-    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
-    /// and the switch gets no more meters.
-    pub(in crate::engine) fn meter_refused(
-        &mut self,
-        fabric: &mut Fabric,
-        dpid: Dpid,
-        xid: u32,
-        error: &ErrorMsg,
-    ) -> bool {
-        let Some(switch) = fabric.switches.get_mut(&dpid).expected() else { return false };
-        let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
-        if is_news {
-            fabric.report_no_meter(
-                dpid,
-                &format!("it refused one: {}", maple_wire::print::error_name(Version::Of13, error)),
-            );
-            for leaf in fabric.routes.limited_leaves_at(dpid) {
-                self.withdraw(fabric, leaf);
-            }
-        }
-        true
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,98 @@
+//! Runs of f.
+
+use std::sync::Arc;
+
+use maple_wire::Version;
+
+use super::Decisions;
+use crate::engine::context::cause::DropCause;
+use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::fabric::Fabric;
+use crate::policy::Policy;
+use crate::policy_error::PolicyError;
+use crate::route::{Goal, Resolved, Route};
+use crate::run::{Finished, Run};
+
+/// The result of a run.
+pub(in crate::engine) enum RunOutcome {
+    /// f's answer, and what f observed.
+    Answer((Goal, Arc<Resolved>), Box<Finished>),
+    /// f has no answer until something that it read changes.
+    Waits(Box<Finished>),
+    /// The error, and the listeners that want the packet, as bits.
+    Failed(PolicyError, u64),
+}
+
+impl Decisions {
+    /// Creates a run on the newest state. `None` for a packet that may not enter the network.
+    pub fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
+        let txn = fabric.ctx.store.begin_txn();
+        let switch = fabric.switches.get(&received.at.switch)?;
+        if !fabric.ctx.is_admissible(received, txn.peek()) {
+            return None;
+        }
+        let run =
+            Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
+        let has_look_ups = !switch.layout.look_ups().is_empty();
+        let run = if has_look_ups { run.with_registers(switch.ingress.look_ups.registers()) } else { run };
+        if !switch.has_pipeline() {
+            // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
+            run.read_location(switch.version() == Version::Of10);
+        }
+        run.hear(&fabric.ctx.options.listener_filters);
+        Some(run)
+    }
+
+    /// Runs f on a batch. Yields the tag of each run with its result.
+    pub fn run_policy<T>(
+        &mut self,
+        fabric: &mut Fabric,
+        runs: Vec<(Run, T)>,
+    ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
+        let policy = Arc::clone(&self.policy);
+        Decisions::run_with(fabric, &*policy, runs)
+    }
+
+    /// Runs `policy` on a batch; it need not be the engine's own. Yields the tag of each run with its result.
+    pub fn run_with<T>(
+        fabric: &mut Fabric,
+        policy: &dyn Policy,
+        runs: Vec<(Run, T)>,
+    ) -> impl Iterator<Item = (T, RunOutcome)> + use<T> {
+        let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
+        fabric.ctx.stats.runs += runs.len() as u64;
+        let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
+        let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
+        let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
+        runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (tag, outcome(&run, answer)))
+    }
+
+    /// Runs f once.
+    pub fn run_once(&mut self, fabric: &mut Fabric, run: &Run) -> RunOutcome {
+        fabric.ctx.stats.runs += 1;
+        let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
+        outcome(run, self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing))
+    }
+
+    /// Drops a packet that may not enter the network where it is.
+    pub fn refuse_packet(fabric: &mut Fabric, received: &ReceivedPacket) {
+        fabric.ctx.stats.spoofed_drops += 1;
+        fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::NotAdmissible);
+    }
+}
+
+/// Checks f's answer, and ends the run.
+pub(in crate::engine) fn outcome(run: &Run, answer: Result<Route, PolicyError>) -> RunOutcome {
+    let resolved = answer.map(|route| run.resolve(&route));
+    let Some(finished) = run.finish() else {
+        return RunOutcome::Failed(PolicyError::Exception("the policy ended its own run".into()), 0);
+    };
+    match (resolved, &finished.error) {
+        (Err(PolicyError::Retry), _) | (Ok(_), Some(PolicyError::Retry)) => RunOutcome::Waits(Box::new(finished)),
+        // The policy's error is more precise about the place than the error that was noted for it.
+        (Err(error), _) => RunOutcome::Failed(error, finished.heard),
+        (_, Some(error)) => RunOutcome::Failed(error.clone(), finished.heard),
+        (Ok(Err(error)), None) => RunOutcome::Failed(error, finished.heard),
+        (Ok(Ok(route)), None) => RunOutcome::Answer(route, Box::new(finished)),
+    }
+}
