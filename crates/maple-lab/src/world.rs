@@ -24,7 +24,7 @@ use crate::control::{Control, ControllerDelays};
 use crate::snoop::LabSnooper;
 
 /// The maximum time that discovery may take until links and hosts' ports are known.
-const KNOWN: Time = 10 * SECOND;
+const DISCOVERY_TIMEOUT: Time = 10 * SECOND;
 /// The time in which rules follow a change of state.
 const FOLLOWED: Time = 2 * MILLISECOND;
 /// The time in which a frame comes out everywhere.
@@ -201,7 +201,7 @@ impl World {
     /// Runs until the state has the network's links, and has the hosts' ports as edge ports. Links that lose many
     /// packets may stay unknown.
     pub(crate) fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
-        while self.now() < KNOWN && !is_known(&store.snapshot(), topology) {
+        while self.now() < DISCOVERY_TIMEOUT && !is_known(&store.snapshot(), topology) {
             self.run_until(self.now() + 50 * MILLISECOND)?;
         }
         // Rules for the discovered links and ports are still on their way.

@@ -56,7 +56,7 @@ pub enum PlotError {
     },
 }
 
-const SIZE: (u32, u32) = (900, 600);
+const PIXELS: (u32, u32) = (900, 600);
 
 /// Colours that people can distinguish, even if they are red-green colour-blind (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
@@ -78,7 +78,7 @@ impl Chart {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, PlotError> {
         fs::create_dir_all(folder).map_err(|source| PlotError::Folder { path: folder.to_path_buf(), source })?;
         let path = folder.join(format!("{}.svg", file_name(&self.title)));
-        let drawn = self.draw(SVGBackend::new(&path, SIZE).into_drawing_area());
+        let drawn = self.draw(SVGBackend::new(&path, PIXELS).into_drawing_area());
         drawn.map_err(|error| PlotError::Drawing { path: path.clone(), what: error.to_string() })?;
         Ok(path)
     }

@@ -40,7 +40,7 @@ use succession::Succession;
 pub type OnStart<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
 /// The interval of checking for notices.
-const TURN: Duration = Duration::from_millis(50);
+const NOTICE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `maple run POLICY`.
 ///

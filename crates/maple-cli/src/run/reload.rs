@@ -435,10 +435,10 @@ fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
 
 /// Adds warnings about packets that came since the plan was made, and whose decisions change too.
 fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswer {
-    const TOLD: usize = 10;
+    const MAX_LISTED: usize = 10;
     if let ReloadAnswer::Reloaded { warnings, .. } = &mut answer {
-        warnings.extend(since.iter().take(TOLD).map(|what| format!("a packet that came since: {what}")));
-        let more = since.len().saturating_sub(TOLD);
+        warnings.extend(since.iter().take(MAX_LISTED).map(|what| format!("a packet that came since: {what}")));
+        let more = since.len().saturating_sub(MAX_LISTED);
         warnings.extend((more > 0).then(|| format!("and {more} more packets that came since")));
     }
     answer

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{items, plain, retain};
 
 /// The maximum number of rules that are shown by default.
-const FEW: usize = 500;
+const DEFAULT_SHOWN: usize = 500;
 
 /// The selection of rules.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ fn table(flow: &str) -> u8 {
 pub fn text(answer: &Value, all: bool) -> String {
     let count: usize = items(answer).map(|switch| items(&switch["rules"]).count()).sum();
     let mut text: String = items(answer).map(summary).collect();
-    if all || count <= FEW {
+    if all || count <= DEFAULT_SHOWN {
         text.extend(items(answer).map(rules));
     } else {
         let _ = writeln!(text, "{count} rules: a SWITCH, --table, --host or --line chooses some, --all shows them");
@@ -217,8 +217,7 @@ mod tests {
             )
         );
         assert!(!told.lines().any(|line| line.trim() == "#"), "{told}");
-        let many =
-            json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); FEW + 1]}]);
+        let many = json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); DEFAULT_SHOWN + 1]}]);
         assert!(text(&many, false).contains("501 rules: a SWITCH"));
         assert_eq!(text(&many, true).lines().count(), 1 + 1 + 1 + 501);
     }

@@ -40,7 +40,7 @@ const SOCKET: &str = "control.sock";
 /// The interval at which a client that follows the log is checked to be still there.
 const LOG_CHECK: Duration = Duration::from_millis(500);
 /// The interval at which the thread checks that the socket is still at its path.
-const LOOK: Duration = Duration::from_secs(1);
+const SOCKET_CHECK: Duration = Duration::from_secs(1);
 /// Maximum length of a request in bytes. `maple state load` sends its rows in parts that fit.
 const MAX_REQUEST: u64 = 64 * 1024;
 
@@ -302,7 +302,7 @@ impl Listening {
     /// Waits for a client, for a short time. Returns `None` if none has come.
     fn accept(&self, closing: &UnixStream) -> io::Result<Option<UnixStream>> {
         let mut ends = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
-        let time = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
+        let time = Timespec { tv_sec: SOCKET_CHECK.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut ends, Some(&time)) {
             Err(Errno::INTR) => return Ok(None),
             done => done?,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::kept_files::{KeptFile, KeptFiles};
 
 /// The time between two checks that the file is there, and before a write that failed is tried again.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of lines that wait while the file can't be written: bounds memory.
 const MAX_WAITING: usize = 4096;
 
@@ -102,7 +102,7 @@ impl Pins {
         let mut has_failed = false;
         loop {
             let is_idle = |state: &mut State| !state.ending && (state.waiting.is_empty() || has_failed);
-            let waited = self.changed.wait_timeout_while(self.lock(), LOOK, is_idle);
+            let waited = self.changed.wait_timeout_while(self.lock(), CHECK_INTERVAL, is_idle);
             let is_last = waited.unwrap_or_else(PoisonError::into_inner).0.ending;
             let done = self.write();
             has_failed = done.is_err();

@@ -78,7 +78,7 @@ const SAME_SHAPE: u32 = 4;
 /// The maximum number of times that packets are tried again because the state changed.
 const PASSES: u32 = 4;
 /// The maximum number of packets that are tried again each time.
-const AGAIN: usize = 256;
+const MAX_REPEATED: usize = 256;
 /// The maximum number of different failure texts that are kept: texts can have values of packets in them.
 const MAX_FAILURES: usize = 1000;
 /// The maximum number of packets of the policy's own that are tried.
@@ -86,9 +86,9 @@ const SAMPLES: usize = 10_000;
 /// The number of packets on which f may exceed its time limit; after that many, no more are tried.
 const TOO_LONG: u32 = 3;
 /// The time of all runs after which a slow f is tried on no more packets.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SLOW_RUNS_TIME: Duration = Duration::from_secs(5);
 /// The time that f should take for a packet at most: meanwhile the engine decides nothing else.
-pub const SLOW: Duration = Duration::from_millis(10);
+pub const SLOW_RUN: Duration = Duration::from_millis(10);
 
 /// The caller's clock: returns the time since some moment, as far as it can tell. Core itself reads no clock.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
@@ -306,7 +306,7 @@ impl Check {
         self.passes = (version, count + 1);
         let mut kinds = HashSet::new();
         let distinct = self.tried.iter().filter(|tried| kinds.insert(keys(&tried.first.trace)));
-        let again: Vec<Sample> = distinct.take(AGAIN).map(|tried| tried.sample.clone()).collect();
+        let again: Vec<Sample> = distinct.take(MAX_REPEATED).map(|tried| tried.sample.clone()).collect();
         self.queue.extend(again.into_iter().map(|sample| (sample, true)));
         !self.queue.is_empty()
     }
@@ -354,15 +354,15 @@ impl Check {
         self.writes_each.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// Returns the average time that f takes for a packet, if that is longer than [`SLOW`].
+    /// Returns the average time that f takes for a packet, if that is longer than [`SLOW_RUN`].
     pub fn slow(&self) -> Option<Duration> {
         let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
-        self.spent.checked_div(runs).filter(|each| *each > SLOW)
+        self.spent.checked_div(runs).filter(|each| *each > SLOW_RUN)
     }
 
     /// Reports whether no more packets are tried, because f exceeded its time limit too often or took too long.
     pub fn gave_up(&self) -> bool {
-        self.too_long >= TOO_LONG || self.spent > PATIENCE && self.slow().is_some()
+        self.too_long >= TOO_LONG || self.spent > SLOW_RUNS_TIME && self.slow().is_some()
     }
 
     /// Returns the coverage so far.

@@ -55,7 +55,7 @@ struct MemberQueries {
 }
 
 /// The maximum number of places that are asked about one by one.
-const FEW: usize = 8;
+const MAX_ASKED: usize = 8;
 
 impl fmt::Debug for HostGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -158,7 +158,7 @@ impl HostGroup {
         let mut there: BTreeSet<Location> = places.iter().filter(|at| self.places.contains(at)).copied().collect();
         let Some(located) = self.located.as_ref().filter(|_| net.tracks_hosts()) else { return Ok(there) };
         let error = |error: QueryError| PolicyError::Exception(error.to_string().into());
-        if places.len() > FEW {
+        if places.len() > MAX_ASKED {
             let all = located.all.try_get(net, &()).map_err(error)?;
             there.extend(all.into_iter().filter(|at| places.contains(at)));
             return Ok(there);

@@ -55,7 +55,7 @@ const STEP: u64 = 1 << 32;
 
 /// The divisor for the gap in which a new child of a `V` node is inserted. One part of the gap is left after the child,
 /// and all others before it, where the next child is inserted. So a gap takes hundreds of children, not 32.
-const SHARE: u64 = 32;
+const GAP_DIVISOR: u64 = 32;
 
 impl Order {
     /// The label of a node in the list. It is higher than the labels of all nodes before it, until the next insertion.
@@ -70,7 +70,7 @@ impl Order {
             InsertionPoint::Before(after) => (self.place(after).before, Some(after)),
             InsertionPoint::After(before) | InsertionPoint::First(before) => (Some(before), self.place(before).after),
         };
-        let share = if matches!(at, InsertionPoint::First(_)) { SHARE } else { 2 };
+        let share = if matches!(at, InsertionPoint::First(_)) { GAP_DIVISOR } else { 2 };
         let label = match self.room(before, after, share) {
             Some(label) => label,
             None => {

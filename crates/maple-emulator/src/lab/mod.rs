@@ -343,4 +343,4 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Cl
 }
 
 /// The maximum time of a flow with all its attempts.
-const PATIENCE: Time = 10 * SECOND;
+const FLOW_TIMEOUT: Time = 10 * SECOND;

@@ -65,9 +65,9 @@ const RELEASE: Duration = Duration::from_secs(10);
 /// The time between two attempts to open it.
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 /// The time between two checks whether this is the end, while another process has the file.
-const END_LOOK: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time between two warnings that opening the file takes long.
-const SLOW: Duration = Duration::from_secs(3);
+const WARNING_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A function that waits until another process has closed the file.
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
@@ -245,12 +245,12 @@ fn load(
     Ok((database, contents, remembered))
 }
 
-/// Does work with the file at the start, and logs every [`SLOW`] that the start waits for it.
+/// Does work with the file at the start, and logs every [`WARNING_INTERVAL`] that the start waits for it.
 fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, PersistenceError> {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     let (path, began) = (path.display().to_string(), Instant::now());
     let say = move || {
-        while is_done.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+        while is_done.recv_timeout(WARNING_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let seconds = began.elapsed().as_secs();
             tracing::warn!("the start has waited {seconds} s for the state file {path}: its disk is slow");
         }
@@ -265,7 +265,7 @@ fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Res
 /// Receives from a channel; `None` if that is closed, or `is_ending`, before something comes.
 fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T> {
     loop {
-        match receiver.recv_timeout(END_LOOK) {
+        match receiver.recv_timeout(END_CHECK_INTERVAL) {
             Ok(it) => return Some(it),
             Err(RecvTimeoutError::Timeout) if !is_ending() => {}
             Err(_) => return None,

@@ -69,7 +69,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// The maximum pause before a write that the disk has refused is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The time between two checks that all files are there.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A buffer of more bytes than this is written at once.
 const HIGH: usize = 1 << 20;
 /// The maximum number of policies whose files wait to be copied.
@@ -328,7 +328,7 @@ impl Shared {
             let is_last = self.wait(pause);
             // After a failure, shards and store append nothing.
             let is_over = is_last || !self.is_on();
-            if looked.elapsed() >= LOOK {
+            if looked.elapsed() >= CHECK_INTERVAL {
                 looked = Instant::now();
                 if let Err(why) = files.check() {
                     return self.end(files, Some(why));

@@ -80,7 +80,7 @@ const MAX_LINE: usize = 64 * 1024;
 /// The maximum length of a value, in bytes.
 const MAX_BYTES: usize = 1 << 30;
 /// The time that the old process may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that the new process may take to get ready.
 pub(crate) const READINESS: Duration = Duration::from_secs(120);
 
@@ -154,7 +154,7 @@ impl Takeover {
     /// The system's error if there is no such controller, or its refusal.
     pub fn ask(control: &Path, has_tls: bool) -> io::Result<Takeover> {
         let mut stream = UnixStream::connect(control)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         writeln!(stream, "{}", request(has_tls))?;
         let copy = decoded(&receive(&mut stream)?)?;
         Ok(Takeover { stream, copy })

@@ -32,7 +32,7 @@ use super::store::EntryId;
 use crate::tuple_space::OneOrMany;
 
 /// The maximum number of members of a small group.
-const FEW: usize = 24;
+const MAX_SMALL: usize = 24;
 
 /// The maximum number of members that a look-up in a view may find on average, if the view is to replace a more exact
 /// one.
@@ -123,7 +123,7 @@ impl OverlapIndex {
             place.at = self.loose.len() as u32;
             self.loose.push(entry);
             self.loose_sets.extend_from_slice(matches.get(entry));
-            if group.size > FEW {
+            if group.size > MAX_SMALL {
                 self.enlarge(matches, at);
             }
             return;
