@@ -13,11 +13,11 @@ use super::coordination::Coordination;
 use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::KeptNames;
-use super::moves::{StoreRecorder, UseMoment};
+use super::last_writes::{Author, LastWrites, Written};
 use super::names::DeclaredNames;
+use super::store_moves::{StoreRecorder, UseMoment};
 use super::sync::{HeldLock, LockRank};
 use super::versions::Versions;
-use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::{Location, Mac};
@@ -31,7 +31,7 @@ pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
     pub(super) current: ArcSwap<Snapshot>,
     inner: Mutex<StoreState>,
-    /// Twice the number of moves (`moves.rs`), and one more while one becomes visible.
+    /// Twice the number of moves (`store_moves.rs`), and one more while one becomes visible.
     pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,

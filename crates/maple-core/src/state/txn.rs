@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::written::Author;
+use super::last_writes::Author;
 use super::{Cell, CellValue, Kind, Snapshot, Types, Write, Written};
 use crate::network::OwnFrame;
 use crate::state::Selection;
