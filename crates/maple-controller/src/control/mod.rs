@@ -22,7 +22,7 @@ pub mod rows;
 mod schema;
 pub mod socket;
 mod state;
-mod succession;
+mod takeover;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ use self::about::About;
 pub use self::errors::ReportedError;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
-pub(crate) use self::succession::Succession;
+pub(crate) use self::takeover::TakeoverState;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listen::SendError;
@@ -101,7 +101,7 @@ pub(crate) struct Shared {
     /// The controller's account of itself.
     pub about: About,
     /// The state of takeovers by other processes.
-    pub succession: Succession,
+    pub takeover: TakeoverState,
     /// The memory that is passed to such a process, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run that the state file describes.

@@ -423,7 +423,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
 /// Serves another controller that wants to take over: sends it a copy, and passes it on to the program when it is
 /// ready.
 fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: UnixStream) -> io::Result<()> {
-    let Some(noting) = handle.begin_succession() else {
+    let Some(noting) = handle.begin_takeover() else {
         return write_line(&mut writer, json!({ "error": NO_TAKEOVER }));
     };
     let base = match handle.send_copy(&mut writer) {

@@ -20,7 +20,7 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, StartError};
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, Shared, Succession};
+use crate::control::{Handle, Shared, TakeoverState};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
@@ -34,7 +34,7 @@ use crate::program::Balancer;
 use crate::random::random;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{Context, IoParts, ListeningSocket, Parts, Shard, WAKER};
+use crate::shard::{Context, IoParts, ListeningSocket, Shard, ShardParts, WAKER};
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -177,7 +177,7 @@ impl StartingController {
             heap_bytes: options.heap_bytes,
             reloads: ReloadQueue::default(),
             about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
-            succession: Succession::default(),
+            takeover: TakeoverState::default(),
             archive,
             policy_before,
             recording: recording.clone(),
@@ -276,9 +276,9 @@ impl ShardCommons {
         io: IoParts,
         inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
         outgoing: Outgoing,
-    ) -> io::Result<Parts> {
+    ) -> io::Result<ShardParts> {
         let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
-        Ok(Parts {
+        Ok(ShardParts {
             ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io,
             tls: options.tls.clone(),
@@ -413,7 +413,7 @@ fn spawn_snooper(
 
 /// Starts a shard's thread, which makes the engine: an engine never leaves its thread. If a shard fails, the controller
 /// stops: otherwise some of its switches would silently be without service.
-fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
+fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::Result<JoinHandle<()>> {
     let id = parts.ctx.id;
     let selected =
         if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };

@@ -14,8 +14,8 @@ use maple_wire::{Dpid, Version};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::memory::known_switches::Departed;
 use crate::memory::persistence::{PersistenceError, read_copy};
-use crate::memory::restart::Departed;
 use crate::random::random;
 
 /// The surroundings of a network, and the packets that it had decided about.

@@ -1,6 +1,6 @@
 //! One connection: its socket, its session, and the state that its shard keeps for it.
 //!
-//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch/` passes the messages to
+//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `message_dispatch/` passes the messages to
 //! the [`Session`], whose outputs the shard acts on (`event_loop.rs`). [`Connection::write`] is the last step of its
 //! answer.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use maple_core::engine::{Engine, Time};
 use maple_wire::{Dpid, Message, Port, Version};
 
-use super::dispatch::{AnsweredInPlace, MessageDispatch};
+use super::message_dispatch::{AnsweredInPlace, MessageDispatch};
 use super::outbox::{Outbox, QueueLimits};
 use super::registry::ConnectionId;
 use super::socket::Socket;

@@ -31,7 +31,7 @@ use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 pub use crate::shard::memory_socket::SwitchEnd;
 use crate::shard::registry::Registry;
-use crate::shard::{Context, IoParts, Parts, QueueLimits, Shard, WAKER};
+use crate::shard::{Context, IoParts, QueueLimits, Shard, ShardParts, WAKER};
 use crate::time::{Clock, after};
 
 /// The messages of one turn from one shard to another.
@@ -247,7 +247,7 @@ impl SimulatedShard {
             write_each: false,
             balancer: None,
         };
-        let parts = Parts {
+        let parts = ShardParts {
             ctx,
             io,
             tls: None,

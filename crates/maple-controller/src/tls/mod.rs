@@ -16,7 +16,7 @@
 //!
 //! # Bounds
 //!
-//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/lists.rs`).
+//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/due_connections.rs`).
 //! Renegotiation, which costs the controller more than the switch, does not exist here.
 //!
 //! OpenFlow 1.3.5, section 6.3.3; RFC 5246, RFC 8446; RFC 5077 for tickets.

@@ -17,7 +17,7 @@ use super::error::PersistenceError;
 use super::format_1;
 use super::place::{StateFile, Unfinished};
 use crate::memory::format::{bytes, read};
-use crate::memory::late::DatabaseError;
+use crate::memory::late_database::DatabaseError;
 use crate::memory::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY, put_formats};
 
 const ROWS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("maple state");

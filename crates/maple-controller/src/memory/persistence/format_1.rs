@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::{Contents, put_rows};
-use crate::memory::late::DatabaseError;
+use crate::memory::late_database::DatabaseError;
 use crate::memory::remember::{self, RUN};
 use crate::memory::state_json::from_json;
 

@@ -49,9 +49,9 @@ use maple_wire::Dpid;
 use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::memory::late::{DatabaseError, LateDatabase};
+use crate::memory::known_switches::{Departed, Restart};
+use crate::memory::late_database::{DatabaseError, LateDatabase};
 use crate::memory::remember::{self, Archive, LeafJournal, RememberedRows, Remembering, begin, begin_known};
-use crate::memory::restart::{Departed, Restart};
 use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
 pub use error::PersistenceError;

@@ -20,7 +20,7 @@ use maple_wire::{Constraint, Dpid, Port, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::format::{Damaged, Reader, put};
-use crate::memory::messages::{OTHER, flows, message, put_flows};
+use crate::memory::message_bytes::{OTHER, flows, message, put_flows};
 
 /// The reason why an event can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::journal::Rows;
 use crate::memory::format::{bytes, read};
-use crate::memory::late::DatabaseError;
-use crate::memory::restart::{Departed, Restart, by_switch};
+use crate::memory::known_switches::{Departed, Restart, by_switch};
+use crate::memory::late_database::DatabaseError;
 use crate::policy_record::PolicyRecord;
 
 pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("maple leaves");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use maple_core::ids::LeafId;
 use maple_core::remembered::{Surroundings, Witness};
 
-use crate::memory::restart::Departed;
+use crate::memory::known_switches::Departed;
 use crate::policy_record::PolicyRecord;
 
 /// The time between two writes. A crash loses the changes of at most this time.

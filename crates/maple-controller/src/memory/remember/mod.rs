@@ -54,8 +54,8 @@ mod tests {
     use super::journal::MAX_PENDING;
     use super::*;
     use crate::memory::format::bytes;
-    use crate::memory::late::LateDatabase;
-    use crate::memory::restart::{Departed, Restart};
+    use crate::memory::known_switches::{Departed, Restart};
+    use crate::memory::late_database::LateDatabase;
 
     fn location(switch: u64, port: u32) -> Location {
         Location::new(Dpid(switch), PortNo(port))

@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 
 use super::file::{WrittenRows, write};
 use super::journal::{LeafJournal, PERIOD, Rows};
-use crate::memory::late::{LateDatabase, OpenDatabase};
-use crate::memory::restart::Restart;
+use crate::memory::known_switches::Restart;
+use crate::memory::late_database::{LateDatabase, OpenDatabase};
 use crate::priority::lower_for_good;
 
 /// The thread that writes leaves and surroundings. Dropping this ends it.

@@ -2,7 +2,7 @@
 
 use maple_wire::msg::stats::{FlowStats, RequestBody};
 
-use super::super::pieces::MIN_REST;
+use super::super::rule_pieces::MIN_REST;
 use super::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/restart.rs`).
+//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
 //! engine has done so, the shard tells all shards, after the mail of that turn. Each shard has its engine restore the

@@ -16,7 +16,7 @@ const HANDSHAKE_SHARE: usize = 4;
 
 /// The lists of connections that have something to do.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionLists {
+pub(super) struct DueConnections {
     to_read: VecDeque<usize>,
     to_write: Vec<usize>,
     /// The deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
@@ -29,7 +29,7 @@ pub(super) struct ReadShare {
     handshakes: usize,
 }
 
-impl ConnectionLists {
+impl DueConnections {
     /// Queues a connection for reading, if it has data.
     pub fn want_read(&mut self, connection: &mut Connection) {
         let is_due = connection.input.readable && !connection.input.paused;
