@@ -111,7 +111,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the `maple` in the folder of this program.
+/// The `maple` in the folder of this program.
 fn beside() -> anyhow::Result<PathBuf> {
     let maple = std::env::current_exe().context("can't tell which program this is")?.with_file_name("maple");
     if !maple.exists() {

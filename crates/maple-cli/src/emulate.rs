@@ -164,7 +164,7 @@ impl ConnectionReport {
     }
 }
 
-/// Returns the options of the network.
+/// The options of the network.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
@@ -174,7 +174,7 @@ pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs)
     options
 }
 
-/// Returns the options of its hosts' traffic.
+/// The options of its hosts' traffic.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
         flows_per_second: args.rate(),

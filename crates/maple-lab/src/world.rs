@@ -151,7 +151,7 @@ impl World {
         &self.names
     }
 
-    /// Returns the network's own description of a host, whether or not the policy knows the host.
+    /// The network's own description of a host, whether or not the policy knows the host.
     fn host_info(&self, mac: Mac) -> Option<HostInfo> {
         let host = self.network.hosts().find(|host| host.spec().mac == mac.0)?.spec();
         let location = Location::new(host.switch, host.port);
@@ -305,7 +305,7 @@ impl World {
         self.run_until(self.now() + SETTLED)
     }
 
-    /// Returns the last frame since `since` that one host sent to another's hardware address, with its fate.
+    /// The last frame since `since` that one host sent to another's hardware address, with its fate.
     pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);

@@ -109,7 +109,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
     );
 }
 
-/// Returns the system's error, if it is one.
+/// The system's error, if it is one.
 fn of_system(error: &TlsError) -> Option<&io::Error> {
     match error {
         TlsError::Read(_, error)

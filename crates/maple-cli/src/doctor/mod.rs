@@ -143,7 +143,7 @@ fn is_of_another(args: &DoctorArgs, configured: &Configured) -> bool {
     })
 }
 
-/// Returns the addresses on which the controller of this host listens, and its switches.
+/// The addresses on which the controller of this host listens, and its switches.
 fn expected(controller: Option<&Controller>, configured: &Configured) -> Expected {
     let of_controller = controller.and_then(Controller::listening);
     let is_known = of_controller.is_some() || configured.is_given();
@@ -167,7 +167,7 @@ fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, r
     }
 }
 
-/// Returns the process of a controller, if it is visible.
+/// The process of a controller, if it is visible.
 fn process(controller: Option<&Controller>) -> Option<Process> {
     controller.and_then(Controller::pid).and_then(Process::read)
 }

@@ -490,19 +490,19 @@ impl Shard {
         self.switches.drop_connection(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
     }
 
-    /// Returns the engine.
+    /// The engine.
     #[cfg(feature = "simulation")]
     pub fn engine(&self) -> &Engine {
         self.turn.engine()
     }
 
-    /// Returns the shard's counters.
+    /// The shard's counters.
     #[cfg(feature = "simulation")]
     pub fn counters(&self) -> Counters {
         self.ctx.counters
     }
 
-    /// Returns the conditions of the listeners.
+    /// The conditions of the listeners.
     #[cfg(feature = "simulation")]
     pub fn listener_conditions(&self) -> Arc<[Cond]> {
         Arc::clone(self.turn.subscriptions().conditions())

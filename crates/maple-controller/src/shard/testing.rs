@@ -220,7 +220,7 @@ impl Client {
     }
 }
 
-/// Returns the reply of a switch without ports to a request of the handshake or an echo request.
+/// The reply of a switch without ports to a request of the handshake or an echo request.
 pub(crate) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),

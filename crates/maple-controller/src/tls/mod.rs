@@ -278,7 +278,7 @@ impl Tls {
         UNIX_EPOCH + Duration::from_secs(lock(&self.read).not_after)
     }
 
-    /// Returns the settings for sessions that begin.
+    /// The settings for sessions that begin.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
@@ -310,7 +310,7 @@ impl Tls {
     }
 }
 
-/// Returns the earliest expiry of the certificates in a PEM file.
+/// The earliest expiry of the certificates in a PEM file.
 ///
 /// # Errors
 /// [`TlsError`] if the file can't be read, or is not such a file.
@@ -380,7 +380,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     Ok((config, own.not_after))
 }
 
-/// Returns the ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
+/// The ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
 /// shorter key of AES is safe, and takes less time.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();

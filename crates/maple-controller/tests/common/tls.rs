@@ -46,7 +46,7 @@ impl Authority {
         Authority { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// Returns the file of its certificate.
+    /// The file of its certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }

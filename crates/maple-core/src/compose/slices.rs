@@ -67,12 +67,12 @@ impl<P> Slice<P> {
         Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
     }
 
-    /// Returns the name of the slice.
+    /// The name of the slice.
     pub fn name(&self) -> &Name {
         self.tenant.name()
     }
 
-    /// Returns the part of the network that the slice has.
+    /// The part of the network that the slice has.
     pub fn scope(&self) -> &Scope {
         &self.tenant.scope
     }
@@ -183,7 +183,7 @@ impl Tenant {
     }
 }
 
-/// Returns a packet that fits both conditions and comes in by a port, if there is one.
+/// A packet that fits both conditions and comes in by a port, if there is one.
 fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
     let port = Cond::default().and(Constraint::exact(Field::InPort, at.port.0.into()));
     example_of_both(b, &port)?;

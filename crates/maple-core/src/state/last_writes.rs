@@ -84,7 +84,7 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Returns this writer at a line, if it has lines.
+    /// This writer at a line, if it has lines.
     fn at_line(&self, line: Option<&Source>) -> Writer {
         match (self, line) {
             (Writer::Policy(_), Some(line)) => Writer::Policy(Some(line.clone())),

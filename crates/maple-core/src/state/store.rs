@@ -182,7 +182,7 @@ impl Store {
         self.current.load_full()
     }
 
-    /// Returns the number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
+    /// The number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
     /// before it.
     pub fn number_declaration(&self) -> u64 {
         self.declarations.fetch_add(1, Ordering::Relaxed) + 1

@@ -224,7 +224,7 @@ impl Trace {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
     }
 
-    /// Returns the bits of the metadata that the trace reads: the classes of what look-ups found.
+    /// The bits of the metadata that the trace reads: the classes of what look-ups found.
     pub(crate) fn metadata(&self) -> u64 {
         let bits = |item: &Item| match item {
             Item::Read(Constraint { field: Field::Metadata, value, .. }) => *value as u64,

@@ -308,7 +308,7 @@ impl Lab {
         ground.with(move |network| is_known(network))
     }
 
-    /// Returns the names of two different hosts.
+    /// The names of two different hosts.
     fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), LabError> {
         let (from, to) = (self.host(from)?, self.host(to)?);
         if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }

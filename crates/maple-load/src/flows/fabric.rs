@@ -130,12 +130,12 @@ impl Fabric {
         }
     }
 
-    /// Returns the ports of links that the last packet left by, in order.
+    /// The ports of links that the last packet left by, in order.
     pub fn crossed(&self) -> &[Place] {
         &self.crossed
     }
 
-    /// Returns a switch.
+    /// A switch.
     pub fn switch(&self, switch: usize) -> &Switch {
         &self.nodes[switch].switch
     }

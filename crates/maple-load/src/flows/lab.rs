@@ -208,7 +208,7 @@ impl Lab {
         Ok(unknown)
     }
 
-    /// Returns the first host, and the first one at another port. The others announce themselves to these.
+    /// The first host, and the first one at another port. The others announce themselves to these.
     fn anchors(&self) -> [u32; 2] {
         let hosts = &self.options.network.hosts;
         let first = hosts.first().map(place);
@@ -216,7 +216,7 @@ impl Lab {
         [0, other as u32]
     }
 
-    /// Returns the host to which this one announces itself; `None` for the first host.
+    /// The host to which this one announces itself; `None` for the first host.
     fn confidant(&self, host: u32) -> Option<u32> {
         let [first, other] = self.anchors();
         let at = |host: u32| place(&self.options.network.hosts[host as usize]);

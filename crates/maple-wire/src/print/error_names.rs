@@ -160,7 +160,7 @@ const OF13: [&[&str]; 14] = [
     ],
 ];
 
-/// Returns the name of an error, if it has one in this version.
+/// The name of an error, if it has one in this version.
 pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<&'static str> {
     let names: &[&[&str]] = match version {
         Version::Of10 => &OF10,
@@ -302,7 +302,7 @@ const OPEN_VSWITCH_OF10: [(u16, u16, &str); 59] = [
     (6, 16, "OFPGMFC_BUCKET_EXISTS"),
 ];
 
-/// Returns the name of an experimenter's error in OpenFlow 1.3.
+/// The name of an experimenter's error in OpenFlow 1.3.
 pub(super) fn of_experimenter(id: u32, code: u16) -> Option<&'static str> {
     let names: &[(u16, &str)] = match id {
         ONF => &ONF_OF13,
@@ -312,7 +312,7 @@ pub(super) fn of_experimenter(id: u32, code: u16) -> Option<&'static str> {
     names.iter().find(|(number, _)| *number == code).map(|(_, name)| *name)
 }
 
-/// Returns the name of a vendor's error in OpenFlow 1.0.
+/// The name of a vendor's error in OpenFlow 1.0.
 pub(super) fn of_open_vswitch(id: u32, kind: u16, code: u16) -> Option<&'static str> {
     let found = OPEN_VSWITCH_OF10.iter().find(|(k, c, _)| (*k, *c) == (kind, code) && id == OPEN_VSWITCH);
     found.map(|(_, _, name)| *name)

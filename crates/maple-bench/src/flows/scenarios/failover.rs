@@ -135,7 +135,7 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     Ok(broken.len())
 }
 
-/// Returns the pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
+/// The pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
 fn order(lab: &Lab) -> Vec<Pair> {
     let hosts = &lab.network().hosts;
     let mut order = pairs(lab, true);

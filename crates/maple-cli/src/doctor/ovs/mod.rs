@@ -151,7 +151,7 @@ impl Database {
     }
 }
 
-/// Returns the place of a finding about a bridge.
+/// The place of a finding about a bridge.
 fn at(bridge: &Bridge) -> String {
     format!("bridge {}", bridge.name)
 }

@@ -105,7 +105,7 @@ enum SwitchEvent<'a> {
 }
 
 impl Events {
-    /// Returns the version that a switch speaks; 1.3 if that is not known.
+    /// The version that a switch speaks; 1.3 if that is not known.
     pub fn version(&self, dpid: Dpid) -> Version {
         self.versions.get(&dpid).copied().unwrap_or(Version::Of13)
     }

@@ -224,7 +224,7 @@ impl fmt::Debug for Recording {
 }
 
 impl Shared {
-    /// Returns the number of times that the store had moved at the start.
+    /// The number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
     }
@@ -414,7 +414,7 @@ impl Recording {
         Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
     }
 
-    /// Returns the folder of this run.
+    /// The folder of this run.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
@@ -424,12 +424,12 @@ impl Recording {
         lock(&self.0.failure).clone()
     }
 
-    /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
+    /// The present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
         timestamp_of(self.0.began, self.0.clock.now())
     }
 
-    /// Returns a text for the report of a crash: where the recording is, and when the crash was.
+    /// A text for the report of a crash: where the recording is, and when the crash was.
     pub(crate) fn crash_text(&self) -> String {
         match self.failure() {
             None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
@@ -518,7 +518,7 @@ impl Drop for Writer {
     }
 }
 
-/// Returns the time when this clock was at zero.
+/// The time when this clock was at zero.
 fn now_at_zero(clock: &Clock) -> SystemTime {
     let since = Duration::from_nanos(clock.now().0);
     SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)

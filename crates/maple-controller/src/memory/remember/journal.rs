@@ -90,12 +90,12 @@ impl LeafJournal {
         Departed { leaves: departed, rows, surroundings }
     }
 
-    /// Returns the epoch of the run.
+    /// The epoch of the run.
     pub(super) fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// Returns the number of times that shards were asked to report all their leaves again.
+    /// The number of times that shards were asked to report all their leaves again.
     pub fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ impl LeafJournal {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
     }
 
-    /// Returns the policy that runs, as JSON.
+    /// The policy that runs, as JSON.
     pub(super) fn policy(&self) -> Option<String> {
         self.lock().policy.clone()
     }

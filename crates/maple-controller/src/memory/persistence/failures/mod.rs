@@ -108,7 +108,7 @@ impl Bench {
         self.until("it is mended", |bench| !bench.files.is_failing(KeptFile::State));
     }
 
-    /// Returns the news of files so far.
+    /// The news of files so far.
     fn told(&self) -> Vec<String> {
         self.told.lock().expect("no panic").clone()
     }
@@ -123,12 +123,12 @@ impl Bench {
         self.told().pop().expect("that it is mended")
     }
 
-    /// Returns the contents of the file.
+    /// The contents of the file.
     fn file(&self) -> BTreeMap<Cell, Value> {
         contents_of(&self.path())
     }
 
-    /// Returns the contents of the memory.
+    /// The contents of the memory.
     fn memory(&self) -> BTreeMap<Cell, Value> {
         rows(&self.store)
     }
@@ -143,7 +143,7 @@ fn rows(store: &Store) -> BTreeMap<Cell, Value> {
     store.kept_contents().1.iter().filter_map(cell).filter_map(|(cell, value)| Some((cell, value?))).collect()
 }
 
-/// Returns the contents of a file, on a disk that is in order.
+/// The contents of a file, on a disk that is in order.
 fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
     let store = Store::new();
     let opened = Persistence::open(path, &store, &KeptFiles::default());
