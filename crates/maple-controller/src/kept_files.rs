@@ -202,7 +202,7 @@ impl KeptFiles {
     }
 
     /// Makes `teller` the receiver of news of files. It receives at once the failures that are known already.
-    pub(crate) fn attend(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
+    pub(crate) fn report_to(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
         if self.0.teller.set(Box::new(teller)).is_ok() {
             self.troubles().into_iter().for_each(|(_, news)| self.tell(news));
         }
@@ -230,7 +230,7 @@ impl KeptFiles {
     fn tell(&self, news: FileNews) {
         match self.0.teller.get() {
             Some(teller) => teller(news),
-            // `attend` publishes it when there is a receiver.
+            // `report_to` publishes it when there is a receiver.
             None => tracing::debug!("{news}"),
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         files.mended(KeptFile::State, "");
         files.fails(KeptFile::State, path, "full");
         let to = Arc::clone(&told);
-        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
         files.fails(KeptFile::State, path, "still full");
         let status = files.all().remove(0);
         assert_eq!((status.file, status.trouble.map(|(why, _)| why)), (KeptFile::State, Some("still full".into())));

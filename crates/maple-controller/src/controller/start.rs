@@ -155,7 +155,7 @@ impl StartingController {
             tls.report_to(&options.files);
         }
         let publisher = notices.clone();
-        options.files.attend(move |news| publisher.publish(Notice::File(news)));
+        options.files.report_to(move |news| publisher.publish(Notice::File(news)));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;

@@ -390,13 +390,13 @@ fn what_readers_without_the_lock_see_has_been_counted_as_a_move() {
         let store = Store::new();
         let writer = store.clone();
         let write = spawn(move || {
-            writer.alone(|_| {
+            writer.use_as_move(|_| {
                 writer.coordination.restoring().unreachable.insert(Dpid(1));
                 sync::step();
             });
         });
         let read = spawn(move || {
-            let (is_there, seen) = store.restoring_seen(|all| all.unreachable.contains(&Dpid(1)));
+            let (is_there, seen) = store.use_restoring(|all| all.unreachable.contains(&Dpid(1)));
             assert_eq!(is_there, seen.at == 1, "{seen:?}");
         });
         join(vec![write, read]);

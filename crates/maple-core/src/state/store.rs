@@ -224,14 +224,14 @@ impl Store {
         decide: impl FnOnce(&Snapshot) -> Vec<Write>,
     ) -> (Commit, UseMoment) {
         let _pass = self.pass();
-        let ((commit, wake), seen) = self.seen(|inner| {
+        let ((commit, wake), moment) = self.use_locked(|inner| {
             let newest = self.newest();
             let writes = decide(&newest);
             self.tell(inner, is_told, &writes);
             self.publish(inner, newest, writes, author)
         });
         wake.into_iter().for_each(Waker::wake);
-        (commit, seen)
+        (commit, moment)
     }
 
     /// Gives the recorder writes that are about to be published, if `is_told`.
@@ -277,7 +277,7 @@ impl Store {
         dependent: Option<DependentId>,
         is_told: bool,
     ) -> (Result<Commit, Conflict>, UseMoment) {
-        let (done, seen) = self.seen(|inner| {
+        let (done, moment) = self.use_locked(|inner| {
             let newest = self.newest();
             if let Some(cell) = outdated(&txn, &newest) {
                 inner.counts.conflicts += 1;
@@ -298,7 +298,7 @@ impl Store {
             wake.into_iter().for_each(Waker::wake);
             commit
         });
-        (done, seen)
+        (done, moment)
     }
 
     /// Reports whether everything that a transaction read still has the value that it saw.
@@ -368,11 +368,11 @@ impl Store {
         let is_new = self.address_kinds.load(Ordering::Relaxed) != kinds
             || self.measurings.load(Ordering::Relaxed) != measurings;
         if is_new {
-            self.show(inner, |_| self.show_dependents(kinds, measurings));
+            self.make_move(inner, |_| self.publish_dependents(kinds, measurings));
         }
     }
 
-    fn show_dependents(&self, kinds: u8, measurings: u64) {
+    fn publish_dependents(&self, kinds: u8, measurings: u64) {
         self.address_kinds.store(kinds, Ordering::Release);
         self.measurings.store(measurings, Ordering::Release);
     }
@@ -421,8 +421,8 @@ impl Store {
         drop(newest);
         // A query that was asked again may rest on other cells now.
         let (kinds, measurings) = (inner.dependents.address_kinds().bits(), inner.dependents.measurings());
-        let before = self.show(inner, |_| {
-            self.show_dependents(kinds, measurings);
+        let before = self.make_move(inner, |_| {
+            self.publish_dependents(kinds, measurings);
             self.current.swap(next)
         });
         inner.spare.keep(before, writes);

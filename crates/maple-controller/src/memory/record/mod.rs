@@ -398,7 +398,7 @@ impl Recording {
             kept: kept.clone(),
         });
         kept.keep(KeptFile::Recording, &shared.folder);
-        let (state, from) = store.attend(Arc::new(OutsideRecorder(Arc::clone(&shared))));
+        let (state, from) = store.record_to(Arc::new(OutsideRecorder(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
         let values = RecordingStart { options: engine.clone(), from, writes: state.of_users() };
@@ -508,7 +508,7 @@ impl Sources {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.store.dismiss();
+        self.store.stop_recording();
         self.recording.0.wake(|wanted| wanted.is_over = true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

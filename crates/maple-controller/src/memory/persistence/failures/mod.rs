@@ -51,7 +51,7 @@ impl Bench {
         fs::create_dir(&folder).expect("a folder");
         let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
         let to = Arc::clone(&told);
-        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
         let mut bench = Bench { folder, disk: Arc::default(), store: Store::new(), files, told, persistence: None };
         bench.store.keep("t");
         bench.start().expect("the disk is in order");
