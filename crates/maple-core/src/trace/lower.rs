@@ -76,8 +76,8 @@ impl Trace {
             lists: Vec::new(),
             sources: Arc::new(sources),
             read_switch: self.read_switch,
-            short: self.short,
-            each: self.each,
+            reads_missing_bytes: self.reads_missing_bytes,
+            needs_controller: self.needs_controller,
         }
     }
 }
