@@ -86,7 +86,7 @@ fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Re
 }
 
 /// The experimenter of an experimenter's error, the error's name, and the request.
-fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<&'static str>, &[u8])> {
+fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<String>, &[u8])> {
     let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);
     match (version, error.kind) {
