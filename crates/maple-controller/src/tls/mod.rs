@@ -46,7 +46,7 @@ use rustls::{
 use crate::kept_files::{KeptFile, KeptFiles};
 pub(crate) use identity::Identity;
 use pins::{Pins, PinsWriter};
-use switches::Switches;
+use switches::SwitchCertificates;
 pub use switches::{NotThisSwitch, SwitchesError};
 
 /// The files of a controller that listens with TLS. All certificates and keys are PEM.
@@ -156,7 +156,7 @@ pub enum TlsError {
 pub struct Tls {
     files: Mutex<TlsFiles>,
     config: ArcSwap<ServerConfig>,
-    switches: Mutex<Option<Switches>>,
+    switches: Mutex<Option<SwitchCertificates>>,
     read: Mutex<FileTimes>,
     /// The lines that trust on first use adds to the file of switches, and the thread that writes them.
     pins: Option<(Arc<Pins>, PinsWriter)>,
@@ -192,7 +192,10 @@ impl Tls {
     }
 
     /// Reads the files: the settings, the second when the certificate expires, and the bindings of certificates.
-    fn parts(files: &TlsFiles, pins: Option<&Arc<Pins>>) -> Result<(ServerConfig, u64, Option<Switches>), TlsError> {
+    fn parts(
+        files: &TlsFiles,
+        pins: Option<&Arc<Pins>>,
+    ) -> Result<(ServerConfig, u64, Option<SwitchCertificates>), TlsError> {
         if files.authorities.is_none() {
             let needing = [
                 ("a file of switches", files.switches.is_some()),
@@ -207,7 +210,7 @@ impl Tls {
             return Err(TlsError::NeedsSwitches);
         }
         let (config, not_after) = config(files)?;
-        let switches = Switches::read(files.switches.as_deref(), &files.declared, pins)?;
+        let switches = SwitchCertificates::read(files.switches.as_deref(), &files.declared, pins)?;
         Ok((config, not_after, switches))
     }
 

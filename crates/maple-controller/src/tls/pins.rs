@@ -23,13 +23,13 @@ const MAX_WAITING: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Pins {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<PinState>,
     changed: Condvar,
     files: OnceLock<KeptFiles>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PinState {
     /// The text of the file, as it was read and added to.
     text: String,
     /// Lines that the file lacks.
@@ -101,7 +101,7 @@ impl Pins {
     fn run(&self) {
         let mut has_failed = false;
         loop {
-            let is_idle = |state: &mut State| !state.ending && (state.waiting.is_empty() || has_failed);
+            let is_idle = |state: &mut PinState| !state.ending && (state.waiting.is_empty() || has_failed);
             let waited = self.changed.wait_timeout_while(self.lock(), CHECK_INTERVAL, is_idle);
             let is_last = waited.unwrap_or_else(PoisonError::into_inner).0.ending;
             let done = self.write();
@@ -183,7 +183,7 @@ impl Pins {
         placed
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PinState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

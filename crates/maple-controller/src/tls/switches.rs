@@ -97,7 +97,7 @@ type BindingLine = (Vec<RangeInclusive<u64>>, CertificateOwner);
 
 /// The bindings of datapath ids to certificates.
 #[derive(Debug)]
-pub(super) struct Switches {
+pub(super) struct SwitchCertificates {
     /// The file to which the first certificates of switches are added, if they are trusted.
     pins: Option<Arc<Pins>>,
     lines: Vec<BindingLine>,
@@ -105,7 +105,7 @@ pub(super) struct Switches {
     first: BTreeMap<Dpid, String>,
 }
 
-impl Switches {
+impl SwitchCertificates {
     /// Reads the bindings; `None` if there are none. If first certificates are trusted, there need not be a file yet.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Switches {
         path: Option<&Path>,
         declared: &[(Dpid, String)],
         pins: Option<&Arc<Pins>>,
-    ) -> Result<Option<Switches>, SwitchesError> {
+    ) -> Result<Option<SwitchCertificates>, SwitchesError> {
         if path.is_none() && declared.is_empty() {
             return Ok(None);
         }
@@ -124,10 +124,10 @@ impl Switches {
         });
         let mut lines = declared.collect::<Result<Vec<_>, SwitchesError>>()?;
         if let Some(path) = path {
-            lines.extend(Switches::lines(path, pins)?);
+            lines.extend(SwitchCertificates::lines(path, pins)?);
         }
         let pins = pins.map(Arc::clone);
-        Ok(Some(Switches { pins, lines, first: BTreeMap::new() }))
+        Ok(Some(SwitchCertificates { pins, lines, first: BTreeMap::new() }))
     }
 
     fn lines(path: &Path, pins: Option<&Arc<Pins>>) -> Result<Vec<BindingLine>, SwitchesError> {
@@ -259,12 +259,12 @@ mod tests {
     }
 
     /// Reads the bindings in this file.
-    fn read_file(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
+    fn read_file(path: &Path, trusts_first_use: bool) -> Result<SwitchCertificates, SwitchesError> {
         let pins = trusts_first_use.then(|| Pins::new(path));
-        Switches::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
+        SwitchCertificates::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
     }
 
-    fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<Switches, SwitchesError>) {
+    fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<SwitchCertificates, SwitchesError>) {
         let folder = Folder(std::env::temp_dir().join(format!("maple-switches-{name}-{}", std::process::id())));
         std::fs::create_dir_all(&folder.0).expect("it is made");
         let path = folder.0.join("switches");
@@ -364,7 +364,8 @@ mod tests {
         assert_eq!(lines(), 2);
         // The text that is read again has the lines that wait.
         assert_eq!(switches.admit(&identity(4), Dpid(4)), Ok(()));
-        let again = Switches::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
+        let again =
+            SwitchCertificates::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
         assert!(again.has(Dpid(4)) && lines() == 2);
         pins.write().expect("there is room");
         assert_eq!(lines(), 3);
@@ -374,7 +375,7 @@ mod tests {
     fn lines_that_wait_are_bounded() {
         let (_folder, switches) = read("many", "", true);
         let mut switches = switches.expect("it is right");
-        let many = |switches: &mut Switches, n: u8| {
+        let many = |switches: &mut SwitchCertificates, n: u8| {
             (0..MAX_FIRST as u64)
                 .map(|id| switches.admit(&identity(n), Dpid(u64::from(n) << 32 | id)))
                 .collect::<Vec<_>>()
@@ -387,14 +388,15 @@ mod tests {
     #[test]
     fn declared_switches_are_bound_too() {
         let declared = [(Dpid(7), "name:s1.example".to_owned()), (Dpid(8), "name:s2.example".to_owned())];
-        let switches = Switches::read(None, &declared, None).expect("it is right");
+        let switches = SwitchCertificates::read(None, &declared, None).expect("it is right");
         let mut switches = switches.expect("something is bound");
         assert!(switches.admit(&identity(1), Dpid(7)).is_ok() && switches.admit(&identity(2), Dpid(8)).is_ok());
         for (dpid, n) in [(7, 2), (8, 1), (9, 1)] {
             assert!(switches.admit(&identity(n), Dpid(dpid)).is_err());
         }
-        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is not a certificate");
+        let wrong =
+            SwitchCertificates::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is not a certificate");
         assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is not a certificate"), "{wrong}");
-        assert!(Switches::read(None, &[], None).expect("it is right").is_none());
+        assert!(SwitchCertificates::read(None, &[], None).expect("it is right").is_none());
     }
 }

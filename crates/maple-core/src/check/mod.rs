@@ -111,7 +111,7 @@ pub struct Check {
     shapes: HashMap<u64, u32>,
     values: TriedValues,
     merged: MergedTraces,
-    findings: BTreeMap<StepKey, Finding>,
+    findings: BTreeMap<FindingKey, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
     /// Packets for which the policy writes each time, by the line that writes.
@@ -139,7 +139,7 @@ struct Tried {
 
 /// The key under which findings are counted together: the line, and whether the traces are equal and only their ends
 /// differ.
-type StepKey = (Option<(Arc<str>, u32)>, bool);
+type FindingKey = (Option<(Arc<str>, u32)>, bool);
 
 /// A place where f reads something that is not tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
-use super::{Answer, Composition, Node, Running};
+use super::{ComposedAnswer, Composition, Node, Running};
 use crate::ids::Name;
 use crate::network::{LinkName, Location, Mac, Scope};
 use crate::policy::PacketHandle;
@@ -203,7 +203,12 @@ fn ports_at(ports: &BTreeSet<Location>, switch: Dpid) -> Vec<PortNo> {
 
 impl<P> Running<'_, P> {
     /// Decides the packet by the slice that it belongs to, or by `otherwise`.
-    pub(super) fn slices(&mut self, tenants: &[(Tenant, Node<P>)], otherwise: &Node<P>, at: Option<&Source>) -> Answer {
+    pub(super) fn slices(
+        &mut self,
+        tenants: &[(Tenant, Node<P>)],
+        otherwise: &Node<P>,
+        at: Option<&Source>,
+    ) -> ComposedAnswer {
         let Some((tenant, of)) = tenants.iter().find(|(tenant, _)| tenant.has(self.pkt, at)) else {
             return self.decide(otherwise);
         };

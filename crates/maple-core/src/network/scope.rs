@@ -21,7 +21,7 @@ use crate::ids::Name;
 pub struct Scope(Arc<ScopeOf>);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Limits {
+struct ScopeLimits {
     name: Name,
     ports: Option<BTreeSet<Location>>,
     hosts: Option<BTreeSet<Mac>>,
@@ -32,35 +32,35 @@ struct Limits {
 struct ScopeOf {
     /// The hash of `limits`.
     hash: u64,
-    limits: Limits,
+    limits: ScopeLimits,
 }
 
 impl Scope {
     /// Creates the scope of the whole network, for the slice of this name.
     pub fn new(name: impl Into<Name>) -> Scope {
-        Scope::from_limits(Limits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
+        Scope::from_limits(ScopeLimits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
     }
 
     /// Limits the scope to these edge ports.
     #[must_use]
     pub fn with_ports(&self, ports: impl IntoIterator<Item = Location>) -> Scope {
-        Scope::from_limits(Limits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these hosts, while they are at its ports.
     #[must_use]
     pub fn with_hosts(&self, hosts: impl IntoIterator<Item = Mac>) -> Scope {
-        Scope::from_limits(Limits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these links. A port names the link at it, and two switches name all links between them; both
     /// directions are meant.
     #[must_use]
     pub fn with_links(&self, links: impl IntoIterator<Item = LinkName>) -> Scope {
-        Scope::from_limits(Limits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
     }
 
-    fn from_limits(limits: Limits) -> Scope {
+    fn from_limits(limits: ScopeLimits) -> Scope {
         let mut hasher = FxHasher::default();
         limits.hash(&mut hasher);
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
@@ -71,7 +71,7 @@ impl Scope {
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
         let name = format!("{}/{}", outer.name, here.name).into();
-        Scope::from_limits(Limits { name, ..here.common(outer) })
+        Scope::from_limits(ScopeLimits { name, ..here.common(outer) })
     }
 
     /// Limits this scope to another one, unless it lies in that one already.
@@ -82,7 +82,7 @@ impl Scope {
         if limits == self.0.limits && is_part {
             self.clone()
         } else {
-            Scope::from_limits(Limits { name: to.name().clone(), ..limits })
+            Scope::from_limits(ScopeLimits { name: to.name().clone(), ..limits })
         }
     }
 
@@ -164,13 +164,13 @@ impl Scope {
     }
 }
 
-impl Limits {
+impl ScopeLimits {
     /// The intersection of both limits.
-    fn common(&self, other: &Limits) -> Limits {
+    fn common(&self, other: &ScopeLimits) -> ScopeLimits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());
         let name = self.name.clone();
-        Limits { name, ports: both(&self.ports, &other.ports), hosts: both(&self.hosts, &other.hosts), links }
+        ScopeLimits { name, ports: both(&self.ports, &other.ports), hosts: both(&self.hosts, &other.hosts), links }
     }
 }
 

@@ -26,11 +26,11 @@ use super::NodeId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     /// The places by node. Those of nodes that are not in the list mean nothing.
-    places: Vec<Slot>,
+    places: Vec<OrderSlot>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct OrderSlot {
     label: u64,
     before: Option<NodeId>,
     after: Option<NodeId>,
@@ -79,9 +79,9 @@ impl Order {
             }
         };
         if self.places.len() <= node.index() {
-            self.places.resize(node.index() + 1, Slot { label: 0, before: None, after: None });
+            self.places.resize(node.index() + 1, OrderSlot { label: 0, before: None, after: None });
         }
-        self.places[node.index()] = Slot { label, before, after };
+        self.places[node.index()] = OrderSlot { label, before, after };
         if let Some(before) = before {
             self.places[before.index()].after = Some(node);
         }
@@ -97,13 +97,13 @@ impl Order {
 
     /// Prefetches the places of a node's neighbours.
     pub(super) fn prefetch_around(&self, node: NodeId) {
-        let Slot { before, after, .. } = self.place(node);
+        let OrderSlot { before, after, .. } = self.place(node);
         before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
     }
 
     /// Removes a node.
     pub(super) fn remove(&mut self, node: NodeId) {
-        let Slot { before, after, .. } = *self.place(node);
+        let OrderSlot { before, after, .. } = *self.place(node);
         if let Some(before) = before {
             self.places[before.index()].after = after;
         }
@@ -159,7 +159,7 @@ impl Order {
         size_of_val(&self.places[..])
     }
 
-    fn place(&self, node: NodeId) -> &Slot {
+    fn place(&self, node: NodeId) -> &OrderSlot {
         &self.places[node.index()]
     }
 }

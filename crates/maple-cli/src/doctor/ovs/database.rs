@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// A row, by the names of its columns.
 #[derive(Clone, Debug, Default)]
-pub struct Row(BTreeMap<String, Value>);
+pub struct DatabaseRow(BTreeMap<String, Value>);
 
 /// Parses the rows of a table.
 ///
 /// # Errors
 /// If the text is not a table.
-pub fn rows(text: &str) -> Result<Vec<Row>, String> {
+pub fn rows(text: &str) -> Result<Vec<DatabaseRow>, String> {
     let wrong = || "ovs-vsctl printed something else than a table".to_owned();
     let table: Value = serde_json::from_str(text).map_err(|_| wrong())?;
     let names = table["headings"].as_array().ok_or_else(wrong)?;
@@ -20,12 +20,12 @@ pub fn rows(text: &str) -> Result<Vec<Row>, String> {
         let values = values.as_array().ok_or_else(wrong)?;
         let named =
             names.iter().zip(values).filter_map(|(name, value)| Some((name.as_str()?.to_owned(), value.clone())));
-        Ok(Row(named.collect()))
+        Ok(DatabaseRow(named.collect()))
     };
     table["data"].as_array().ok_or_else(wrong)?.iter().map(row).collect()
 }
 
-impl Row {
+impl DatabaseRow {
     /// The values of a column: the members of a set, or the single value.
     fn values(&self, name: &str) -> Vec<&Value> {
         match self.0.get(name) {

@@ -160,7 +160,7 @@ impl RecordingError {
 
 /// A recording that is being made. Clones are of the same one.
 #[derive(Clone)]
-pub struct Recording(Arc<Shared>);
+pub struct Recording(Arc<SharedRecording>);
 
 /// The thread that writes a recording. Dropping this writes everything and ends the thread.
 pub struct Writer {
@@ -170,7 +170,7 @@ pub struct Writer {
 }
 
 /// The data that shards, the store and the writer share.
-pub(crate) struct Shared {
+pub(crate) struct SharedRecording {
     /// The folder of this run.
     folder: PathBuf,
     /// The time when the clock of the run was at zero.
@@ -223,7 +223,7 @@ impl fmt::Debug for Recording {
     }
 }
 
-impl Shared {
+impl SharedRecording {
     /// The number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
@@ -382,7 +382,7 @@ impl Recording {
         let began = now_at_zero(&clock);
         let header = Header::new(began, shards, &options.compiler);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedRecording {
             folder: files.folder().to_owned(),
             began,
             clock,

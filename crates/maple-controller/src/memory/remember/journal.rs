@@ -25,7 +25,7 @@ pub(super) const MAX_PENDING: usize = 1 << 19;
 #[derive(Debug)]
 pub(crate) struct LeafJournal {
     epoch: u16,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingLeaves>,
     end: Condvar,
     /// Signals that something was written.
     progress: Condvar,
@@ -37,7 +37,7 @@ pub(crate) struct LeafJournal {
 pub(crate) type Rows = BTreeMap<u64, Option<Witness>>;
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingLeaves {
     rows: Rows,
     /// Whether the thread has taken rows that are not written yet.
     is_writing: bool,
@@ -129,7 +129,7 @@ impl LeafJournal {
         self.end.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingLeaves> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,7 +179,7 @@ impl LeafJournal {
     }
 }
 
-impl Pending {
+impl PendingLeaves {
     fn change(&mut self, row: u64, witness: Option<Witness>) {
         if let Some(since) = &mut self.since_copy {
             since.insert(row, witness.clone());

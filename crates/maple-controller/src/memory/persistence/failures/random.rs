@@ -7,7 +7,7 @@ use std::time::Duration;
 use maple_core::state::{Cell, Value};
 use proptest::prelude::*;
 
-use super::disk::State;
+use super::disk::DiskState;
 use super::{Bench, LONG};
 
 /// An event of a run.
@@ -142,7 +142,7 @@ proptest! {
         let mut history = History::default();
         steps.iter().for_each(|step| bench.step(step, &mut history));
         // Nothing more is written.
-        bench.disk.set(|state| *state = State { good: Some(0), ..State::default() });
+        bench.disk.set(|state| *state = DiskState { good: Some(0), ..DiskState::default() });
         bench.persistence.take();
         let file = bench.file();
         for (key, possible) in &history.possible {
