@@ -239,6 +239,8 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
     use crate::kept_files::{KeptFile, KeptFiles};
 
@@ -249,25 +251,15 @@ mod tests {
         Identity { fingerprint: format!("{n:02x}").repeat(32), subject, attributes, names, not_after: u64::MAX }
     }
 
-    /// A folder that is removed with its test.
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
-        }
-    }
-
     /// Reads the bindings in this file.
     fn read_file(path: &Path, trusts_first_use: bool) -> Result<SwitchCertificates, SwitchesError> {
         let pins = trusts_first_use.then(|| Pins::new(path));
         SwitchCertificates::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
     }
 
-    fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<SwitchCertificates, SwitchesError>) {
-        let folder = Folder(std::env::temp_dir().join(format!("maple-switches-{name}-{}", std::process::id())));
-        std::fs::create_dir_all(&folder.0).expect("it is made");
-        let path = folder.0.join("switches");
+    fn read(text: &str, trusts_first_use: bool) -> (TempDir, Result<SwitchCertificates, SwitchesError>) {
+        let folder = tempfile::tempdir().expect("it is made");
+        let path = folder.path().join("switches");
         std::fs::write(&path, text).expect("it is written");
         let switches = read_file(&path, trusts_first_use);
         (folder, switches)
@@ -280,7 +272,7 @@ mod tests {
              2\tname: switch 3 id:x\n0x0d sha256:{}\n",
             "04:".repeat(31) + "04"
         );
-        let (_folder, switches) = read("kinds", &text, false);
+        let (_folder, switches) = read(&text, false);
         let mut switches = switches.expect("it is right");
         let allowed: Vec<(u64, u8)> = (0..=16u64)
             .flat_map(|dpid| (1..=5).map(move |n| (dpid, n)))
@@ -305,7 +297,7 @@ mod tests {
             ("3-2 name:x", "is empty"),
             ("1 sha256:abc", "64 hex digits"),
         ] {
-            let (_folder, error) = read("wrong", &format!("# one\n{text}\n"), false);
+            let (_folder, error) = read(&format!("# one\n{text}\n"), false);
             let error = error.expect_err(text).to_string();
             assert!(error.contains("switches:2: ") && error.contains(what), "{text}: {error}");
         }
@@ -315,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_first_certificate_of_a_new_switch_is_trusted_for_ever() {
-        let (folder, switches) = read("first", "1 name:s1.example\n", true);
+        let (folder, switches) = read("1 name:s1.example\n", true);
         let mut switches = switches.expect("it is right");
         assert!(switches.admit(&identity(2), Dpid(1)).is_err(), "it is in the file");
         assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
@@ -323,7 +315,7 @@ mod tests {
         assert!(switches.admit(&identity(3), Dpid(2)).is_err());
         assert_eq!(switches.admit(&identity(2), Dpid(3)), Ok(()), "one certificate may be of several switches");
         // This also holds after a restart, and when first use is not trusted then.
-        let path = folder.0.join("switches");
+        let path = folder.path().join("switches");
         switches.pins.as_ref().expect("they are trusted").write().expect("there is room");
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert_eq!(text.lines().count(), 3, "{text}");
@@ -341,10 +333,10 @@ mod tests {
 
     #[test]
     fn what_can_not_be_written_is_trusted_in_memory_and_written_later_without_parts_of_lines() {
-        let (folder, switches) = read("later", "1 name:s1.example\n", true);
-        let (mut switches, path) = (switches.expect("it is right"), folder.0.join("switches"));
+        let (folder, switches) = read("1 name:s1.example\n", true);
+        let (mut switches, path) = (switches.expect("it is right"), folder.path().join("switches"));
         let pins = Arc::clone(switches.pins.as_ref().expect("they are trusted"));
-        let (files, aside) = (KeptFiles::default(), folder.0.join("aside"));
+        let (files, aside) = (KeptFiles::default(), folder.path().join("aside"));
         pins.report_to(&files);
         // Nothing can be written to a folder.
         std::fs::rename(&path, &aside).expect("it is there");
@@ -373,7 +365,7 @@ mod tests {
 
     #[test]
     fn lines_that_wait_are_bounded() {
-        let (_folder, switches) = read("many", "", true);
+        let (_folder, switches) = read("", true);
         let mut switches = switches.expect("it is right");
         let many = |switches: &mut SwitchCertificates, n: u8| {
             (0..MAX_FIRST as u64)

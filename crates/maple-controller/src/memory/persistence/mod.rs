@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_file_that_another_process_has_is_opened_when_it_is_released() {
-        let path = std::env::temp_dir().join(format!("maple-released-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state");
         let (first, _) = Persistence::open(&path, &store(1), &KeptFiles::default()).expect("a file");
         let (second, names) = (store(2), ["mode".into()]);
         let (release, released) = std::sync::mpsc::channel::<Release>();
@@ -364,6 +364,5 @@ mod tests {
         let fourth = store(0);
         let (_last, remembered) = Persistence::open(&path, &fourth, &KeptFiles::default()).expect("the file");
         assert_eq!((fourth.snapshot().var("mode"), remembered.epoch), (Some(&Value::Int(3)), 9));
-        std::fs::remove_file(path).expect("it was there");
     }
 }
