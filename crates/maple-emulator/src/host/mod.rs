@@ -192,11 +192,6 @@ impl Host {
         self.neighbours.get(&address).copied()
     }
 
-    /// Forgets all hardware addresses that it has learned.
-    pub fn forget_neighbours(&mut self) {
-        self.neighbours.clear();
-    }
-
     /// Opens a flow. Adds the resulting frames to `out`.
     pub fn open(&mut self, now: Time, to: IpAddr, kind: FlowKind, out: &mut Vec<Vec<u8>>) -> FlowId {
         self.open_with(now, to, kind, ATTEMPTS, out)

@@ -529,11 +529,6 @@ impl Lab {
     pub fn rules(&self, switch: usize) -> usize {
         self.fabric.rules(switch)
     }
-
-    /// The number of a switch's rules that send packets to the controller.
-    pub fn rules_to_controller(&self, switch: usize) -> usize {
-        self.fabric.to_controller(switch)
-    }
 }
 
 fn place(host: &NetworkHost) -> Place {
