@@ -57,7 +57,7 @@ const CLIENTS: (u128, u128) = (32_768, 65_535);
 /// The maximum number of rules that a finding names.
 const NAMED: usize = 3;
 
-/// Returns the verb for what a rule with this action does.
+/// The verb for what a rule with this action does.
 fn does(action: AccessAction) -> &'static str {
     match action {
         AccessAction::Allow => "allows",
@@ -86,7 +86,7 @@ impl FindingKind {
 }
 
 impl List {
-    /// Returns the findings about the list's rules, in their order.
+    /// The findings about the list's rules, in their order.
     pub fn findings(&self) -> Vec<Finding> {
         let by_rule = self.entries_by_rule();
         let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
@@ -213,7 +213,7 @@ impl List {
         }
     }
 
-    /// Returns the rules that take the packets of a rule that gets none. For each entry, that is the first entry that
+    /// The rules that take the packets of a rule that gets none. For each entry, that is the first entry that
     /// contains all of it, if no earlier one takes a part; otherwise all that overlap it, up to the first that contains
     /// it.
     fn covering(&self, rule: usize, entries: &[usize]) -> Vec<RuleRef> {
@@ -270,7 +270,7 @@ impl List {
         None
     }
 
-    /// Returns the tests that hold for whole packets, but not for their fragments, which lack fields that the tests
+    /// The tests that hold for whole packets, but not for their fragments, which lack fields that the tests
     /// name. If the list has `fragments`, only denials are examined.
     pub fn fragment_notes(&self) -> Vec<FragmentNote> {
         let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;
@@ -283,7 +283,7 @@ impl List {
         self.tests().iter().filter(matters).filter_map(note).collect()
     }
 
-    /// Returns the rule that allows fragments of packets that these entries deny. `None` if the list has `fragments`.
+    /// The rule that allows fragments of packets that these entries deny. `None` if the list has `fragments`.
     fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
         if self.fragments().is_some() {
             return None;

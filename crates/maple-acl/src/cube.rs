@@ -106,7 +106,7 @@ impl Cube {
         Some(self.0[at])
     }
 
-    /// Returns the intersection; `None` if it is empty.
+    /// The intersection; `None` if it is empty.
     pub fn and(&self, other: &Cube) -> Option<Cube> {
         if !self.overlaps(other) {
             return None;
@@ -114,7 +114,7 @@ impl Cube {
         other.0.iter().try_fold(self.clone(), |cube, i| cube.with(i.field, i.lo, i.hi))
     }
 
-    /// Returns the smallest cube that contains both.
+    /// The smallest cube that contains both.
     pub fn hull(&self, other: &Cube) -> Cube {
         let both = |i: &Interval| {
             let there = other.get(i.field)?;
@@ -147,7 +147,7 @@ impl Cube {
         self.0.iter().all(|i| other.get(i.field).is_some_and(|o| i.lo <= o.lo && o.hi <= i.hi))
     }
 
-    /// Returns the packets that are not in `other`, as disjoint cubes.
+    /// The packets that are not in `other`, as disjoint cubes.
     pub fn minus(&self, other: &Cube) -> Vec<Cube> {
         if !self.overlaps(other) {
             return vec![self.clone()];
@@ -234,7 +234,7 @@ impl Cube {
         true
     }
 
-    /// Returns the same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there
+    /// The same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there
     /// are more than `MAX_BLOCKS`.
     pub fn in_blocks(&self) -> Option<Vec<Cube>> {
         let mut cubes = vec![Cube::all()];
@@ -249,7 +249,7 @@ impl Cube {
         Some(cubes)
     }
 
-    /// Returns the equivalent condition, without the switch.
+    /// The equivalent condition, without the switch.
     pub fn cond(&self) -> Cond {
         self.0.iter().filter(|i| i.field != SWITCH).fold(Cond::default(), |cond, i| match block(i) {
             Some(block) => cond.and(block),
@@ -264,7 +264,7 @@ impl Cube {
     }
 }
 
-/// Returns the part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the
+/// The part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the
 /// tag.
 fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
     if field != Field::VlanVid {
@@ -289,7 +289,7 @@ pub fn blocks(lo: u128, hi: u128) -> impl Iterator<Item = (u128, u128)> {
     })
 }
 
-/// Returns the interval as one masked value, if it is an aligned block.
+/// The interval as one masked value, if it is an aligned block.
 fn block(interval: &Interval) -> Option<Constraint> {
     let differ = interval.lo ^ interval.hi;
     let aligned = differ & differ.wrapping_add(1) == 0 && interval.lo & differ == 0;

@@ -50,7 +50,7 @@ impl CubeIndex {
         CubeIndex { root: Node::new(cubes, (0..cubes.len()).collect(), &fields) }
     }
 
-    /// Returns the cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
+    /// The cubes with numbers below `below` that overlap this one, in order. `cubes` returns the cube of a
     /// number.
     pub fn overlapping<'a>(
         &self,
@@ -101,7 +101,7 @@ impl Node {
     }
 }
 
-/// Returns the field that separates most of these cubes, and the middle one of their values. `None` if none does.
+/// The field that separates most of these cubes, and the middle one of their values. `None` if none does.
 fn most_divided(cubes: &[&Cube], numbers: &[usize], fields: &[Field]) -> Option<(Field, u128)> {
     let intervals = |field: &Field| {
         let mut all: Vec<Interval> = numbers.iter().filter_map(|at| cubes[*at].get(*field)).collect();

@@ -221,7 +221,7 @@ impl List {
         }
     }
 
-    /// Returns a rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
+    /// A rule's description for people: `rule no-ssh (acl.yaml:12)`, `the default`.
     pub fn describe(&self, rule: RuleRef) -> String {
         match rule {
             RuleRef::Arp => format!("`arp: {}` of {}", self.arp, self.file),
@@ -240,12 +240,12 @@ impl List {
         self.fragments
     }
 
-    /// Returns the rule of an entry; the default for the number of entries.
+    /// The rule of an entry; the default for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
         self.entries.get(entry).map_or(RuleRef::Default, |entry| self.rule_at(entry.rule as usize))
     }
 
-    /// Returns the rule with this index: the written rules come first, then the list's settings, then the default.
+    /// The rule with this index: the written rules come first, then the list's settings, then the default.
     pub(crate) fn rule_at(&self, index: usize) -> RuleRef {
         match index.checked_sub(self.rules.len()) {
             None => RuleRef::Rule(index),
@@ -255,12 +255,12 @@ impl List {
         }
     }
 
-    /// Returns the rule that decides about a packet that enters at a switch.
+    /// The rule that decides about a packet that enters at a switch.
     pub fn decide(&self, switch: Dpid, packet: &Packet<'_>) -> RuleRef {
         self.rule_of(self.first(switch, packet))
     }
 
-    /// Returns the first entry that a packet fits, or the number of entries.
+    /// The first entry that a packet fits, or the number of entries.
     pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
         let is_there = |at: usize| match self.entries[at].cube.get(SWITCH) {
             Some(interval) => interval.lo == u128::from(switch.0),
@@ -269,7 +269,7 @@ impl List {
         self.index.first_where(packet, is_there).unwrap_or(self.entries.len())
     }
 
-    /// Returns the list if all of its tests hold.
+    /// The list if all of its tests hold.
     ///
     /// # Errors
     /// [`AclError`] for the first test that fails, at its place, with a packet.
@@ -280,7 +280,7 @@ impl List {
         }
     }
 
-    /// Returns the tests that fail, with a packet for each.
+    /// The tests that fail, with a packet for each.
     pub fn failed_tests(&self) -> Vec<FailedTest> {
         self.tests.iter().filter_map(|test| self.failure_of(test)).collect()
     }
@@ -371,7 +371,7 @@ impl List {
         Arc::new(self.entries.iter().filter_map(|entry| port(&entry.cube)).collect())
     }
 
-    /// Returns a packet of this cube that this entry decides even if the lists in `before` are asked first.
+    /// A packet of this cube that this entry decides even if the lists in `before` are asked first.
     fn sample(&self, cube: &Cube, entry: usize, before: &[&List]) -> Option<SamplePacket> {
         let reaches = |sample: &SamplePacket| {
             let packet = Packet::new(&sample.frame, sample.port.unwrap_or(NO_PORT).0);

@@ -90,7 +90,7 @@ impl Service {
         }
     }
 
-    /// Returns the service of packets that answer this one, with their source ports; `None` if nothing answers it.
+    /// The service of packets that answer this one, with their source ports; `None` if nothing answers it.
     pub fn replies(self, from: (u16, u16)) -> Option<(Service, Option<(u16, u16)>)> {
         match self {
             Service::Ports(transport, lo, hi) => Some((Service::Ports(transport, from.0, from.1), Some((lo, hi)))),
@@ -144,7 +144,7 @@ impl<'a> Services<'a> {
         if all.is_empty() { Err(Fault::new(node.place, "this names no service at all")) } else { Ok(all) }
     }
 
-    /// Returns the services of a word, which is a name or a service written out.
+    /// The services of a word, which is a name or a service written out.
     ///
     /// # Errors
     /// A text that says what is wrong if the word is neither.

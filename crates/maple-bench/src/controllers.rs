@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 /// The maximum time until a controller listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of checks whether it listens.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A controller to measure: its name and the command line that starts it.
 #[derive(Clone, Debug)]
@@ -89,15 +89,15 @@ impl Running {
     }
 
     fn wait(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + LISTEN_TIMEOUT;
         while TcpStream::connect(self.address).is_err() {
             if let Some(status) = self.child.try_wait()? {
                 bail!("it ended before it listened, with {status}");
             }
             if Instant::now() > deadline {
-                bail!("it does not listen on {} after {PATIENCE:?}", self.address);
+                bail!("it does not listen on {} after {LISTEN_TIMEOUT:?}", self.address);
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Drop for Running {
     }
 }
 
-/// Returns the `maple` in the folder of this program.
+/// The `maple` in the folder of this program.
 fn beside() -> anyhow::Result<PathBuf> {
     let maple = std::env::current_exe().context("can't tell which program this is")?.with_file_name("maple");
     if !maple.exists() {

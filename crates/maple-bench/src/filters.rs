@@ -71,7 +71,7 @@ impl FilterSet {
         Ok(FilterSet { name, filters: read_lines(path, str::parse)? })
     }
 
-    /// Returns the number of the first filter that the header matches, by linear search. It is the oracle for
+    /// The number of the first filter that the header matches, by linear search. It is the oracle for
     /// everything else.
     pub fn first_match(&self, header: &FiveTuple) -> Option<usize> {
         self.filters.iter().position(|filter| filter.fits(header))

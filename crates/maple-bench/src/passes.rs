@@ -68,7 +68,7 @@ impl<T: Timed> Passes<T> {
         all[all.len() / 2]
     }
 
-    /// Returns the rate of an operation that each pass repeats `times` times: that of the fastest pass, and of the
+    /// The rate of an operation that each pass repeats `times` times: that of the fastest pass, and of the
     /// median one.
     pub(crate) fn per_second(&self, times: usize) -> Rate {
         let rate = |pass: T| times as f64 / pass.time().as_secs_f64();

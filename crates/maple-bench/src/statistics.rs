@@ -69,13 +69,13 @@ impl Statistics {
         }
     }
 
-    /// Returns the percentage of pairs of filters that overlap.
+    /// The percentage of pairs of filters that overlap.
     pub fn overlap_share(&self) -> f64 {
         percent(self.overlap_pairs, self.filters * self.filters.saturating_sub(1) / 2)
     }
 }
 
-/// Returns a table of several sets.
+/// A table of several sets.
 pub fn table(sets: &[Statistics]) -> TextTable {
     let lengths = |side: &str| {
         LENGTHS.map(|(lo, hi)| if lo == hi { format!("{side} {lo}") } else { format!("{side} {lo}-{hi}") })
@@ -92,7 +92,7 @@ pub fn table(sets: &[Statistics]) -> TextTable {
     table
 }
 
-/// Returns the distribution of prefix lengths of several sets: the percentage of filters whose two prefixes together
+/// The distribution of prefix lengths of several sets: the percentage of filters whose two prefixes together
 /// have at most a number of bits.
 pub fn chart(sets: &[FilterSet]) -> Chart {
     let line = |set: &FilterSet| {
@@ -131,7 +131,7 @@ impl fmt::Display for Statistics {
     }
 }
 
-/// Returns the number of overlapping pairs, and of filters in the longest chain.
+/// The number of overlapping pairs, and of filters in the longest chain.
 fn overlaps(filters: &[Filter]) -> (usize, usize) {
     let mut pairs = 0;
     let mut chains: Vec<usize> = Vec::with_capacity(filters.len());
@@ -166,7 +166,7 @@ fn triggered(set: &FilterSet, trace: &[TracedHeader]) -> f64 {
     percent(distinct(trace.iter().filter_map(|traced| set.first_match(&traced.header))), set.filters.len())
 }
 
-/// Returns a filter's five fields, to sort by.
+/// A filter's five fields, to sort by.
 fn key(filter: Filter) -> impl Ord {
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
     let ports = [src_ports.lo, src_ports.hi, dst_ports.lo, dst_ports.hi];

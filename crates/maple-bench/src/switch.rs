@@ -58,7 +58,7 @@ impl RuleList {
         Ok(())
     }
 
-    /// Returns the verdict on a header. All matching rules of the highest priority must agree.
+    /// The verdict on a header. All matching rules of the highest priority must agree.
     ///
     /// # Errors
     /// If they do not agree.

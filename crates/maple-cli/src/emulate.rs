@@ -16,16 +16,16 @@ use crate::{console, signal};
 use maple_wire::counted;
 
 /// The interval of printing the state.
-const TURN: Duration = Duration::from_secs(1);
+const PRINT_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval of checking the network.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which all switches must be connected before commands begin, so that the controller can discover the
 /// links.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The maximum number of switches that an error names.
 const NAMED: usize = 5;
 /// The maximum time that a script waits for the controller.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of ended connections after which the controller counts as refusing a switch.
 const SENT_AWAY: u64 = 3;
 
@@ -62,7 +62,7 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
 /// Prints the state until the traffic ends.
 fn watch(emulation: &Emulation, report: &mut ConnectionReport, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut last = String::new();
-    let mut next = Instant::now() + TURN;
+    let mut next = Instant::now() + PRINT_INTERVAL;
     while !stop.load(Ordering::SeqCst) {
         let stats = emulation.snapshot()?;
         if stats.traffic_over {
@@ -70,14 +70,14 @@ fn watch(emulation: &Emulation, report: &mut ConnectionReport, stop: &AtomicBool
         }
         report.update(&stats);
         if Instant::now() >= next {
-            next = Instant::now() + TURN;
+            next = Instant::now() + PRINT_INTERVAL;
             let line = status(&stats);
             if line != last && stats.trouble.is_none() {
                 print_line(&line);
                 last = line;
             }
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     Ok(())
 }
@@ -104,14 +104,14 @@ fn commands(
             print_line(format_args!("waiting: {}", missing(&stats.switches)));
             is_told = true;
         }
-        if began.elapsed() > PATIENCE {
-            anyhow::bail!("{} after {PATIENCE:?}", missing(&stats.switches));
+        if began.elapsed() > CONTROLLER_TIMEOUT {
+            anyhow::bail!("{} after {CONTROLLER_TIMEOUT:?}", missing(&stats.switches));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHECK_INTERVAL);
     }
     let mut look = Instant::now();
     let meanwhile = || {
-        if look.elapsed() > LOOK {
+        if look.elapsed() > CHECK_INTERVAL {
             look = Instant::now();
             report.update(&emulation.snapshot().map_err(LabError::from)?);
         }
@@ -164,7 +164,7 @@ impl ConnectionReport {
     }
 }
 
-/// Returns the options of the network.
+/// The options of the network.
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
@@ -174,7 +174,7 @@ pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs)
     options
 }
 
-/// Returns the options of its hosts' traffic.
+/// The options of its hosts' traffic.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
         flows_per_second: args.rate(),

@@ -174,7 +174,7 @@ impl FormerCounters {
         *self.by_switch.entry(dpid).or_default() += counters;
     }
 
-    /// Returns the counters by switch.
+    /// The counters by switch.
     pub fn all(&self) -> &BTreeMap<Dpid, SwitchCounters> {
         &self.by_switch
     }

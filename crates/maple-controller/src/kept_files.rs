@@ -27,7 +27,7 @@ pub enum KeptFile {
 }
 
 impl KeptFile {
-    /// Returns the name in metrics and in JSON.
+    /// The name in metrics and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             KeptFile::State => "state",
@@ -39,7 +39,7 @@ impl KeptFile {
         }
     }
 
-    /// Returns the noun phrase of this file for messages.
+    /// The noun phrase of this file for messages.
     const fn noun(self) -> &'static str {
         match self {
             KeptFile::State => "the state file",
@@ -51,7 +51,7 @@ impl KeptFile {
         }
     }
 
-    /// Returns the consequence of a failure, for messages.
+    /// The consequence of a failure, for messages.
     const fn consequence(self) -> &'static str {
         match self {
             KeptFile::State => "what changes waits in memory; a restart before it is written loses it",
@@ -202,13 +202,13 @@ impl KeptFiles {
     }
 
     /// Makes `teller` the receiver of news of files. It receives at once the failures that are known already.
-    pub(crate) fn attend(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
+    pub(crate) fn report_to(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
         if self.0.teller.set(Box::new(teller)).is_ok() {
             self.troubles().into_iter().for_each(|(_, news)| self.tell(news));
         }
     }
 
-    /// Returns the files that fail, each with the time since when.
+    /// The files that fail, each with the time since when.
     pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
         let failing = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref()?;
@@ -218,7 +218,7 @@ impl KeptFiles {
         self.lock().iter().filter_map(failing).collect()
     }
 
-    /// Returns the status of all files.
+    /// The status of all files.
     pub(crate) fn all(&self) -> Vec<FileStatus> {
         let status = |(file, kept): (&KeptFile, &KeptEntry)| {
             let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));
@@ -230,7 +230,7 @@ impl KeptFiles {
     fn tell(&self, news: FileNews) {
         match self.0.teller.get() {
             Some(teller) => teller(news),
-            // `attend` publishes it when there is a receiver.
+            // `report_to` publishes it when there is a receiver.
             None => tracing::debug!("{news}"),
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         files.mended(KeptFile::State, "");
         files.fails(KeptFile::State, path, "full");
         let to = Arc::clone(&told);
-        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
         files.fails(KeptFile::State, path, "still full");
         let status = files.all().remove(0);
         assert_eq!((status.file, status.trouble.map(|(why, _)| why)), (KeptFile::State, Some("still full".into())));

@@ -176,7 +176,7 @@ impl Subscriptions {
         Ok(Subscriptions { all: all.into_iter().map(indexed).collect(), conditions })
     }
 
-    /// Returns the conditions of all listeners.
+    /// The conditions of all listeners.
     pub fn conditions(&self) -> &Arc<[Cond]> {
         &self.conditions
     }
@@ -204,7 +204,7 @@ impl Subscriptions {
     }
 }
 
-/// Returns a number whose lowest `bits` bits are set.
+/// A number whose lowest `bits` bits are set.
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }
@@ -232,7 +232,7 @@ impl Listener {
         })
     }
 
-    /// Returns the number of events lost because the queue was full.
+    /// The number of events lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

@@ -71,17 +71,17 @@ impl Names {
         Ok(())
     }
 
-    /// Returns the name of a switch.
+    /// The name of a switch.
     pub fn of_switch(&self, dpid: Dpid) -> Option<&str> {
         self.switches.get(&dpid).map(String::as_str)
     }
 
-    /// Returns the name of a host.
+    /// The name of a host.
     pub fn of_host(&self, mac: Mac) -> Option<&str> {
         self.hosts.get(&mac).map(String::as_str)
     }
 
-    /// Returns a switch by its name or its datapath id.
+    /// A switch by its name or its datapath id.
     ///
     /// # Errors
     /// A text that says what is expected.
@@ -95,7 +95,7 @@ impl Names {
         }
     }
 
-    /// Returns a host by its name or its hardware address.
+    /// A host by its name or its hardware address.
     ///
     /// # Errors
     /// A text that says what is expected.
@@ -107,7 +107,7 @@ impl Names {
         }
     }
 
-    /// Returns a port, `SWITCH:PORT`, of a switch by its name or its datapath id.
+    /// A port, `SWITCH:PORT`, of a switch by its name or its datapath id.
     ///
     /// # Errors
     /// A text that says what is expected.
@@ -116,7 +116,7 @@ impl Names {
         Ok(Location::new(self.switch(switch)?, port))
     }
 
-    /// Returns the id of the switch or host with this name, or of a port of a switch with a name, as text.
+    /// The id of the switch or host with this name, or of a port of a switch with a name, as text.
     pub(crate) fn id_of(&self, text: &str) -> Option<String> {
         match self.by_name.get(text) {
             Some(Named::Switch(dpid)) => Some(dpid.to_string()),
@@ -161,7 +161,7 @@ impl Names {
         out
     }
 
-    /// Returns the length of the id with which the text begins, and the name of its switch or host.
+    /// The length of the id with which the text begins, and the name of its switch or host.
     fn at_start(&self, text: &str) -> Option<(usize, &str)> {
         let ends = |length: usize| {
             let next = text.as_bytes().get(length);

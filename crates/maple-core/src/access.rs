@@ -70,7 +70,7 @@ pub struct AccessList {
 
 /// A list in the form in which people wrote it.
 pub trait WrittenList: Any + fmt::Debug + Send + Sync {
-    /// Returns the name of the file.
+    /// The name of the file.
     fn file(&self) -> &str;
 
     /// Describes a rule, given by its index among [`AccessList::rules`], as people know it: `rule no-ssh
@@ -154,7 +154,7 @@ impl AccessList {
         AccessList { written: Some(written), ..self }
     }
 
-    /// Returns the list as people wrote it, if it comes from a file.
+    /// The list as people wrote it, if it comes from a file.
     pub fn written(&self) -> Option<&dyn WrittenList> {
         self.written.as_deref()
     }
@@ -171,20 +171,20 @@ impl AccessList {
         rule(place.unwrap_or(entries.rule_of.len()))
     }
 
-    /// Returns the index of the rule that owns the condition at a place. A place after the last one gives the default's
+    /// The index of the rule that owns the condition at a place. A place after the last one gives the default's
     /// index.
     fn rule_at(&self, entries: &Entries, place: usize) -> usize {
         entries.rule_of.get(place).map_or(self.rules.len() - 1, |rule| *rule as usize)
     }
 
-    /// Returns the index of the rule that decided, if `answer` is an answer of this list.
+    /// The index of the rule that decided, if `answer` is an answer of this list.
     pub(crate) fn rule_of(&self, answer: &ListAnswer) -> Option<usize> {
         let asked = self.at.values().chain([&self.elsewhere]).filter_map(OnceLock::get);
         let entries = asked.into_iter().find(|entries| Arc::ptr_eq(&entries.conds, &answer.list))?;
         Some(self.rule_at(entries, answer.first))
     }
 
-    /// Returns the rules in order; the default comes last.
+    /// The rules in order; the default comes last.
     pub fn rules(&self) -> &[AccessRule] {
         &self.rules
     }

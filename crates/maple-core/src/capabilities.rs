@@ -72,7 +72,7 @@ const OVS_HARDWARE: &str = "Open vSwitch";
 const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
 impl Capabilities {
-    /// Returns the capabilities that the version and the switch's features guarantee.
+    /// The capabilities that the version and the switch's features guarantee.
     pub fn from_features(version: Version, features: &Features) -> Capabilities {
         let tables = features.n_tables.max(1);
         match version {
@@ -113,7 +113,7 @@ impl Capabilities {
         }
     }
 
-    /// Returns the capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
+    /// The capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
     /// field. No switch can do that. Such rules are only for counting and viewing.
     pub fn of_abstract_headers() -> Capabilities {
         let all = FieldSet::from_fields(&Field::ALL);
@@ -214,7 +214,7 @@ fn fits_open_vswitch(constraint: &Constraint) -> bool {
     }
 }
 
-/// Returns the number of leading bits of the field in the mask; `None` if the mask has other bits too.
+/// The number of leading bits of the field in the mask; `None` if the mask has other bits too.
 pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let rest = field.full_mask() & !mask;
     (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())

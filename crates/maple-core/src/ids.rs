@@ -26,7 +26,7 @@ impl std::ops::Add<Duration> for Time {
 pub struct ShardId(pub u8);
 
 impl ShardId {
-    /// Returns the shard that owns a dependent.
+    /// The shard that owns a dependent.
     pub const fn owning(dependent: DependentId) -> ShardId {
         ShardId((dependent.0 >> 32) as u8)
     }

@@ -36,12 +36,12 @@ pub struct Load {
 }
 
 impl Net {
-    /// Returns the load of what a port sends. [`Load::received`] turns it into what the port receives.
+    /// The load of what a port sends. [`Load::received`] turns it into what the port receives.
     pub fn port(&self, at: Location) -> Load {
         self.load(vec![Gauge::Sent(at)])
     }
 
-    /// Returns the load of what one switch sends to another over the link between them. If there are several links, the
+    /// The load of what one switch sends to another over the link between them. If there are several links, the
     /// busiest counts. Without a link the load is 0.
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
@@ -51,7 +51,7 @@ impl Net {
         self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
     }
 
-    /// Returns the load of the link between two ports, from the first to the second. Without such a link the load is 0.
+    /// The load of the link between two ports, from the first to the second. Without such a link the load is 0.
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
             CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
@@ -59,7 +59,7 @@ impl Net {
         }
     }
 
-    /// Returns the load of the traffic from one host to another. Only rules at the first host's switch that name both
+    /// The load of the traffic from one host to another. Only rules at the first host's switch that name both
     /// hosts, by hardware or by IP addresses, count it. Policies that read both addresses of their packets have such
     /// rules. Packets that the controller forwards before there is a rule are not counted. Without host tracking the
     /// run fails.
@@ -81,7 +81,7 @@ impl Net {
         Load { net: self.clone(), gauges, capacity: None }
     }
 
-    /// Returns the load of something that does not exist: 0.
+    /// The load of something that does not exist: 0.
     pub fn no_load(&self) -> Load {
         self.load(Vec::new())
     }
@@ -140,7 +140,7 @@ impl Load {
         })
     }
 
-    /// Returns the used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
+    /// The used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
     /// tenth, and falls when the load is half a tenth below the current one. It is 0.0 if the capacity of the port is
     /// not known.
     pub fn utilisation(&self) -> f64 {
@@ -148,12 +148,12 @@ impl Load {
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// Returns the capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    /// The capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
     pub fn capacity(&self) -> Option<u64> {
         self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
     }
 
-    /// Returns the gauges that the load is the greatest of.
+    /// The gauges that the load is the greatest of.
     pub fn gauges(&self) -> &[Gauge] {
         &self.gauges
     }

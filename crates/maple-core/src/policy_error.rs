@@ -70,7 +70,7 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// Returns the error as that of a tier of a composition. An error that already names its tier keeps it.
+    /// The error as that of a tier of a composition. An error that already names its tier keeps it.
     pub(crate) fn in_tier(self, tier: &Name) -> PolicyError {
         match self {
             PolicyError::Retry | PolicyError::InTier { .. } => self,
@@ -109,7 +109,7 @@ impl From<Stop> for PolicyError {
     }
 }
 
-/// Returns the line that an error is about, as the beginning of its text.
+/// The line that an error is about, as the beginning of its text.
 fn line(at: Option<&Source>) -> String {
     at.map(|at| format!("{at}: ")).unwrap_or_default()
 }
@@ -122,7 +122,7 @@ fn names(known: &[Name]) -> String {
     format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
 }
 
-/// Returns the text of a panic in `who`.
+/// The text of a panic in `who`.
 pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");

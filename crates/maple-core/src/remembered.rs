@@ -102,13 +102,13 @@ impl Surroundings {
         self.models.extend(&others.models);
     }
 
-    /// Returns the ports of a switch that links or edges name.
+    /// The ports of a switch that links or edges name.
     pub(crate) fn ports_of(&self, dpid: Dpid) -> BTreeSet<PortNo> {
         let links = self.links.iter().flat_map(|(a, b)| [*a, *b]);
         links.chain(self.edges.iter().copied()).filter(|at| at.switch == dpid).map(|at| at.port).collect()
     }
 
-    /// Returns all switches that links, edges or hosts name.
+    /// All switches that links, edges or hosts name.
     #[must_use]
     pub fn switches(&self) -> BTreeSet<Dpid> {
         let links = self.links.iter().flat_map(|(a, b)| [a.switch, b.switch]);
@@ -117,7 +117,7 @@ impl Surroundings {
     }
 }
 
-/// Returns the ports of a switch that are up and have hosts, or a middlebox, behind them.
+/// The ports of a switch that are up and have hosts, or a middlebox, behind them.
 fn edges_of(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
     let is_edge = |info: &PortInfo| info.up && matches!(info.kind, PortKind::Edge | PortKind::Middlebox);
     state.ports_of(dpid).filter(move |(_, info)| is_edge(info)).map(move |(port, _)| Location::new(dpid, port))

@@ -198,7 +198,7 @@ impl HeldRule {
         self.cookie != rule.cookie || self.instructions != rule.instructions
     }
 
-    /// Returns the rule with this key.
+    /// The rule with this key.
     pub(crate) fn at(&self, key: &EntryKey) -> Rule {
         let (priority, matching) = (key.priority(), key.matching());
         Rule { priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }

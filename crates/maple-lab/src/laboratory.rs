@@ -88,7 +88,7 @@ impl Laboratory {
         Observation::from_run(&*self.policy, &run)
     }
 
-    /// Returns the hosts by name, with their present locations and the addresses that the network knows of them.
+    /// The hosts by name, with their present locations and the addresses that the network knows of them.
     ///
     /// # Errors
     /// [`LabError`] if the laboratory has ended.

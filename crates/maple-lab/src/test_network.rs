@@ -259,7 +259,7 @@ impl TestNetwork {
         journey.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the present description of the host with this name.
+    /// The present description of the host with this name.
     #[track_caller]
     pub(crate) fn host(&self, name: &str) -> HostSpec {
         let wanted = name.to_owned();

@@ -24,7 +24,7 @@ use crate::control::{Control, ControllerDelays};
 use crate::snoop::LabSnooper;
 
 /// The maximum time that discovery may take until links and hosts' ports are known.
-const KNOWN: Time = 10 * SECOND;
+const DISCOVERY_TIMEOUT: Time = 10 * SECOND;
 /// The time in which rules follow a change of state.
 const FOLLOWED: Time = 2 * MILLISECOND;
 /// The time in which a frame comes out everywhere.
@@ -151,7 +151,7 @@ impl World {
         &self.names
     }
 
-    /// Returns the network's own description of a host, whether or not the policy knows the host.
+    /// The network's own description of a host, whether or not the policy knows the host.
     fn host_info(&self, mac: Mac) -> Option<HostInfo> {
         let host = self.network.hosts().find(|host| host.spec().mac == mac.0)?.spec();
         let location = Location::new(host.switch, host.port);
@@ -201,7 +201,7 @@ impl World {
     /// Runs until the state has the network's links, and has the hosts' ports as edge ports. Links that lose many
     /// packets may stay unknown.
     pub(crate) fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
-        while self.now() < KNOWN && !is_known(&store.snapshot(), topology) {
+        while self.now() < DISCOVERY_TIMEOUT && !is_known(&store.snapshot(), topology) {
             self.run_until(self.now() + 50 * MILLISECOND)?;
         }
         // Rules for the discovered links and ports are still on their way.
@@ -305,7 +305,7 @@ impl World {
         self.run_until(self.now() + SETTLED)
     }
 
-    /// Returns the last frame since `since` that one host sent to another's hardware address, with its fate.
+    /// The last frame since `since` that one host sent to another's hardware address, with its fate.
     pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);

@@ -25,7 +25,7 @@ impl Cpu {
         }
     }
 
-    /// Returns the differences from `before`.
+    /// The differences from `before`.
     pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }

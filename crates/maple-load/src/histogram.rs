@@ -38,7 +38,7 @@ impl Histogram {
         self.max
     }
 
-    /// Returns the time in nanoseconds that this share of all times (0 to 1) does not exceed: the lower end of its
+    /// The time in nanoseconds that this share of all times (0 to 1) does not exceed: the lower end of its
     /// bucket.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).max(1);

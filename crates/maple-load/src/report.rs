@@ -16,9 +16,9 @@ const BUSY: f64 = 90.0;
 /// The percentage of time above which waits for its core kept the generator from working.
 const STARVED: f64 = 10.0;
 /// The share of an offered rate that must have been sent.
-const OFFERED: f64 = 0.99;
+const OFFERED_SHARE: f64 = 0.99;
 /// The lateness of 99 of 100 packet-ins that is always accepted in rate mode.
-const LATE: Duration = Duration::from_millis(1);
+const ACCEPTED_LATENESS: Duration = Duration::from_millis(1);
 /// The maximum part (1 / 4) of the 99th percentile of delays that lateness may be. The delay counts from when a
 /// packet-in was due, so lateness only adds to it.
 const PART: u64 = 4;
@@ -201,10 +201,10 @@ impl Report {
             None => {}
             Some(offered) => {
                 let late = Duration::from_nanos(measured.lateness.quantile(0.99));
-                if late > LATE.max(Duration::from_nanos(measured.latency.quantile(0.99) / PART)) {
+                if late > ACCEPTED_LATENESS.max(Duration::from_nanos(measured.latency.quantile(0.99) / PART)) {
                     doubts.push(format!("one in a hundred packet-ins was sent {late:.1?} late or more"));
                 }
-                if self.packet_ins < offered * OFFERED {
+                if self.packet_ins < offered * OFFERED_SHARE {
                     let (sent, held) = (self.packet_ins, measured.held_back);
                     doubts.push(format!(
                         "{sent:.0} of {offered:.0} packet-ins a second were sent; {held} found the window full"

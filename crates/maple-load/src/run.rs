@@ -18,7 +18,7 @@ use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
 /// Maximum time for all handshakes together.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between teaching and the first packet-in.
 const LEARNING: Duration = Duration::from_millis(300);
 /// The size in bytes of the buffer into which all sockets are read. A message must fit into it.
@@ -163,7 +163,7 @@ impl<'a> Load<'a> {
     /// Serves the controller until it has asked every switch for its features. The first of them began to connect at
     /// `began`.
     fn until_known(&mut self, began: Instant) -> Result<(), LoadError> {
-        let deadline = began + PATIENCE;
+        let deadline = began + HANDSHAKE_TIMEOUT;
         loop {
             let missing = self.switches.iter().filter(|switch| !switch.is_known).count();
             if missing == 0 {
@@ -171,7 +171,11 @@ impl<'a> Load<'a> {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                return Err(LoadError::Handshake { missing, switches: self.switches.len() as u32, within: PATIENCE });
+                return Err(LoadError::Handshake {
+                    missing,
+                    switches: self.switches.len() as u32,
+                    within: HANDSHAKE_TIMEOUT,
+                });
             }
             self.turn(NAP, false)?;
         }

@@ -128,7 +128,7 @@ fn by_address(version: Version, id: u64, macs: u32) -> Plan {
     plan(id, (1..=PORTS).collect(), source, teaching(version, id))
 }
 
-/// Returns the port of an address.
+/// The port of an address.
 fn port_of(mac: [u8; 6]) -> u32 {
     let sum: u32 = mac.iter().map(|byte| u32::from(*byte)).sum();
     1 + sum % PORTS

@@ -276,7 +276,7 @@ impl Bench {
             follows: answer.iter().filter(|_| follows).flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),
             reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
             wrote: finished.txn.wrote(),
-            each: finished.trace.each,
+            each: finished.trace.needs_controller,
             read_switch: finished.trace.read_switch,
             violations: finished
                 .violations

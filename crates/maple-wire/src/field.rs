@@ -251,32 +251,32 @@ impl Field {
     /// The number of fields.
     pub const COUNT: usize = 40;
 
-    /// Returns the number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    /// The number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
     pub const fn oxm(self) -> u8 {
         self as u8
     }
 
-    /// Returns the field with this OXM number.
+    /// The field with this OXM number.
     pub fn from_oxm(number: u8) -> Option<Field> {
         Field::ALL.get(number as usize).copied()
     }
 
-    /// Returns the OXM name, such as `eth_src`.
+    /// The OXM name, such as `eth_src`.
     pub const fn name(self) -> &'static str {
         INFO[self as usize].name
     }
 
-    /// Returns the field with this OXM name.
+    /// The field with this OXM name.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// Returns the width in bits, 1 to 128.
+    /// The width in bits, 1 to 128.
     pub const fn bits(self) -> u32 {
         INFO[self as usize].bits as u32
     }
 
-    /// Returns the width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
+    /// The width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
     pub const fn bytes(self) -> usize {
         match self {
             Field::Ipv6Flabel | Field::MplsLabel => 4,
@@ -284,7 +284,7 @@ impl Field {
         }
     }
 
-    /// Returns the mask with all bits of the field set.
+    /// The mask with all bits of the field set.
     pub const fn full_mask(self) -> u128 {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
     }
@@ -304,7 +304,7 @@ impl Field {
         INFO[self as usize].settable10
     }
 
-    /// Returns the conditions under which a packet has this field: one of the alternatives must hold, and each is a
+    /// The conditions under which a packet has this field: one of the alternatives must hold, and each is a
     /// conjunction.
     ///
     /// A field without prerequisites has one empty alternative. IPv4 comes before IPv6.
@@ -350,7 +350,7 @@ impl FieldSet {
     /// The fields that a match of OpenFlow 1.0 has a place for.
     pub(crate) const OF10_PLACES: FieldSet = FieldSet::from10(In10::Reported);
 
-    /// Returns the fields about which a match of OpenFlow 1.0 can say this, or more.
+    /// The fields about which a match of OpenFlow 1.0 can say this, or more.
     const fn from10(least: In10) -> FieldSet {
         let (mut fields, mut i) = (FieldSet::EMPTY, 0);
         while i < Field::COUNT {

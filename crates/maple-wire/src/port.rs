@@ -55,7 +55,7 @@ impl PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
     }
 
-    /// Returns the port's number in OpenFlow 1.0, if it has one.
+    /// The port's number in OpenFlow 1.0, if it has one.
     pub const fn to_of10(self) -> Option<u16> {
         if self.0 < 0xff00 {
             Some(self.0 as u16)
@@ -177,7 +177,7 @@ impl Port {
         }
     }
 
-    /// Returns the name up to the first NUL, with anything that is not UTF-8 replaced.
+    /// The name up to the first NUL, with anything that is not UTF-8 replaced.
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         let end = self.name_raw.iter().position(|b| *b == 0).unwrap_or(16);
         String::from_utf8_lossy(&self.name_raw[..end])

@@ -29,12 +29,12 @@ impl<'a> Fields<'a> {
         self.all.iter().find(|(there, _)| there.name == key).map(|(_, node)| node)
     }
 
-    /// Returns the one value of a key, as text.
+    /// The one value of a key, as text.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, Fault> {
         self.get(key).map(|node| scalar(node, key)).transpose()
     }
 
-    /// Returns the map of a key, empty if it is not there.
+    /// The map of a key, empty if it is not there.
     pub fn section(&self, key: &str) -> Result<&'a [(Key, Node)], Fault> {
         match self.get(key) {
             None => Ok(&[]),
@@ -43,7 +43,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the list of a key, empty if it is not there.
+    /// The list of a key, empty if it is not there.
     pub fn list(&self, key: &str) -> Result<&'a [Node], Fault> {
         match self.get(key) {
             None => Ok(&[]),
@@ -67,7 +67,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the text of a value that is neither a list nor a map.
+/// The text of a value that is neither a list nor a map.
 pub(super) fn scalar<'a>(node: &'a Node, key: &str) -> Result<&'a str, Fault> {
     match &node.value {
         Value::Scalar(text) => Ok(text),
@@ -75,7 +75,7 @@ pub(super) fn scalar<'a>(node: &'a Node, key: &str) -> Result<&'a str, Fault> {
     }
 }
 
-/// Returns the values of a list, or the one value.
+/// The values of a list, or the one value.
 pub(super) fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(FilePlace, &'a str)>, Fault> {
     let one = |node: &'a Node| Ok((node.place, scalar(node, key)?));
     match &node.value {

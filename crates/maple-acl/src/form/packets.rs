@@ -51,7 +51,7 @@ pub(super) struct Constraints {
 }
 
 impl Constraints {
-    /// Returns an upper bound of the number of cubes; `None` if it overflows.
+    /// An upper bound of the number of cubes; `None` if it overflows.
     pub fn max_cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Option<usize> {
         let side = |addresses: Option<&Addresses>| addresses.map_or(1, |all| all.blocks().len());
         let services = self.services.as_ref().map_or(1, |all| 2 * all.len());
@@ -60,7 +60,7 @@ impl Constraints {
         once.checked_mul(if self.replies { 2 } else { 1 })
     }
 
-    /// Returns the packets from some addresses to others; `None` stands for all addresses.
+    /// The packets from some addresses to others; `None` stands for all addresses.
     pub fn cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Cubes {
         let services = self.services.as_ref().map_or(vec![None], |all| all.iter().copied().map(Some).collect());
         let sources = match &self.source_ports[..] {
@@ -113,7 +113,7 @@ impl Constraints {
         cubes
     }
 
-    /// Returns the possible Ethernet types of such packets; `None` stands for any.
+    /// The possible Ethernet types of such packets; `None` stands for any.
     fn kinds(&self, source: Side, destination: Side, service: Option<Service>) -> Vec<Option<u128>> {
         let ip = |side: Side| side.map(|(kind, _, _)| kind).filter(|kind| *kind != AddressKind::Mac);
         let wanted = [ip(source), ip(destination), service.and_then(Service::kind)];

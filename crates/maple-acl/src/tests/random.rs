@@ -95,7 +95,7 @@ fn frames() -> impl Strategy<Value = Entering> {
     })
 }
 
-/// Returns the first entry that a packet fits, by a plain search.
+/// The first entry that a packet fits, by a plain search.
 fn naive(list: &List, switch: Dpid, packet: &Packet<'_>) -> usize {
     let is_there = |cube: &Cube| cube.get(SWITCH).is_none_or(|there| there.lo == u128::from(switch.0));
     let fits = |entry: &Entry| is_there(&entry.cube) && entry.cube.cond().holds(packet);

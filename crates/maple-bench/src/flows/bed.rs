@@ -112,7 +112,7 @@ impl Bed {
         Ok(ask(socket, &Request::Show(what))?)
     }
 
-    /// Returns the number of bytes on the controller's heap, if it counts them.
+    /// The number of bytes on the controller's heap, if it counts them.
     ///
     /// # Errors
     /// If the controller has no socket, or does not answer.

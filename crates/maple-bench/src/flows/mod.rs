@@ -152,7 +152,7 @@ impl FlowsArgs {
     }
 }
 
-/// Returns a path for the controller's socket that no other run uses.
+/// A path for the controller's socket that no other run uses.
 fn socket() -> PathBuf {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -214,7 +214,7 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     }
 }
 
-/// Returns the maximum number of rules of a switch with hosts, and of a switch without.
+/// The maximum number of rules of a switch with hosts, and of a switch without.
 pub fn busiest(lab: &Lab) -> (usize, Option<usize>) {
     let network = lab.network();
     let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);

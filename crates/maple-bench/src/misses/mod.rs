@@ -161,7 +161,7 @@ struct Host {
     mac: [u8; 6],
 }
 
-/// Returns a host. Clients come first, then servers. Each has a /24 subnet.
+/// A host. Clients come first, then servers. Each has a /24 subnet.
 fn host(number: u32) -> Host {
     let port = number + 1;
     Host { port: PortNo(port), address: Ipv4Addr::new(10, 0, port as u8, 1), mac: [2, 0, 0, 0, 0, port as u8] }
@@ -171,7 +171,7 @@ fn frame(src: Host, dst: Host, src_port: u16, dst_port: u16) -> Vec<u8> {
     Frame::ethernet(dst.mac, src.mac).ipv4(src.address.octets(), dst.address.octets()).tcp(src_port, dst_port).build()
 }
 
-/// Returns the port of an address's subnet.
+/// The port of an address's subnet.
 fn port_of(address: u32) -> Option<PortNo> {
     let [a, b, subnet, _] = address.to_be_bytes();
     ((a, b) == (10, 0) && subnet > 0).then(|| PortNo(subnet.into()))
@@ -191,7 +191,7 @@ fn mt_route(pkt: &PacketHandle, _: &Net) -> Route {
     }
 }
 
-/// Returns the route of [`mt_route`], after reading every field of a TCP packet.
+/// The route of [`mt_route`], after reading every field of a TCP packet.
 fn exact_match(pkt: &PacketHandle, net: &Net) -> Route {
     use Field::*;
     for field in

@@ -56,7 +56,7 @@ pub enum PlotError {
     },
 }
 
-const SIZE: (u32, u32) = (900, 600);
+const PIXELS: (u32, u32) = (900, 600);
 
 /// Colours that people can distinguish, even if they are red-green colour-blind (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
@@ -78,7 +78,7 @@ impl Chart {
     pub fn write(&self, folder: &Path) -> Result<PathBuf, PlotError> {
         fs::create_dir_all(folder).map_err(|source| PlotError::Folder { path: folder.to_path_buf(), source })?;
         let path = folder.join(format!("{}.svg", file_name(&self.title)));
-        let drawn = self.draw(SVGBackend::new(&path, SIZE).into_drawing_area());
+        let drawn = self.draw(SVGBackend::new(&path, PIXELS).into_drawing_area());
         drawn.map_err(|error| PlotError::Drawing { path: path.clone(), what: error.to_string() })?;
         Ok(path)
     }
@@ -139,7 +139,7 @@ impl Chart {
         label.cloned().unwrap_or_default()
     }
 
-    /// Returns the range from the least to the greatest value; from 0 on a linear axis.
+    /// The range from the least to the greatest value; from 0 on a linear axis.
     fn extent(&self, value: impl Fn(&(f64, f64)) -> f64, log: bool) -> Range<f64> {
         let values = || self.series.iter().flat_map(|series| &series.points).map(&value).filter(|v| v.is_finite());
         let (least, greatest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -155,7 +155,7 @@ impl Chart {
 type Area<B> = DrawingArea<B, plotters::coord::Shift>;
 type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
-/// Returns a logarithmic axis with whole decades.
+/// A logarithmic axis with whole decades.
 fn decades(range: Range<f64>) -> LogCoord<f64> {
     let (first, last) = (range.start.log10().floor() as i32, range.end.log10().ceil() as i32);
     (10f64.powi(first)..10f64.powi(last)).log_scale().into()

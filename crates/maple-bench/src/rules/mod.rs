@@ -183,7 +183,7 @@ pub fn measure(args: &RulesArgs, language: &dyn Language) -> Result<Vec<Finding>
     Ok(played.into_iter().map(Played::finish).collect())
 }
 
-/// Returns the sets of a folder: the paper's in its order, then others by name.
+/// The sets of a folder: the paper's in its order, then others by name.
 pub(crate) fn sets_in(folder: &Path) -> Result<Vec<(PathBuf, PathBuf, Option<PathBuf>)>, BenchError> {
     let unreadable = |source| InputError::Unreadable { path: folder.to_path_buf(), source };
     let mut sets = Vec::new();

@@ -8,7 +8,7 @@ use super::published::{Published, published};
 use super::{Compiler, Finding};
 use crate::report::{Chart, PlotError, Series, TextTable};
 
-/// Returns the results as JSON: those of one set and compiler, or (`nested`) by set and compiler.
+/// The results as JSON: those of one set and compiler, or (`nested`) by set and compiler.
 pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     let text = match findings {
         [one] if !nested => serde_json::to_string_pretty(&one.measured),
@@ -23,7 +23,7 @@ pub(super) fn json(findings: &[Finding], nested: bool) -> String {
     text.expect("numbers and names are valid JSON")
 }
 
-/// Returns the results as text.
+/// The results as text.
 pub(super) fn text(findings: &[Finding]) -> String {
     match findings {
         [one] => single(one),
@@ -221,7 +221,7 @@ fn second_table(findings: &[Finding]) -> String {
     table.to_string()
 }
 
-/// Returns the paper's row of a set, after our last result for it.
+/// The paper's row of a set, after our last result for it.
 fn published_after(findings: &[Finding], at: usize) -> Option<&'static Published> {
     let is_last = findings.get(at + 1).is_none_or(|next| next.set != findings[at].set);
     if is_last { published(&findings[at].set) } else { None }

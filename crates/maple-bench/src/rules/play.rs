@@ -137,7 +137,7 @@ impl Play {
     }
 }
 
-/// Returns the first matching filter of each header, by linear search.
+/// The first matching filter of each header, by linear search.
 pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>) -> Vec<Expected> {
     headers.map(|header| (header, set.first_match(&header))).collect()
 }
@@ -149,7 +149,7 @@ pub(crate) fn table(strategy: Strategy) -> Table {
     (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
-/// Returns the actions for f's decision: each filter has its own port.
+/// The actions for f's decision: each filter has its own port.
 pub(crate) fn action(filter: Option<usize>) -> LeafAction {
     match verdict_of(filter) {
         Treated::Output(port) => LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]),
@@ -161,7 +161,7 @@ fn verdict_of(filter: Option<usize>) -> Treated {
     filter.map_or(Treated::Drop, |filter| Treated::Output(filter as u32 + 1))
 }
 
-/// Returns the number of rules that are deleted at one priority and added at another.
+/// The number of rules that are deleted at one priority and added at another.
 fn reprioritised(changes: &[Change]) -> usize {
     let mut deleted: HashMap<_, usize> = HashMap::new();
     let key = |rule: &Rule| (rule.matching.clone(), rule.instructions.clone());

@@ -43,7 +43,7 @@ impl Axis {
         }
     }
 
-    /// Returns the point's value of this quantity for a line's name.
+    /// The point's value of this quantity for a line's name.
     fn said(self, point: &Point) -> String {
         match (self, self.of_point(point)) {
             (Axis::Window, n) => format!("window {n}"),
@@ -56,7 +56,7 @@ impl Axis {
 /// The points of a sweep with the names of their controllers.
 type Points<'a> = [(&'a str, &'a Point)];
 
-/// Returns the charts that have a line. A quantity with a single value has no chart.
+/// The charts that have a line. A quantity with a single value has no chart.
 pub fn charts(results: &Results) -> Vec<Chart> {
     let (closed, offered): (Vec<_>, Vec<_>) = results.points().partition(|(_, point)| point.offered.is_none());
     let varying: Vec<Axis> = AXES.into_iter().filter(|axis| varies(&closed, *axis)).collect();
@@ -81,7 +81,7 @@ fn chart(what: &str, axis: Axis, y: &str, series: Vec<Series>) -> Chart {
     Chart { title, x, y: y.to_owned(), log_x, log_y: false, labels: Vec::new(), series }
 }
 
-/// Returns the chart of the distribution of delays.
+/// The chart of the distribution of delays.
 fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     let curve = |point: &Point| point.curve.iter().map(|(share, time)| (time.max(0.1), *share)).collect();
     Some(Chart {
@@ -96,7 +96,7 @@ fn distribution(closed: &Points, varying: &[Axis]) -> Option<Chart> {
     .filter(|chart| !chart.series.is_empty())
 }
 
-/// Returns the chart of the median and 95th percentile of the delay at each offered rate.
+/// The chart of the median and 95th percentile of the delay at each offered rate.
 fn delay(offered: &Points) -> Option<Chart> {
     let axes: Vec<Axis> = [Axis::Switches, Axis::Workers].into_iter().filter(|axis| varies(offered, *axis)).collect();
     let line = |what: &str, y: fn(&Point) -> f64| {
@@ -149,7 +149,7 @@ mod tests {
         results
     }
 
-    /// Returns the titles of the charts, with the names of their lines and their numbers of points.
+    /// The titles of the charts, with the names of their lines and their numbers of points.
     fn shown(points: Vec<Point>) -> Vec<(String, Vec<(String, usize)>)> {
         let lines = |chart: Chart| chart.series.into_iter().map(|line| (line.name, line.points.len())).collect();
         charts(&results(points)).into_iter().map(|chart| (chart.title.clone(), lines(chart))).collect()

@@ -87,7 +87,7 @@ struct Origin {
 }
 
 impl Origins {
-    /// Returns the origins of options: `given` are the arguments of the command line, `all` are these and those of the
+    /// The origins of options: `given` are the arguments of the command line, `all` are these and those of the
     /// file.
     pub fn from_arguments(given: &ArgMatches, all: &ArgMatches, config: Config) -> Origins {
         let command = arguments::definition();
@@ -128,7 +128,7 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Returns the default that the help text names.
+/// The default that the help text names.
 fn default(arg: &Arg) -> Option<String> {
     if is_flag(arg) {
         return Some("false".into());

@@ -34,7 +34,7 @@ fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
     raw.map(|value| value.to_string_lossy().into_owned()).collect()
 }
 
-/// Returns a value that an option accepts.
+/// A value that an option accepts.
 fn sample(arg: &Arg) -> String {
     if arguments::is_flag(arg) {
         return "true".into();

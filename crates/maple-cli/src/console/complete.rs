@@ -5,7 +5,7 @@ use maple_emulator::lab::Lab;
 
 use super::asking::ControllerCommand;
 
-/// Returns the start of the last word before the cursor, and its possible completions, in order.
+/// The start of the last word before the cursor, and its possible completions, in order.
 pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (words, begun) = (before[..start].split_whitespace().collect::<Vec<_>>(), &before[start..]);
@@ -22,7 +22,7 @@ pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
     (start, all)
 }
 
-/// Returns the possible next words of a question to the controller: subcommands or options.
+/// The possible next words of a question to the controller: subcommands or options.
 fn of_question(words: &[&str], is_option: bool) -> Vec<String> {
     let words = words.iter().skip_while(|word| **word == "not");
     let mut command = ControllerCommand::command();

@@ -186,7 +186,7 @@ impl Editor {
     }
 }
 
-/// Returns the row and column after these characters. A wide character is not split.
+/// The row and column after these characters. A wide character is not split.
 fn place(text: impl Iterator<Item = char>, columns: usize) -> (usize, usize) {
     let columns = columns.max(2);
     text.fold((0, 0), |(row, column), c| {

@@ -12,7 +12,7 @@ use super::terminal::Terminal;
 pub const PROMPT: &str = "maple> ";
 
 /// The source of lines.
-pub enum Lines {
+pub enum CommandLines {
     /// A terminal, with an editor.
     Edited(Box<Terminal>),
     /// Another source, such as a pipe, or a terminal that can't move its cursor.
@@ -31,15 +31,15 @@ pub enum Line {
     End,
 }
 
-impl Lines {
+impl CommandLines {
     /// Opens standard input. `asks`: whether there is a controller to query.
     ///
     /// # Errors
     /// If the terminal can't be opened, or if the system refuses a thread.
-    pub fn open(lab: &Lab, asks: bool) -> anyhow::Result<Lines> {
+    pub fn open(lab: &Lab, asks: bool) -> anyhow::Result<CommandLines> {
         Ok(match Terminal::open(lab, asks)? {
-            Some(terminal) => Lines::Edited(Box::new(terminal)),
-            None => Lines::Plain { lines: plain()?, prompts: io::stdin().is_terminal() },
+            Some(terminal) => CommandLines::Edited(Box::new(terminal)),
+            None => CommandLines::Plain { lines: plain()?, prompts: io::stdin().is_terminal() },
         })
     }
 
@@ -50,8 +50,8 @@ impl Lines {
     pub fn next(&mut self, ground: &mut impl Ground) -> anyhow::Result<Option<String>> {
         loop {
             let line = match self {
-                Lines::Edited(terminal) => terminal.next(ground)?,
-                Lines::Plain { lines, prompts } => {
+                CommandLines::Edited(terminal) => terminal.next(ground)?,
+                CommandLines::Plain { lines, prompts } => {
                     if *prompts {
                         print!("{PROMPT}");
                         io::stdout().flush()?;

@@ -18,7 +18,7 @@ use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
 use asking::ControllerQuestions;
-use lines::Lines;
+use lines::CommandLines;
 
 /// The interval of handling events while the prompt or a command waits.
 const IDLE: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()
 }
 
 fn typed<G: Ground>(lab: &Lab, ground: &mut ControllerQuestions<'_, G>) -> anyhow::Result<()> {
-    let mut lines = Lines::open(lab, ground.controller.is_some())?;
+    let mut lines = CommandLines::open(lab, ground.controller.is_some())?;
     while let Some(line) = lines.next(ground)? {
         match lab.line(ground, &line) {
             Ok(answer) if answer.is_empty() => {}

@@ -44,11 +44,11 @@ pub struct Screen {
 }
 
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
     passed: Condvar,
 }
 
-struct State {
+struct ScreenState {
     terminal: File,
     editor: Editor,
     is_edited: bool,
@@ -72,7 +72,7 @@ impl Screen {
         let output = terminal.as_fd().try_clone_to_owned()?;
         let errors = io::stderr().is_terminal().then(|| io::stderr().as_fd().try_clone_to_owned()).transpose()?;
         let (begun, is_edited, is_begun, is_over) = (Vec::new(), false, false, false);
-        let state = State { terminal, editor, is_edited, begun, is_begun, marks: 0, is_over };
+        let state = ScreenState { terminal, editor, is_edited, begun, is_begun, marks: 0, is_over };
         let shared = Arc::new(Shared { state: Mutex::new(state), passed: Condvar::new() });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("console".into()).spawn(move || pump(reader, &of_thread))?;
@@ -133,7 +133,7 @@ impl Screen {
     }
 
     /// Ends editing a line.
-    fn end_editing(&self, state: &mut State) -> io::Result<()> {
+    fn end_editing(&self, state: &mut ScreenState) -> io::Result<()> {
         state.is_edited = false;
         let columns = state.columns();
         let end = state.editor.left(columns);
@@ -199,12 +199,12 @@ fn raw(modes: &Termios) -> Termios {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ScreenState {
     fn columns(&self) -> usize {
         let columns = tcgetwinsize(&self.terminal).map_or(0, |size| size.ws_col);
         usize::from(if columns == 0 { COLUMNS } else { columns })

@@ -279,7 +279,7 @@ pub(super) fn are_messages(mut data: &[u8]) -> bool {
     data.is_empty()
 }
 
-/// Returns the length of the message whose start these bytes look like.
+/// The length of the message whose start these bytes look like.
 fn length_of_first(data: &[u8]) -> Option<usize> {
     let known = |header: &Header| (1..=6).contains(&header.version) && header.kind <= 35;
     Header::peek(data).ok().flatten().filter(known).map(|header| header.length.into())

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 /// The maximum time that a program may take, so that one that hangs does not keep the report from people.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 /// The interval of checks whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 /// The maximum number of bytes that are read of its output, which bounds memory.
 const MAX_OUTPUT: u64 = 64 << 20;
 
-/// Returns the output of a program.
+/// The output of a program.
 ///
 /// # Errors
 /// A text, if the program does not exist, fails, or takes too long, in which case it is ended.
@@ -49,7 +49,7 @@ fn wait(child: &mut Child, end: Instant) -> Option<bool> {
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status.success()),
-            Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
+            Ok(None) if Instant::now() < end => std::thread::sleep(CHECK_INTERVAL),
             _ => {
                 // It may have ended at this moment.
                 let _ = child.kill();

@@ -15,29 +15,29 @@ use crate::run::tls;
 
 /// The options of a configuration, if there is a readable one.
 #[derive(Debug, Default)]
-pub struct Configured(Option<RunOptions>);
+pub struct ConfiguredOptions(Option<RunOptions>);
 
-impl Configured {
+impl ConfiguredOptions {
     /// Reads a file, or the default one if it exists. A wrong file is a finding.
-    pub fn read(file: Option<&Path>, report: &mut Report) -> Configured {
+    pub fn read(file: Option<&Path>, report: &mut Report) -> ConfiguredOptions {
         let default = Path::new(DEFAULT_FILE);
         let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
             report.not_looked_at(
                 "a configuration",
                 format!("none was named (--config FILE), and there is no {DEFAULT_FILE}"),
             );
-            return Configured::default();
+            return ConfiguredOptions::default();
         };
         let place = format!("the configuration {}", file.display());
         match config::run_options(file) {
             Ok(options) => {
                 report.looked_at(place);
                 look_at_tls(&options, file, report);
-                Configured(Some(options))
+                ConfiguredOptions(Some(options))
             }
             Err(error) if error.downcast_ref().is_some_and(is_denied) => {
                 report.not_looked_at(place, format!("{error:#}"));
-                Configured::default()
+                ConfiguredOptions::default()
             }
             Err(error) => {
                 report.looked_at(place);
@@ -47,7 +47,7 @@ impl Configured {
                         .so("a controller with it does not start")
                         .mend(format!("maple config check {}", quoted(file))),
                 );
-                Configured::default()
+                ConfiguredOptions::default()
             }
         }
     }
@@ -109,7 +109,7 @@ fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
     );
 }
 
-/// Returns the system's error, if it is one.
+/// The system's error, if it is one.
 fn of_system(error: &TlsError) -> Option<&io::Error> {
     match error {
         TlsError::Read(_, error)
@@ -127,11 +127,11 @@ fn is_denied(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> (Configured, Report) {
+    fn read(text: &str) -> (ConfiguredOptions, Report) {
         let file = std::env::temp_dir().join(format!("maple-doctor-{}-{}.toml", std::process::id(), text.len()));
         std::fs::write(&file, text).expect("a file");
         let mut report = Report::default();
-        let configured = Configured::read(Some(&file), &mut report);
+        let configured = ConfiguredOptions::read(Some(&file), &mut report);
         std::fs::remove_file(&file).expect("it is there");
         (configured, report)
     }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(configured.listening(), [Listening { address, tls: false }]);
         assert_eq!(configured.state_file(), Some(Path::new("/var/lib/maple/s")));
         assert_eq!(configured.control(), Some(Path::new("/run/c")));
-        let none = Configured::default();
+        let none = ConfiguredOptions::default();
         assert_eq!(none.listening()[0].address.port(), OPENFLOW_PORT);
         assert!(none.given_listening().is_empty() && none.certificates().is_empty());
     }

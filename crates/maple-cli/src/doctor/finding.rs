@@ -322,7 +322,7 @@ impl Report {
         &self.not_looked_at
     }
 
-    /// Returns the report as JSON.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let unseen = |(what, why): &(String, String)| json!({ "what": what, "why": why });
         json!({

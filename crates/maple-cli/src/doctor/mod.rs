@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use maple_controller::control::socket::default_path;
 use maple_controller::names::Names;
 
-use self::configured::Configured;
+use self::configured::ConfiguredOptions;
 use self::controller::{Controller, Silence, silent};
 use self::finding::{FindingId, Level, Report};
 use self::host::Process;
@@ -56,7 +56,7 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let mut report = Report::default();
-    let configured = Configured::read(args.config.as_deref(), &mut report);
+    let configured = ConfiguredOptions::read(args.config.as_deref(), &mut report);
     let control =
         args.control.clone().or_else(|| configured.control().map(Path::to_owned)).unwrap_or_else(default_control);
     let names = visit(args, &control, &configured, has_python, &mut report);
@@ -76,7 +76,13 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
 }
 
 /// Checks everything. Returns the names of switches.
-fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python: bool, report: &mut Report) -> Names {
+fn visit(
+    args: &DoctorArgs,
+    control: &Path,
+    configured: &ConfiguredOptions,
+    has_python: bool,
+    report: &mut Report,
+) -> Names {
     let asked = Controller::ask(control);
     if let Err(silence) = &asked {
         if let Silence::Silent(why) = silence {
@@ -91,7 +97,7 @@ fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python:
         controller.look(control, report);
     }
     let of_another = is_of_another(args, configured);
-    let none = Configured::default();
+    let none = ConfiguredOptions::default();
     let expected = expected(controller, if of_another { &none } else { configured });
     let open_vswitch = open_vswitch(args, &expected, controller, report);
     elsewhere(controller, open_vswitch.as_ref(), report);
@@ -126,7 +132,7 @@ fn open_vswitch(
 }
 
 /// Checks who listens on the addresses that the configuration gives a running controller.
-fn wanted_ports(controller: &Controller, configured: &Configured, report: &mut Report) {
+fn wanted_ports(controller: &Controller, configured: &ConfiguredOptions, report: &mut Report) {
     let wanted = configured.given_listening();
     match controller.pid().filter(|pid| Process::read(*pid).is_some()) {
         _ if wanted.is_empty() => {}
@@ -136,15 +142,15 @@ fn wanted_ports(controller: &Controller, configured: &Configured, report: &mut R
 }
 
 /// Reports whether the configuration belongs to another controller than the one that was named.
-fn is_of_another(args: &DoctorArgs, configured: &Configured) -> bool {
+fn is_of_another(args: &DoctorArgs, configured: &ConfiguredOptions) -> bool {
     args.control.as_deref().is_some_and(|control| match configured.control() {
         Some(its) => its != control,
         None => args.config.is_none(),
     })
 }
 
-/// Returns the addresses on which the controller of this host listens, and its switches.
-fn expected(controller: Option<&Controller>, configured: &Configured) -> Expected {
+/// The addresses on which the controller of this host listens, and its switches.
+fn expected(controller: Option<&Controller>, configured: &ConfiguredOptions) -> Expected {
     let of_controller = controller.and_then(Controller::listening);
     let is_known = of_controller.is_some() || configured.is_given();
     let listening = of_controller.unwrap_or_else(|| configured.listening());
@@ -167,7 +173,7 @@ fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, r
     }
 }
 
-/// Returns the process of a controller, if it is visible.
+/// The process of a controller, if it is visible.
 fn process(controller: Option<&Controller>) -> Option<Process> {
     controller.and_then(Controller::pid).and_then(Process::read)
 }
@@ -176,7 +182,7 @@ fn process(controller: Option<&Controller>) -> Option<Process> {
 fn files(
     control: &Path,
     controller: Option<&Controller>,
-    configured: &Configured,
+    configured: &ConfiguredOptions,
     open_vswitch: Option<&Database>,
     report: &mut Report,
 ) {

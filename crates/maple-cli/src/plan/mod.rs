@@ -25,7 +25,7 @@ const CHANGES: u8 = 2;
 /// The format version of plans that this program reads.
 const FORMAT: u64 = 1;
 /// The number of packets of a group, and of rules of a switch, that are shown by default.
-const FEW: usize = 10;
+const DEFAULT_SHOWN: usize = 10;
 
 /// The kinds of differences, with their meanings for people.
 const KINDS: [(&str, &str, Mark); 7] = [
@@ -153,7 +153,7 @@ fn lists(plan: &Value, all: bool) -> String {
     for list in items(&plan["lists"]).filter(|list| items(&list["differences"]).next().is_some()) {
         let differences: Vec<&Value> = items(&list["differences"]).collect();
         let _ = writeln!(text, "access list {} treats differently:", plain(&list["file"]));
-        let shown = if all { differences.len() } else { FEW };
+        let shown = if all { differences.len() } else { DEFAULT_SHOWN };
         for one in differences.iter().take(shown) {
             text.extend(difference_of_lists(one).lines().map(|line| format!("  {line}\n")));
         }
@@ -212,7 +212,7 @@ fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
         } else {
             writeln!(text, "  {} -> {}", named(before), named(after))
         };
-        let shown = if all { packets.len() } else { FEW };
+        let shown = if all { packets.len() } else { DEFAULT_SHOWN };
         for one in packets.iter().take(shown) {
             // The errors are listed below.
             let after = if kind == "fails" { "an error" } else { plain(&one["after"]["route"]) };
@@ -252,7 +252,7 @@ fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
     });
     let deleted = items(&switch["delete"]).map(|rule| marked(Mark::Delete, rule));
     let lines: Vec<String> = added.chain(changed).chain(deleted).collect();
-    let shown = if all { lines.len() } else { FEW };
+    let shown = if all { lines.len() } else { DEFAULT_SHOWN };
     for line in lines.iter().take(shown) {
         let _ = writeln!(text, "{line}");
     }

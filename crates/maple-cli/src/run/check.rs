@@ -37,13 +37,13 @@ use super::history::History;
 /// The time for which a correctly delivered frame is watched for further copies.
 const SETTLED: Duration = Duration::from_millis(500);
 /// The maximum time for a frame to leave the network.
-const LATE: Duration = Duration::from_secs(4);
+const MAX_FLIGHT_TIME: Duration = Duration::from_secs(4);
 /// The maximum time to wait for the last frames if the controller is busy.
 const LONGEST: Duration = Duration::from_secs(60);
 /// The interval of checks for the last frames.
-const AGAIN: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds.
-const AROUND: u64 = 5_000_000_000;
+const MAX_OUTAGE: u64 = 5_000_000_000;
 /// Number of examples for each kind of fault.
 const EXAMPLES: usize = 3;
 
@@ -125,7 +125,7 @@ impl Checker {
         let now = Instant::now();
         self.judge(answered);
         let waits = self.pending.values().map(|watched| watched.entered.0).min();
-        self.history.forget_before(waits.unwrap_or(now).checked_sub(LATE).unwrap_or(now));
+        self.history.forget_before(waits.unwrap_or(now).checked_sub(MAX_FLIGHT_TIME).unwrap_or(now));
         Ok(())
     }
 
@@ -136,11 +136,12 @@ impl Checker {
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let began = Instant::now();
         self.look(emulation)?;
-        while !self.pending.is_empty() && began.elapsed() < LONGEST && self.history.answered() < began + LATE {
+        while !self.pending.is_empty() && began.elapsed() < LONGEST && self.history.answered() < began + MAX_FLIGHT_TIME
+        {
             self.look(emulation)?;
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(CHECK_INTERVAL);
         }
-        self.judge(Instant::now() + LATE);
+        self.judge(Instant::now() + MAX_FLIGHT_TIME);
         Ok(self.verdicts)
     }
 
@@ -232,7 +233,7 @@ impl Checker {
             self.verdicts.right += count as u64;
             return true;
         }
-        if now.saturating_duration_since(watched.entered.1) < LATE {
+        if now.saturating_duration_since(watched.entered.1) < MAX_FLIGHT_TIME {
             return false;
         }
         let admitted: BTreeSet<&Egress> = answers.iter().flatten().collect();
@@ -279,7 +280,7 @@ impl Checker {
 fn is_the_networks(delivery: &Delivery, network: &EmulatedNetwork) -> bool {
     let is_disturbed = |dpid: &Dpid| {
         let since = network.disturbed(*dpid);
-        since.is_some_and(|at| (at.saturating_sub(AROUND)..at + AROUND).contains(&delivery.at))
+        since.is_some_and(|at| (at.saturating_sub(MAX_OUTAGE)..at + MAX_OUTAGE).contains(&delivery.at))
     };
     match &delivery.outcome {
         Outcome::Dropped(_, Drop::Loss | Drop::QueueFull | Drop::Switch(Lost::Metered(_))) => true,

@@ -15,7 +15,7 @@ use maple_lab::is_known;
 use super::check::{Checker, Verdicts};
 use super::progress::Lines;
 use super::summary::Flows;
-use super::{TURN, rules, summary};
+use super::{NOTICE_INTERVAL, rules, summary};
 use crate::options::{EmulationArgs, RunOptions};
 use crate::output::print_line;
 use crate::values::OnOff;
@@ -25,11 +25,11 @@ use maple_wire::counted;
 /// The default duration of traffic.
 const TRAFFIC: Duration = Duration::from_secs(20);
 /// The time for switches to connect and flows to end, in addition to the time of the traffic.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SPARE_TIME: Duration = Duration::from_secs(60);
 /// The time that commands wait for the controller to know the network.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The interval of checking whether the controller knows the network.
-const KNOWN: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// The number of frames that the log holds between two reads, which bounds memory.
 const LOG: usize = 200_000;
 
@@ -78,7 +78,10 @@ impl Emulated<'_> {
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
         done?;
         if let Some(traffic) = traffic.filter(|_| !network.traffic_started && !is_stopped) {
-            bail!("hosts never began to talk: not all switches were known after {} s", (traffic + PATIENCE).as_secs());
+            bail!(
+                "hosts never began to talk: not all switches were known after {} s",
+                (traffic + SPARE_TIME).as_secs()
+            );
         }
         let flows = Flows {
             opened: network.total.opened,
@@ -103,7 +106,7 @@ impl Emulated<'_> {
         stop: &AtomicBool,
     ) -> anyhow::Result<(Option<Checker>, anyhow::Result<()>)> {
         // Commands do not wait for links, which can be down on purpose.
-        let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
+        let patience = traffic.map_or(SETTLE, |traffic| traffic + SPARE_TIME);
         watch.until_known(emulation, &self.topology, patience, stop)?;
         let args = &self.options.emulation;
         if args.has_commands() {
@@ -175,7 +178,7 @@ impl EmulationWatch<'_> {
                 return Ok(());
             }
             self.notices();
-            std::thread::sleep(KNOWN);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(emulation.begin_traffic()?)
     }
@@ -192,7 +195,7 @@ impl EmulationWatch<'_> {
         let mut look = Instant::now();
         let (mut failed, controller) = (None, self.controller);
         let meanwhile = || {
-            if look.elapsed() < TURN {
+            if look.elapsed() < NOTICE_INTERVAL {
                 return Ok(());
             }
             look = Instant::now();
@@ -218,9 +221,9 @@ impl EmulationWatch<'_> {
         traffic: Duration,
         stop: &AtomicBool,
     ) -> anyhow::Result<Option<Checker>> {
-        let deadline = Instant::now() + traffic + PATIENCE;
+        let deadline = Instant::now() + traffic + SPARE_TIME;
         while !stop.load(Ordering::SeqCst) && self.controller.failure().is_none() && Instant::now() < deadline {
-            let turn = Instant::now() + TURN;
+            let turn = Instant::now() + NOTICE_INTERVAL;
             self.notices();
             if let Some(checker) = &mut checker {
                 checker.look(emulation)?;

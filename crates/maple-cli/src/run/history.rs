@@ -34,14 +34,14 @@ pub struct History {
 
 struct States {
     /// The states, oldest first.
-    all: VecDeque<State>,
+    all: VecDeque<HistoryState>,
     /// The time before which packets can have met forgotten states.
     known_since: Option<Instant>,
     /// The time up to which the controller has handled everything that entered.
     answered: Instant,
 }
 
-struct State {
+struct HistoryState {
     /// The time when it was published.
     since: Instant,
     /// The time when entering packets stopped meeting it.
@@ -60,7 +60,7 @@ impl History {
         let observed = Arc::clone(&states);
         store.observe(move |snapshot| lock(&observed).push(snapshot));
         // The first state is read after the observer is registered, so that no state is missing.
-        let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
+        let first = HistoryState { since: Instant::now(), until: None, snapshot: store.snapshot() };
         lock(&states).all.push_front(first);
         let (is_over, is_awaited) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let replay = {
@@ -83,13 +83,13 @@ impl History {
         Ok(History { states, is_over, is_awaited, replay: Some(replay) })
     }
 
-    /// Returns the time up to which the controller has handled the messages of switches, and asks it again.
+    /// The time up to which the controller has handled the messages of switches, and asks it again.
     pub fn answered(&self) -> Instant {
         self.is_awaited.store(true, Ordering::Relaxed);
         lock(&self.states).answered
     }
 
-    /// Returns the states that a packet can have met that entered at `from` and was in flight until `to`. `None` if
+    /// The states that a packet can have met that entered at `from` and was in flight until `to`. `None` if
     /// that is too long ago.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
         lock(&self.states).between(from, to)
@@ -131,7 +131,7 @@ impl States {
         {
             self.known_since = Some(oldest.until.unwrap_or_else(Instant::now));
         }
-        self.all.push_back(State { since: Instant::now(), until: None, snapshot: Arc::clone(snapshot) });
+        self.all.push_back(HistoryState { since: Instant::now(), until: None, snapshot: Arc::clone(snapshot) });
     }
 
     /// Records that the controller has handled everything sent before `asked`, and that all switches have followed the

@@ -13,7 +13,7 @@ mod progress;
 mod reconfigure;
 mod reload;
 mod rules;
-mod succession;
+mod start_policy;
 mod summary;
 pub mod tls;
 
@@ -34,13 +34,13 @@ use crate::policy::{Loaded, PolicyLoader, load};
 use crate::usage_error::OrUsageError as _;
 use crate::{builtin, signal};
 use reload::ReloadSettings;
-use succession::Succession;
+use start_policy::StartPolicy;
 
 /// The action to take when the controller runs.
 pub type OnStart<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
 /// The interval of checking for notices.
-const TURN: Duration = Duration::from_millis(50);
+const NOTICE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `maple run POLICY`.
 ///
@@ -67,10 +67,10 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
             loader.started(controller);
         }
     };
-    let succession = Succession::for_start(&named, &args)?;
-    let policy = if succession.is_resumption() { succession.name().to_owned() } else { named.clone() };
+    let start_policy = StartPolicy::for_start(&named, &args)?;
+    let policy = if start_policy.is_resumption() { start_policy.name().to_owned() } else { named.clone() };
     let loaded = load(&policy, args.policy_time_limit, loader)?;
-    let reloading = ReloadSettings::new(&policy, &named, succession, &args, loader);
+    let reloading = ReloadSettings::new(&policy, &named, start_policy, &args, loader);
     let loaded = match loaded {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),

@@ -19,7 +19,7 @@ use maple_wire::counted;
 /// The path of standard output, a link to the actual file.
 const OUTPUT: &str = "/proc/self/fd/1";
 /// The interval of checking whether the file still exists.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The output of `maple run` while it runs.
 pub struct Lines {
@@ -77,7 +77,7 @@ impl LogFile {
 
     /// Checks whether the file was deleted, because then nobody can read the output.
     fn look(&mut self) {
-        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < CHECK_INTERVAL) {
             return;
         }
         self.looked = Some(Instant::now());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use maple_controller::Handle;
 use maple_controller::takeover::Successor;
 
-use super::TURN;
+use super::NOTICE_INTERVAL;
 use super::progress::Lines;
 use super::tls::Renewal;
 use crate::logging::Logging;
@@ -44,7 +44,7 @@ impl<'a> RealNetwork<'a> {
         service::tell(&format!("READY=1\nSTATUS={}", listening(self.handle)));
         self.watchdog = Some(Watchdog::start(self.handle));
         while !stop.load(Ordering::SeqCst) && self.handle.failure().is_none() {
-            self.lines.follow(self.handle, TURN);
+            self.lines.follow(self.handle, NOTICE_INTERVAL);
             if let Some(renewal) = &mut self.renewal {
                 renewal.look(&mut self.lines);
             }
@@ -62,7 +62,7 @@ impl<'a> RealNetwork<'a> {
     }
 }
 
-/// Returns the addresses at which the controller listens, as a line.
+/// The addresses at which the controller listens, as a line.
 fn listening(handle: &Handle) -> String {
     let addresses: Vec<String> = handle.addresses().iter().map(SocketAddr::to_string).collect();
     format!("listening on {}", addresses.join(", "))

@@ -20,7 +20,7 @@ use maple_wire::{Dpid, counted};
 
 use super::progress::Lines;
 use super::reconfigure::{Reconfigured, Reconfiguring};
-use super::succession::{Succession, identity_or_none};
+use super::start_policy::{StartPolicy, identity_or_none};
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
@@ -34,7 +34,7 @@ pub struct ReloadSettings<'a> {
     policy: String,
     /// The policy that the command line and the configuration named when it was loaded last.
     configured: String,
-    succession: Succession,
+    start_policy: StartPolicy,
     limit: Duration,
     loader: Option<&'a dyn PolicyLoader>,
     /// Whether changed files are detected.
@@ -75,12 +75,12 @@ impl<'a> ReloadSettings<'a> {
     pub fn new(
         policy: &str,
         named: &str,
-        succession: Succession,
+        start_policy: StartPolicy,
         args: &RunArgs,
         loader: Option<&'a dyn PolicyLoader>,
     ) -> ReloadSettings<'a> {
         let (policy, configured) = (policy.to_owned(), named.to_owned());
-        ReloadSettings { policy, configured, succession, limit: args.policy_time_limit, loader, watches: args.watch }
+        ReloadSettings { policy, configured, start_policy, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
     /// The policy's name.
@@ -144,7 +144,7 @@ impl ReloadService<'_> {
             };
             request.answer(outcome);
         }
-        self.state.settings.succession.look(&self.handle, false);
+        self.state.settings.start_policy.look(&self.handle, false);
         let has_changed = self.state.settings.watches && self.has_changed();
         if self.state.hangup.swap(false, Ordering::SeqCst) || has_changed {
             service::tell("RELOADING=1");
@@ -156,18 +156,18 @@ impl ReloadService<'_> {
 
     /// Prints which policy runs.
     pub fn tell_policy(&self, lines: &mut Lines) {
-        self.state.settings.succession.tell(&self.handle, lines);
+        self.state.settings.start_policy.tell(&self.handle, lines);
     }
 
     /// Records that the controller ends in order.
     pub fn end(&mut self) {
-        self.state.settings.succession.look(&self.handle, true);
+        self.state.settings.start_policy.look(&self.handle, true);
     }
 
     /// Records that this policy runs.
     fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy) {
-        let ReloadSettings { configured, succession, .. } = &mut self.state.settings;
-        succession.change(&self.handle, policy, by, configured);
+        let ReloadSettings { configured, start_policy, .. } = &mut self.state.settings;
+        start_policy.change(&self.handle, policy, by, configured);
     }
 
     fn has_changed(&mut self) -> bool {
@@ -236,7 +236,7 @@ impl ReloadService<'_> {
                 tell(&format!("policy {name} reloaded{at}"), reloaded, lines);
                 match canary {
                     None => self.runs(identity, by),
-                    Some(_) => self.state.settings.succession.set_canary(&self.handle, Some(identity.name)),
+                    Some(_) => self.state.settings.start_policy.set_canary(&self.handle, Some(identity.name)),
                 }
                 self.state.settings.policy = name;
             }
@@ -285,7 +285,7 @@ impl ReloadService<'_> {
         }
         let (reloaded, policy, runs) = reloaded?;
         let former = std::mem::replace(&mut self.state.current, runs);
-        let ran = self.state.settings.succession.policy().clone();
+        let ran = self.state.settings.start_policy.policy().clone();
         self.state.former = Some((self.state.settings.policy.clone(), former, ran));
         self.state.canary = canary.map(|_| (policy, tolerate, identity.clone()));
         Ok(reloaded)
@@ -401,7 +401,7 @@ impl ReloadService<'_> {
         Ok(answer_of(reloaded, Vec::new()))
     }
 
-    /// Returns the policy, unless it needs something that only a restart can change.
+    /// The policy, unless it needs something that only a restart can change.
     fn fitting(&self, loaded: Loaded) -> anyhow::Result<Arc<dyn Policy>> {
         let Loaded::Policy(loaded) = loaded else { bail!("handlers can't take the place of a policy") };
         if self.state.options.track_hosts.is_none() && loaded.engine.track_hosts != self.state.track_hosts {
@@ -435,10 +435,10 @@ fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
 
 /// Adds warnings about packets that came since the plan was made, and whose decisions change too.
 fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswer {
-    const TOLD: usize = 10;
+    const MAX_LISTED: usize = 10;
     if let ReloadAnswer::Reloaded { warnings, .. } = &mut answer {
-        warnings.extend(since.iter().take(TOLD).map(|what| format!("a packet that came since: {what}")));
-        let more = since.len().saturating_sub(TOLD);
+        warnings.extend(since.iter().take(MAX_LISTED).map(|what| format!("a packet that came since: {what}")));
+        let more = since.len().saturating_sub(MAX_LISTED);
         warnings.extend((more > 0).then(|| format!("and {more} more packets that came since")));
     }
     answer

@@ -16,7 +16,7 @@ use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::Listen;
 
 /// The interval of checking the files.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time before the certificate's expiry from which warnings come.
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 /// The interval of warnings.
@@ -46,7 +46,7 @@ pub fn apply(
     Ok(())
 }
 
-/// Returns the files, if there are any.
+/// The files, if there are any.
 ///
 /// # Errors
 /// If the options do not fit together.
@@ -104,7 +104,7 @@ impl Renewal {
     /// Reads the files again and prints warnings, if that is due.
     pub fn look(&mut self, lines: &mut Lines) {
         let is_asked = self.hangup.swap(false, Ordering::SeqCst);
-        if !is_asked && self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+        if !is_asked && self.looked.is_some_and(|looked| looked.elapsed() < CHECK_INTERVAL) {
             return;
         }
         self.looked = Some(Instant::now());
@@ -126,7 +126,7 @@ impl Renewal {
     }
 }
 
-/// Returns the warning about a certificate with this expiry, if there is one.
+/// The warning about a certificate with this expiry, if there is one.
 fn lines_of_expiry(expires: SystemTime, now: SystemTime) -> Option<String> {
     match expires.duration_since(now) {
         Err(_) => Some("warning: the controller's certificate has expired; switches refuse it".into()),

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{hint, items, plain};
 
 /// The interval of querying the controller. It does not query switches more often because of this.
-const TURN: Duration = Duration::from_secs(1);
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The subject of the table.
 pub enum Counters {
@@ -36,7 +36,7 @@ impl Counters {
             let mut answer = self.ask(controller)?;
             if matches!(self, Counters::Flows(..)) && items(&answer).any(|flow| flow["bits_per_second"].is_null()) {
                 // There is a rate only when the switch was queried twice.
-                std::thread::sleep(TURN);
+                std::thread::sleep(QUERY_INTERVAL);
                 answer = self.ask(controller)?;
             }
             let text = if as_json {
@@ -62,7 +62,7 @@ impl Counters {
             out.write_all(text.as_bytes())?;
             out.flush()?;
             drop(out);
-            std::thread::sleep(TURN.saturating_sub(asked.elapsed()));
+            std::thread::sleep(QUERY_INTERVAL.saturating_sub(asked.elapsed()));
         }
     }
 

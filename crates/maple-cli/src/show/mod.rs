@@ -172,7 +172,7 @@ fn named(all: &Value, id: &str) -> String {
     items(all).map(|one| format!("{} is {}\n", plain(&one["name"]), plain(&one[id]))).collect()
 }
 
-/// Returns the names that a controller has. An older controller has none.
+/// The names that a controller has. An older controller has none.
 pub fn names(controller: &(impl Reach + ?Sized)) -> Names {
     ask(controller, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
 }
@@ -295,7 +295,7 @@ pub fn location(at: &Value) -> String {
     format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
 }
 
-/// Returns a value without quotes.
+/// A value without quotes.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{items, plain, retain};
 
 /// The maximum number of rules that are shown by default.
-const FEW: usize = 500;
+const DEFAULT_SHOWN: usize = 500;
 
 /// The selection of rules.
 #[derive(Debug)]
@@ -77,14 +77,14 @@ impl<'a> RuleSelection<'a> {
     }
 }
 
-/// Returns all addresses of the host with this hardware address.
+/// All addresses of the host with this hardware address.
 fn addresses(mac: &str, hosts: &Value) -> Vec<String> {
     let host = items(hosts).filter(|host| host["mac"] == *mac);
     let others = host.flat_map(|host| items(&host["ipv4"]).chain(items(&host["ipv6"]))).map(plain);
     [mac.to_owned()].into_iter().chain(others).collect()
 }
 
-/// Returns the parts of a rule's match, in the form of `ovs-ofctl`.
+/// The parts of a rule's match, in the form of `ovs-ofctl`.
 fn parts(flow: &str) -> impl Iterator<Item = &str> {
     let matching = flow.split(" actions=").next().unwrap_or_default();
     matching.split([',', ' ']).filter(|part| !part.is_empty())
@@ -98,7 +98,7 @@ fn table(flow: &str) -> u8 {
 pub fn text(answer: &Value, all: bool) -> String {
     let count: usize = items(answer).map(|switch| items(&switch["rules"]).count()).sum();
     let mut text: String = items(answer).map(summary).collect();
-    if all || count <= FEW {
+    if all || count <= DEFAULT_SHOWN {
         text.extend(items(answer).map(rules));
     } else {
         let _ = writeln!(text, "{count} rules: a SWITCH, --table, --host or --line chooses some, --all shows them");
@@ -217,8 +217,7 @@ mod tests {
             )
         );
         assert!(!told.lines().any(|line| line.trim() == "#"), "{told}");
-        let many =
-            json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); FEW + 1]}]);
+        let many = json!([{"switch": "1", "rules": vec![json!({"flow": "priority=1 actions=drop", "why": "x"}); DEFAULT_SHOWN + 1]}]);
         assert!(text(&many, false).contains("501 rules: a SWITCH"));
         assert_eq!(text(&many, true).lines().count(), 1 + 1 + 1 + 501);
     }

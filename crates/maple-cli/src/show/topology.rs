@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::{items, location, plain};
 
 /// The interval of querying the controller.
-const TURN: Duration = Duration::from_millis(250);
+const QUERY_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of events shown below the picture.
 const EVENTS: usize = 10;
 
@@ -67,7 +67,7 @@ impl Topology {
         text
     }
 
-    /// Returns the links and hosts of a switch, by port.
+    /// The links and hosts of a switch, by port.
     fn neighbours(&self, switch: &str) -> BTreeSet<(u64, String)> {
         let port = |at: &str| {
             let (dpid, port) = at.rsplit_once(':')?;
@@ -104,7 +104,7 @@ impl Topology {
         all
     }
 
-    /// Returns the topology as JSON.
+    /// The topology as JSON.
     fn json(&self) -> Value {
         let host = |(mac, (at, addresses)): (&String, &(String, String))| json!({"mac": mac, "at": at, "addresses": addresses.split_whitespace().collect::<Vec<_>>()});
         json!({
@@ -140,7 +140,7 @@ fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let shown = ViewSettings { names: &names, begun, draws, as_json };
     show(&now, &[], &mut events, shown)?;
     loop {
-        std::thread::sleep(TURN);
+        std::thread::sleep(QUERY_INTERVAL);
         let next = Topology::ask(controller)?;
         if next != now {
             let happened = now.events(&next);

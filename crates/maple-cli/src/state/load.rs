@@ -23,7 +23,7 @@ const BATCH: usize = 48 * 1024;
 
 /// `maple state load`.
 #[derive(Debug, Args)]
-pub struct LoadArgs {
+pub struct StateLoadArgs {
     /// A JSON file with tables and variables, or a CSV file of a table's keys and values
     file: PathBuf,
     /// The table of a CSV file
@@ -48,7 +48,7 @@ struct Row {
 ///
 /// # Errors
 /// If the file can't be read or a row is wrong, or if the controller does not answer.
-pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
+pub fn main(control: &dyn Reach, args: &StateLoadArgs) -> anyhow::Result<u8> {
     let rows = match &args.table {
         Some(table) => csv_rows(&args.file, table)?,
         None => json_rows(control, &args.file)?,
@@ -75,7 +75,7 @@ fn send(control: &dyn Reach, batch: &[Row], check: bool, settled: bool, create: 
     }
 }
 
-/// Returns the error for a refusal, with the place of the wrong row in the file.
+/// The error for a refusal, with the place of the wrong row in the file.
 fn located(why: &str, field: &str, batch: &[Row]) -> anyhow::Error {
     let number = field.strip_prefix("state.load.rows[").and_then(|rest| rest.split_once(']'));
     match number.and_then(|(number, _)| batch.get(number.parse::<usize>().ok()?)) {

@@ -63,7 +63,7 @@ enum StateCommand {
         settled: bool,
     },
     /// Set all that a file has: of tables and variables as JSON, or of one table as CSV; all rows are checked first
-    Load(load::LoadArgs),
+    Load(load::StateLoadArgs),
     /// Print a table, the value at a key, or a variable, now and after each change
     Watch(StateTarget),
     /// Print the known tables and variables with their declared types
@@ -152,7 +152,7 @@ impl StateTarget {
     }
 }
 
-/// Returns a word as the controller expects it. The controller determines its type by its position.
+/// A word as the controller expects it. The controller determines its type by its position.
 fn word(text: &str) -> Value {
     json!({ "word": text })
 }

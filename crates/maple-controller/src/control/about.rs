@@ -48,7 +48,7 @@ impl About {
         self.tls.is_some()
     }
 
-    /// Returns the time at which the running policy was loaded.
+    /// The time at which the running policy was loaded.
     pub fn policy_loaded(&self) -> SystemTime {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,7 +58,7 @@ impl About {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// Returns the running policy, if the program has reported it.
+    /// The running policy, if the program has reported it.
     fn policy(&self) -> Option<PolicyRecord> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -68,12 +68,12 @@ impl About {
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
-    /// Returns the addresses that it listens on, and whether connections begin with TLS there.
+    /// The addresses that it listens on, and whether connections begin with TLS there.
     pub fn listening(&self) -> &[(SocketAddr, bool)] {
         &self.listening
     }
 
-    /// Returns the key that signs its probes.
+    /// The key that signs its probes.
     pub fn probe_key(&self) -> Key {
         self.probe_key
     }

@@ -15,7 +15,7 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 
-/// Returns the default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root
+/// The default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root
 /// and `/tmp/maple-UID` for other users.
 pub(super) fn folder() -> PathBuf {
     let user = geteuid();
@@ -122,7 +122,7 @@ impl PeerProcess {
     }
 }
 
-/// Returns the user at the other end of a socket, if it is neither this user nor root.
+/// The user at the other end of a socket, if it is neither this user nor root.
 ///
 /// # Errors
 /// The system's error if the socket does not report its peer.
@@ -131,7 +131,7 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
-/// Returns the id of the process that listens on a socket, as it is numbered here.
+/// The id of the process that listens on a socket, as it is numbered here.
 ///
 /// # Errors
 /// The system's error if the socket does not report its peer.
@@ -165,31 +165,14 @@ mod tests {
 
     use super::*;
 
-    /// A folder that is deleted when the test ends.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("maple-private-{name}-{}", std::process::id()));
-            std::fs::create_dir(&path).unwrap();
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            std::fs::remove_dir_all(&self.0).unwrap();
-        }
-    }
-
     fn mode(path: &Path) -> u32 {
         std::fs::symlink_metadata(path).unwrap().mode() & 0o777
     }
 
     #[test]
     fn a_folder_is_created_for_its_owner_alone_or_reused() {
-        let folder = Folder::new("made");
-        let own = folder.0.join("own");
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
         create_private_folder(&own).unwrap();
         assert_eq!(mode(&own), 0o700);
         create_private_folder(&own).unwrap();
@@ -197,17 +180,17 @@ mod tests {
 
     #[test]
     fn a_folder_of_another_user_or_open_to_others_or_a_link_is_refused() {
-        let folder = Folder::new("refused");
-        let (open, link, file) = (folder.0.join("open"), folder.0.join("link"), folder.0.join("file"));
+        let folder = tempfile::tempdir().unwrap();
+        let (open, link, file) = (folder.path().join("open"), folder.path().join("link"), folder.path().join("file"));
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o750)).unwrap();
-        create_private_folder(&folder.0.join("own")).unwrap();
-        symlink(folder.0.join("own"), &link).unwrap();
+        create_private_folder(&folder.path().join("own")).unwrap();
+        symlink(folder.path().join("own"), &link).unwrap();
         std::fs::write(&file, "").unwrap();
         let mut refused =
             vec![(open, "is open to other users (mode 750)"), (link, "is not a folder"), (file, "is not a folder")];
         if geteuid().is_root() {
-            let foreign = folder.0.join("foreign");
+            let foreign = folder.path().join("foreign");
             create_private_folder(&foreign).unwrap();
             std::os::unix::fs::chown(&foreign, Some(12345), None).unwrap();
             refused.push((foreign, "belongs to user 12345"));
@@ -223,8 +206,8 @@ mod tests {
 
     #[test]
     fn a_socket_is_private_and_replaces_only_a_socket() {
-        let folder = Folder::new("socket");
-        let path = folder.0.join("control.sock");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control.sock");
         drop(bind(&path).unwrap());
         let listener = bind(&path).unwrap();
         assert_eq!(mode(&path), 0o600);
@@ -233,9 +216,9 @@ mod tests {
             (untrusted_peer(&client).unwrap(), untrusted_peer(listener.accept().unwrap().0).unwrap()),
             (None, None)
         );
-        let names: Vec<_> = std::fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["control.sock"], "no temporary folder is left");
-        let (file, link) = (folder.0.join("file"), folder.0.join("link"));
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         std::fs::write(&file, "kept").unwrap();
         symlink(&file, &link).unwrap();
         for other in [&file, &link] {

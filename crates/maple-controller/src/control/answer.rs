@@ -150,7 +150,7 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(switches.iter().zip(handle.table_sizes(&ids)).map(one).collect())
 }
 
-/// Returns the requested switch, if only one is requested, and the switches to show.
+/// The requested switch, if only one is requested, and the switches to show.
 fn selected(
     handle: &Handle,
     field: &str,
@@ -233,7 +233,7 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
 }
 
-/// Returns a duration in seconds, rounded to milliseconds.
+/// A duration in seconds, rounded to milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -292,7 +292,7 @@ fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
     json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
 }
 
-/// Returns the name of a kind of port. Reserved ports (the switch's own) have no kind.
+/// The name of a kind of port. Reserved ports (the switch's own) have no kind.
 fn kind(kind: PortKind) -> &'static str {
     match kind {
         PortKind::New => "new",
@@ -354,7 +354,7 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
-/// Returns a time in milliseconds since 1970.
+/// A time in milliseconds since 1970.
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }

@@ -25,7 +25,7 @@ use super::request::RequestError;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
 /// The interval at which the client is checked to be there, and the shard is told that it is.
-const LOOK: Duration = Duration::from_millis(500);
+const CLIENT_CHECK: Duration = Duration::from_millis(500);
 /// Maximum number of pieces of news that wait for a slow client. More than that is dropped.
 const MAX_NEWS: usize = 256;
 
@@ -98,7 +98,7 @@ pub(super) fn follow(
             if !send(news) {
                 return Ok(());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CLIENT_CHECK);
             continue;
         };
         told_absent = false;
@@ -113,7 +113,7 @@ pub(super) fn follow(
 fn stay(watch: &Watch<'_>, from: Mac, at: Location, send: &mut impl FnMut(Option<Value>) -> bool) -> bool {
     let mut looked: Option<Instant> = None;
     loop {
-        if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+        if looked.is_none_or(|looked| looked.elapsed() >= CLIENT_CHECK) {
             looked = Some(Instant::now());
             let is_here = watch.handle.snapshot().host(from).is_some_and(|host| host.location == at);
             let is_served = watch.handle.shared.registry.shard_of(at.switch) == Some(watch.shard);
@@ -124,7 +124,7 @@ fn stay(watch: &Watch<'_>, from: Mac, at: Location, send: &mut impl FnMut(Option
                 return true;
             }
         }
-        match watch.news.recv_timeout(LOOK) {
+        match watch.news.recv_timeout(CLIENT_CHECK) {
             Ok(news) => {
                 let is_last = matches!(news, LiveNews::Refused(_));
                 if !send(Some(told(&news, at))) || is_last {

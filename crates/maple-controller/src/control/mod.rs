@@ -22,7 +22,7 @@ pub mod rows;
 mod schema;
 pub mod socket;
 mod state;
-mod succession;
+mod takeover;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ use self::about::About;
 pub use self::errors::ReportedError;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
-pub(crate) use self::succession::Succession;
+pub(crate) use self::takeover::TakeoverState;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listen::SendError;
@@ -101,7 +101,7 @@ pub(crate) struct Shared {
     /// The controller's account of itself.
     pub about: About,
     /// The state of takeovers by other processes.
-    pub succession: Succession,
+    pub takeover: TakeoverState,
     /// The memory that is passed to such a process, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
     /// The policy of the earlier run that the state file describes.
@@ -111,12 +111,12 @@ pub(crate) struct Shared {
 }
 
 impl Handle {
-    /// Returns the record of the files that are kept, and of those that fail.
+    /// The record of the files that are kept, and of those that fail.
     pub fn files(&self) -> &KeptFiles {
         &self.shared.files
     }
 
-    /// Returns the recording of this run, if there is one.
+    /// The recording of this run, if there is one.
     pub fn recording(&self) -> Option<&Recording> {
         self.shared.recording.as_ref()
     }
@@ -129,12 +129,12 @@ impl Handle {
         self.shared.about.set_policy(policy);
     }
 
-    /// Returns the policy of the earlier run that the state file describes.
+    /// The policy of the earlier run that the state file describes.
     pub fn policy_before(&self) -> Option<&PolicyRecord> {
         self.shared.policy_before.as_ref()
     }
 
-    /// Returns the time at which the running policy was loaded.
+    /// The time at which the running policy was loaded.
     pub(crate) fn policy_loaded(&self) -> SystemTime {
         self.shared.about.policy_loaded()
     }
@@ -152,17 +152,17 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
-    /// Returns the addresses that the controller listens on.
+    /// The addresses that the controller listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// Returns the newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
+    /// The newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.store.snapshot()
     }
 
-    /// Returns the store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
+    /// The store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
@@ -172,17 +172,17 @@ impl Handle {
         self.shared.pending_writes.is_some()
     }
 
-    /// Returns the links, each once, the lower end first.
+    /// The links, each once, the lower end first.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.snapshot().links().collect()
     }
 
-    /// Returns the hosts, ordered by MAC address.
+    /// The hosts, ordered by MAC address.
     pub fn hosts(&self) -> Vec<(Mac, HostInfo)> {
         self.snapshot().hosts().map(|(mac, info)| (*mac, info.clone())).collect()
     }
 
-    /// Returns the names of switches and hosts.
+    /// The names of switches and hosts.
     pub fn names(&self) -> Arc<Names> {
         self.shared.notices.names()
     }
@@ -192,7 +192,7 @@ impl Handle {
         self.shared.notices.rename(names);
     }
 
-    /// Returns the lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
+    /// The lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
     pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<LogEntry> {
         self.shared.notices.log().since(number, timeout)
     }
@@ -202,17 +202,17 @@ impl Handle {
         self.shared.gauges.add(gauge);
     }
 
-    /// Returns the gauges that were registered.
+    /// The gauges that were registered.
     pub(crate) fn gauges(&self) -> &Gauges {
         &self.shared.gauges
     }
 
-    /// Returns the number of open connections of switches.
+    /// The number of open connections of switches.
     pub(crate) fn connections(&self) -> usize {
         self.shared.registry.connections()
     }
 
-    /// Returns the address where metrics are exported, if they are.
+    /// The address where metrics are exported, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.shared.metrics.get().copied()
     }
@@ -223,7 +223,7 @@ impl Handle {
         let _ = self.shared.metrics.set(address);
     }
 
-    /// Returns the queue of unread notices. Clones of the receiver share the queue.
+    /// The queue of unread notices. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
     }

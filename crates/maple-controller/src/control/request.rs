@@ -140,7 +140,7 @@ pub enum PortText {
 }
 
 impl PortText {
-    /// Returns the port.
+    /// The port.
     ///
     /// # Errors
     /// [`BadPort`] if the text is not a port.

@@ -40,7 +40,7 @@ const SOCKET: &str = "control.sock";
 /// The interval at which a client that follows the log is checked to be still there.
 const LOG_CHECK: Duration = Duration::from_millis(500);
 /// The interval at which the thread checks that the socket is still at its path.
-const LOOK: Duration = Duration::from_secs(1);
+const SOCKET_CHECK: Duration = Duration::from_secs(1);
 /// Maximum length of a request in bytes. `maple state load` sends its rows in parts that fit.
 const MAX_REQUEST: u64 = 64 * 1024;
 
@@ -103,7 +103,7 @@ pub enum AskError {
     Closed,
 }
 
-/// Returns the default path of the control socket, in a folder of the user's own.
+/// The default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
     access::folder().join(SOCKET)
 }
@@ -172,7 +172,7 @@ pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Valu
     }
 }
 
-/// Returns the id of the controller's process at this path. A controller in another container has another id here than
+/// The id of the controller's process at this path. A controller in another container has another id here than
 /// there. From inside a container, processes outside have none: the result is 0 or an error.
 ///
 /// # Errors
@@ -302,7 +302,7 @@ impl Listening {
     /// Waits for a client, for a short time. Returns `None` if none has come.
     fn accept(&self, closing: &UnixStream) -> io::Result<Option<UnixStream>> {
         let mut ends = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
-        let time = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
+        let time = Timespec { tv_sec: SOCKET_CHECK.as_secs() as i64, tv_nsec: 0 };
         match poll(&mut ends, Some(&time)) {
             Err(Errno::INTR) => return Ok(None),
             done => done?,
@@ -423,7 +423,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
 /// Serves another controller that wants to take over: sends it a copy, and passes it on to the program when it is
 /// ready.
 fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: UnixStream) -> io::Result<()> {
-    let Some(noting) = handle.begin_succession() else {
+    let Some(noting) = handle.begin_takeover() else {
         return write_line(&mut writer, json!({ "error": NO_TAKEOVER }));
     };
     let base = match handle.send_copy(&mut writer) {

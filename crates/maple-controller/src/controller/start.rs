@@ -20,7 +20,7 @@ use super::{Controller, ControllerOptions, MAX_WORKERS, StartError};
 use crate::control::about::About;
 use crate::control::reload::ReloadQueue;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, Shared, Succession};
+use crate::control::{Handle, Shared, TakeoverState};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::{FileStatus, KeptFiles};
@@ -34,7 +34,7 @@ use crate::program::Balancer;
 use crate::random::random;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{Context, IoParts, ListeningSocket, Parts, Shard, WAKER};
+use crate::shard::{Context, IoParts, ListeningSocket, Shard, ShardParts, WAKER};
 use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -155,7 +155,7 @@ impl StartingController {
             tls.report_to(&options.files);
         }
         let publisher = notices.clone();
-        options.files.attend(move |news| publisher.publish(Notice::File(news)));
+        options.files.report_to(move |news| publisher.publish(Notice::File(news)));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;
@@ -177,7 +177,7 @@ impl StartingController {
             heap_bytes: options.heap_bytes,
             reloads: ReloadQueue::default(),
             about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
-            succession: Succession::default(),
+            takeover: TakeoverState::default(),
             archive,
             policy_before,
             recording: recording.clone(),
@@ -210,12 +210,12 @@ impl StartingController {
         Ok(())
     }
 
-    /// Returns the options.
+    /// The options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// Returns the shard with the fewest connections, and counts one more for it.
+    /// The shard with the fewest connections, and counts one more for it.
     pub fn assign(&self) -> ShardId {
         self.common.registry.assign()
     }
@@ -276,9 +276,9 @@ impl ShardCommons {
         io: IoParts,
         inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
         outgoing: Outgoing,
-    ) -> io::Result<Parts> {
+    ) -> io::Result<ShardParts> {
         let (clock, registry, notices) = (self.clock.clone(), Arc::clone(&self.registry), self.notices.clone());
-        Ok(Parts {
+        Ok(ShardParts {
             ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io,
             tls: options.tls.clone(),
@@ -305,13 +305,13 @@ fn io_parts(
     IoParts { poll, deadlines, limits, listeners, programs: options.programs.clone(), write_each, balancer }
 }
 
-/// Returns the metric of the heap's bytes, if the process counts them.
+/// The metric of the heap's bytes, if the process counts them.
 fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     let meaning = "Bytes of the heap in use. Only with --count-heap.";
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
-/// Returns the metric of the files that can't be kept.
+/// The metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
                    switches, the certificates, the control socket. No row for files that there are not.";
@@ -320,14 +320,14 @@ fn files_gauge(files: KeptFiles) -> Gauge {
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
 }
 
-/// Returns the metric of the certificate's expiry.
+/// The metric of the certificate's expiry.
 fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
     let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
 }
 
-/// Returns the sockets to listen on: those that another process has handed over, each with whether its connections begin
+/// The sockets to listen on: those that another process has handed over, each with whether its connections begin
 /// with TLS, or new ones.
 pub(super) fn listeners(
     options: &ControllerOptions,
@@ -413,7 +413,7 @@ fn spawn_snooper(
 
 /// Starts a shard's thread, which makes the engine: an engine never leaves its thread. If a shard fails, the controller
 /// stops: otherwise some of its switches would silently be without service.
-fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
+fn spawn(options: &ControllerOptions, handle: Handle, parts: ShardParts) -> io::Result<JoinHandle<()>> {
     let id = parts.ctx.id;
     let selected =
         if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
@@ -450,7 +450,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
     })
 }
 
-/// Returns the cores that this process may use.
+/// The cores that this process may use.
 fn cores() -> Vec<CoreId> {
     core_affinity::get_core_ids().unwrap_or_default()
 }

@@ -25,8 +25,8 @@ use crate::time::Clock;
 /// How long a shard may take to stop before its connections are handed over.
 const HAND_OVER: Duration = Duration::from_secs(5);
 /// How long f may take to decide all remembered packets beforehand, and the interval of the checks whether it has.
-const PREPARATION: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(2);
+const PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// A controller that prepares to take over.
 struct PreparingTakeover {
@@ -167,8 +167,8 @@ impl PreparingTakeover {
         }
         let (store, began) = (restart.store(), Instant::now());
         let is_ready = || restart.has_restored(self.announced.keys()) && store.has_restored_earlier();
-        while !is_ready() && began.elapsed() < PREPARATION {
-            std::thread::sleep(LOOK);
+        while !is_ready() && began.elapsed() < PREPARATION_TIMEOUT {
+            std::thread::sleep(CHECK_INTERVAL);
         }
     }
 
@@ -224,7 +224,7 @@ impl PreparingTakeover {
     }
 }
 
-/// Returns the events that lead from the presumed surroundings to the present ones.
+/// The events that lead from the presumed surroundings to the present ones.
 fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
     let mut events = Vec::new();
     let is_there = |a, b| now.links.contains(&(a, b)) || now.links.contains(&(b, a));

@@ -1,10 +1,10 @@
 //! What outlives a moment: rows of the state file, what a restart knows, what another process takes over, and
 //! recordings.
 //!
-//! * [`mod@format`]: the one format of what has no other, and [`messages`] in it.
+//! * [`mod@format`]: the one format of what has no other, and [`message_bytes`] in it.
 //! * [`state_json`]: values of tracked state as JSON, for the control socket.
-//! * [`late`]: a file that is not open yet, or has failed.
-//! * [`restart`]: the switches of an earlier run, until they are back.
+//! * [`late_database`]: a file that is not open yet, or has failed.
+//! * [`known_switches`]: the switches of an earlier run, until they are back.
 //! * [`remember`]: writes what the next run is to know of leaves and surroundings.
 //! * [`persistence`]: keeps tables and variables in the state file.
 //! * [`offline`]: a network as a state file remembers it.
@@ -12,11 +12,11 @@
 //! * [`record`], [`replay`]: what reaches the engines of a run, and the run again.
 
 mod format;
-mod messages;
+mod message_bytes;
 mod state_json;
 
-mod late;
-mod restart;
+mod known_switches;
+mod late_database;
 
 mod remember;
 
@@ -29,10 +29,10 @@ pub mod takeover;
 pub mod record;
 pub mod replay;
 
+pub(crate) use known_switches::{Departed, Restart, RestoreWay};
 pub(crate) use persistence::{PendingWrites, Persistence, Release};
 pub use persistence::{PersistenceError, last_policy};
 pub(crate) use remember::{
     Archive, Archived, FORMAT, KnownSwitches, LeafJournal, RememberedRows, STATE_FORMAT, departed, next_epoch,
 };
-pub(crate) use restart::{Departed, Restart, RestoreWay};
 pub(crate) use state_json::{from_json, parse_dpid, to_json};

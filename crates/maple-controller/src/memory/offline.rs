@@ -14,8 +14,8 @@ use maple_wire::{Dpid, Version};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::memory::known_switches::Departed;
 use crate::memory::persistence::{PersistenceError, read_copy};
-use crate::memory::restart::Departed;
 use crate::random::random;
 
 /// The surroundings of a network, and the packets that it had decided about.
@@ -64,12 +64,12 @@ impl RememberedNetwork {
         Ok(network)
     }
 
-    /// Returns the number of packets that it had decided about.
+    /// The number of packets that it had decided about.
     pub fn packets(&self) -> usize {
         self.witnesses.values().map(Vec::len).sum()
     }
 
-    /// Returns the switches, with the OpenFlow versions of their sessions; 1.3 if that is not known.
+    /// The switches, with the OpenFlow versions of their sessions; 1.3 if that is not known.
     pub fn versions(&self) -> BTreeMap<Dpid, Version> {
         let known = self.surroundings.models.iter().map(|(dpid, model)| (*dpid, model.version));
         let all = self.witnesses.keys().map(|dpid| (*dpid, Version::Of13));

@@ -60,7 +60,7 @@ pub trait Program: Send {
     /// Handles a message that the session delivers after the handshake.
     fn message(&mut self, xid: u32, message: Message, line: ProgramConnection<'_>);
 
-    /// Returns the time at which [`Program::timer`] is due.
+    /// The time at which [`Program::timer`] is due.
     fn wake(&self) -> Option<Time>;
 
     /// Handles the timer, which is due and does not ring again.

@@ -19,12 +19,12 @@
 //! Transaction ids below [`ENGINE_XIDS`] belong to the session; the engine and handlers use the others.
 
 mod describe;
-mod flows;
 mod keepalive;
 mod negotiate;
 mod output;
-mod pieces;
 mod ports;
+mod rule_pieces;
+mod rule_reading;
 mod table_sizes;
 
 #[cfg(test)]
@@ -40,13 +40,13 @@ use crate::printable::printable;
 use crate::time::after;
 use describe::DescriptionRequests;
 pub use describe::apply_port_status;
-use flows::FlowReading;
 use keepalive::Keepalive;
 pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
-use pieces::AllRules;
 use ports::PortsRequest;
+use rule_pieces::AllRules;
+use rule_reading::RuleReading;
 pub use table_sizes::TableSize;
 use table_sizes::TableSizes;
 
@@ -125,7 +125,7 @@ pub struct Session {
     deadlines: Deadlines,
     keepalive: Keepalive,
     /// The read of the switch's rules that is in progress.
-    reading: Option<FlowReading>,
+    reading: Option<RuleReading>,
     /// The engine's open requests for all rules.
     all_rules: Vec<AllRules>,
     /// The open question about the switch's tables.
@@ -182,7 +182,7 @@ impl Session {
         session
     }
 
-    /// Returns the version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
+    /// The version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -271,14 +271,14 @@ impl Session {
         self.keepalive.challenge(xid, after(now, self.deadlines.challenge));
     }
 
-    /// Returns the latest time for the next call of [`Session::on_timer`].
+    /// The latest time for the next call of [`Session::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Hello(deadline) | Phase::Features(deadline) => Some(*deadline),
             Phase::Describe(describe) => Some(describe.deadline().min(self.keepalive.deadline(&self.deadlines, false))),
             Phase::Claimed(_) | Phase::Up => {
                 let keepalive = self.keepalive.deadline(&self.deadlines, self.reading.is_some());
-                let reading = self.reading.as_ref().map(FlowReading::deadline);
+                let reading = self.reading.as_ref().map(RuleReading::deadline);
                 Some(reading.into_iter().chain(self.next_piece()).fold(keepalive, Time::min))
             }
             Phase::Closed => None,
@@ -515,7 +515,7 @@ fn error_of(kind: u16, code: u16, bytes: &[u8]) -> Message {
     Message::Error(ErrorMsg { kind, code, data: bytes[..bytes.len().min(ERROR_DATA)].to_vec() })
 }
 
-/// Returns the text of an error message, made safe to print.
+/// The text of an error message, made safe to print.
 fn error_text(error: &ErrorMsg) -> String {
     let text = String::from_utf8_lossy(&error.data);
     let text: String = text.trim_end_matches('\0').chars().take(200).collect();

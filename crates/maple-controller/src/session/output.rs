@@ -99,7 +99,7 @@ pub enum ProtocolWarning {
 }
 
 impl ProtocolWarning {
-    /// Returns the bit of this kind of warning.
+    /// The bit of this kind of warning.
     pub(super) fn bit(self) -> u8 {
         match self {
             ProtocolWarning::UnknownType(_) => 1,
@@ -208,7 +208,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// Returns the reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
+    /// The reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
     /// what the controller had sent at that moment.
     pub(crate) fn from_socket_error(kind: std::io::ErrorKind) -> CloseReason {
         use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};

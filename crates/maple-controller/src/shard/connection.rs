@@ -1,6 +1,6 @@
 //! One connection: its socket, its session, and the state that its shard keeps for it.
 //!
-//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `dispatch/` passes the messages to
+//! [`Connection::read`] is the first step of a packet-in: it reads the socket, and `message_dispatch/` passes the messages to
 //! the [`Session`], whose outputs the shard acts on (`event_loop.rs`). [`Connection::write`] is the last step of its
 //! answer.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use maple_core::engine::{Engine, Time};
 use maple_wire::{Dpid, Message, Port, Version};
 
-use super::dispatch::{AnsweredInPlace, MessageDispatch};
+use super::message_dispatch::{AnsweredInPlace, MessageDispatch};
 use super::outbox::{Outbox, QueueLimits};
 use super::registry::ConnectionId;
 use super::socket::Socket;
@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// Returns the time of the next deadline or timer.
+    /// The time of the next deadline or timer.
     pub fn deadline(&self) -> Option<Time> {
         match &self.state {
             ConnectionState::Open { session, .. } => {
@@ -415,7 +415,7 @@ impl Connection {
         is_read
     }
 
-    /// Returns the number of bytes that were taken from the system.
+    /// The number of bytes that were taken from the system.
     fn taken(&self) -> u64 {
         self.socket.taken().unwrap_or(self.input.bytes)
     }
@@ -454,7 +454,7 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the numbers of packet-ins, and of flow-mods with packet-outs.
+/// The numbers of packet-ins, and of flow-mods with packet-outs.
 fn flow_counts(counters: &Counters) -> (u64, u64) {
     (counters.of_packet_ins, counters.of_flow_mods + counters.of_packet_outs)
 }

@@ -6,7 +6,7 @@
 //!
 //! The way of a packet-in, downwards in this file:
 //!
-//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `dispatch/` splits it into messages. The engine's
+//! 1. [`Shard::read`]: `io.rs` reads the socket into one buffer. `message_dispatch/` splits it into messages. The engine's
 //!    leaves answer packets in place; all other messages go to the session (`session/`).
 //! 2. [`Shard::act_on`]: the session delivers the packet-in. `switches.rs` makes it an event of the engine.
 //! 3. [`Shard::run_engine`]: `turn.rs` passes the engine the events of the turn, at most as many packets as it can
@@ -36,9 +36,9 @@ use super::links::Links;
 use super::mailbox::ShardMessage;
 #[cfg(all(test, feature = "simulation"))]
 use super::outbox::Outbox;
-use super::parts::Parts;
 use super::queries::Queries;
 use super::shard_end::ShardEnd;
+use super::shard_parts::ShardParts;
 use super::socket::Socket;
 use super::switches::Switches;
 use super::sync::{self, CONGESTION_RETRY};
@@ -76,8 +76,8 @@ impl Shard {
     ///
     /// # Errors
     /// The system's error if a listening socket can't be registered with the poll.
-    pub fn new(parts: Parts, engine: Engine) -> Result<Shard> {
-        let Parts { ctx, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
+    pub fn new(parts: ShardParts, engine: Engine) -> Result<Shard> {
+        let ShardParts { ctx, io, tls, discovery, subscriptions, forget_after, known, recorder } = parts;
         let registry = Arc::clone(&ctx.registry);
         let io = Io::new(io, ctx.id)?;
         let links = Links::new(discovery.asking(IsAway::by(move |dpid| registry.is_away(dpid))));
@@ -490,19 +490,19 @@ impl Shard {
         self.switches.drop_connection(slot, reason, self.turn.engine(), &mut self.io, &mut self.ctx);
     }
 
-    /// Returns the engine.
+    /// The engine.
     #[cfg(feature = "simulation")]
     pub fn engine(&self) -> &Engine {
         self.turn.engine()
     }
 
-    /// Returns the shard's counters.
+    /// The shard's counters.
     #[cfg(feature = "simulation")]
     pub fn counters(&self) -> Counters {
         self.ctx.counters
     }
 
-    /// Returns the conditions of the listeners.
+    /// The conditions of the listeners.
     #[cfg(feature = "simulation")]
     pub fn listener_conditions(&self) -> Arc<[Cond]> {
         Arc::clone(self.turn.subscriptions().conditions())

@@ -1,8 +1,8 @@
 //! The sockets of a shard: what it reads, what it writes, and its timers.
 //!
 //! ```text
-//!  poll ──► ConnectionLists ──► Connection::read ──► session outputs ──► the shard acts on them (event_loop.rs)
-//!  poll ◄── ConnectionLists ◄── outboxes ◄────────── Io::send ◄───────── to_switch.rs
+//!  poll ──► DueConnections ──► Connection::read ──► session outputs ──► the shard acts on them (event_loop.rs)
+//!  poll ◄── DueConnections ◄── outboxes ◄────────── Io::send ◄───────── to_switch.rs
 //! ```
 //!
 //! A connection that fails is not ended here: the failure is returned, and the end is announced first (`switches.rs`).
@@ -22,15 +22,15 @@ use mio::{Events, Poll, Token};
 
 use super::connection::{ConnectedSwitch, Connection, ConnectionState, LINGER, Queued, ReadOutcome};
 use super::context::Context;
-use super::hand_over;
+use super::due_connections::{DueConnections, ReadShare};
 use super::listeners::{FIRST_CONNECTION, Listeners, ListeningSocket, WAKER};
-use super::lists::{ConnectionLists, ReadShare};
 use super::mailbox::{ReleasedSockets, ShardMessage};
 use super::outbox::QueueLimits;
 use super::registry::ConnectionId;
 use super::slots::Slots;
 use super::socket::Socket;
 use super::sync::{self, Fault};
+use super::takeover;
 use crate::framing::READ_SHARE;
 use crate::memory::takeover::HandedConnection;
 use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
@@ -64,7 +64,7 @@ pub(super) struct Io {
     balancer: Option<Box<dyn Balancer>>,
     connections: Slots,
     /// The connections that have something to do.
-    lists: ConnectionLists,
+    due: DueConnections,
     /// The read buffer of all sockets.
     buffer: Vec<u8>,
     /// A write buffer that no connection is using.
@@ -109,7 +109,7 @@ impl Io {
             write_each,
             balancer,
             connections: Slots::new(shard),
-            lists: ConnectionLists::default(),
+            due: DueConnections::default(),
             buffer: vec![0; READ_SHARE],
             spare_buffer: Vec::new(),
             outputs: Vec::new(),
@@ -168,7 +168,7 @@ impl Io {
             connection.input.readable = true;
             connection.input.waiting_since.get_or_insert(since);
             connection.input.is_closed |= is_over;
-            self.lists.want_read(connection);
+            self.due.want_read(connection);
         }
     }
 
@@ -272,7 +272,7 @@ impl Io {
             }
             self.connections.connect(dpid, id.slot);
         }
-        // The other shard's lists had it. Data may have arrived meanwhile, so read whatever the poll reports.
+        // The other shard's list had it. Data may have arrived meanwhile, so read whatever the poll reports.
         connection.queued = Queued::default();
         connection.input.readable = true;
         let claims = connection.claims.take();
@@ -283,9 +283,9 @@ impl Io {
         }
         (connection.input.waiting_since, connection.moves.last) = (Some(ctx.now), Some(ctx.now));
         let connection = self.connections.insert(connection);
-        self.lists.want_read(connection);
-        self.lists.want_write(connection);
-        self.lists.arm(connection);
+        self.due.want_read(connection);
+        self.due.want_write(connection);
+        self.due.arm(connection);
         (OpenedConnection::new(id, registered), claims)
     }
 
@@ -307,9 +307,9 @@ impl Io {
         let Some(connection) = self.connections.present(slot) else { return };
         connection.linger(after(now, LINGER));
         connection.input.paused = false;
-        self.lists.want_write(connection);
-        self.lists.want_read(connection);
-        self.lists.arm(connection);
+        self.due.want_write(connection);
+        self.due.want_read(connection);
+        self.due.arm(connection);
     }
 
     /// Closes a connection at once. Waiting output is dropped.
@@ -333,25 +333,25 @@ impl Io {
     /// Gives up the sockets with which another process can go on, with these packets, which have no answer yet.
     pub fn release(&mut self, packets: Vec<(Dpid, PacketIn)>, ctx: &Context) -> ReleasedSockets {
         let listeners = self.listeners.release(self.poll.registry());
-        let connections = hand_over::release(&mut self.connections, packets, self.poll.registry(), ctx);
+        let connections = takeover::release(&mut self.connections, packets, self.poll.registry(), ctx);
         ReleasedSockets { listeners, connections }
     }
 
     // Reading.
 
-    /// Returns the number of connections that wait to be read.
+    /// The number of connections that wait to be read.
     pub fn waiting_reads(&self) -> usize {
-        self.lists.reads()
+        self.due.reads()
     }
 
     /// Returns a turn's share of reading: each socket that is ready now, once.
     pub fn read_share(&self) -> ReadShare {
-        self.lists.read_share()
+        self.due.read_share()
     }
 
     /// Returns the next connection to read in this turn.
     pub fn next_to_read(&mut self, share: &mut ReadShare) -> Option<usize> {
-        self.lists.next_to_read(share, &mut self.connections)
+        self.due.next_to_read(share, &mut self.connections)
     }
 
     /// Reports whether programs serve the switches.
@@ -414,11 +414,11 @@ impl Io {
         ctx: &mut Context,
         call: impl FnOnce(&mut dyn Program, ProgramConnection<'_>),
     ) {
-        let Io { connections, lists, outputs, .. } = self;
+        let Io { connections, due, outputs, .. } = self;
         let Some(connection) = connections.present(slot) else { return };
         connection.call_program(ctx.now, &mut ctx.counters, outputs, call);
-        lists.want_write(connection);
-        lists.arm(connection);
+        due.want_write(connection);
+        due.arm(connection);
     }
 
     /// Follows up a read: notes whether everything is read, queues what TLS has to send, and restarts the time for the
@@ -436,21 +436,21 @@ impl Io {
             && let Some(session) = connection.session()
         {
             session.restart_hello(now);
-            self.lists.arm(connection);
+            self.due.arm(connection);
         }
-        self.lists.want_write(connection);
+        self.due.want_write(connection);
     }
 
     /// Queues a connection for reading, if it has data.
     pub fn want_read(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot) {
-            self.lists.want_read(connection);
+            self.due.want_read(connection);
         }
     }
 
     // Connections and their sessions.
 
-    /// Returns the connections.
+    /// The connections.
     pub fn connections(&self) -> &Slots {
         &self.connections
     }
@@ -507,24 +507,24 @@ impl Io {
     ) -> Result<(), maple_wire::Error> {
         let Some(connection) = self.connections.present(slot) else { return Ok(()) };
         let sent = connection.send(xid, message, &mut self.spare_buffer, &mut ctx.counters);
-        self.lists.want_write(connection);
+        self.due.want_write(connection);
         sent
     }
 
     fn want_write(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot) {
-            self.lists.want_write(connection);
+            self.due.want_write(connection);
         }
     }
 
     /// Takes the connections with waiting output.
     pub fn take_to_write(&mut self) -> Vec<usize> {
-        self.lists.take_to_write()
+        self.due.take_to_write()
     }
 
     /// Takes back the buffer of connections to write, for its memory.
     pub fn give_back_to_write(&mut self, buffer: Vec<usize>) {
-        self.lists.give_back_to_write(buffer);
+        self.due.give_back_to_write(buffer);
     }
 
     /// Writes a socket's waiting output, once.
@@ -539,29 +539,29 @@ impl Io {
         connection.write(ctx.now, self.limits, &mut ctx.counters)?;
         connection.outbox.give_back(&mut self.spare_buffer);
         if was_paused && !connection.input.paused {
-            self.lists.want_read(connection);
+            self.due.want_read(connection);
         }
         Ok(())
     }
 
     // Timers.
 
-    /// Returns the time of the next timer, or of the end of a pause of accepting.
+    /// The time of the next timer, or of the end of a pause of accepting.
     pub fn deadline(&self) -> Option<Time> {
-        self.lists.deadline().into_iter().chain(self.listeners.deadline()).min()
+        self.due.deadline().into_iter().chain(self.listeners.deadline()).min()
     }
 
     /// Sets the timer of a connection to its next deadline.
     pub fn arm(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot) {
-            self.lists.arm(connection);
+            self.due.arm(connection);
         }
     }
 
     /// Returns the next open connection whose timer is due, after its session's deadline. Connections that have
     /// lingered are closed.
     pub fn next_due(&mut self, ctx: &Context) -> Option<usize> {
-        while let Some(connection) = self.lists.next_due(ctx.now, &mut self.connections) {
+        while let Some(connection) = self.due.next_due(ctx.now, &mut self.connections) {
             let (slot, may_enforce) = (connection.id.slot, connection.may_enforce_deadline(ctx.now));
             match &mut connection.state {
                 ConnectionState::Open { session, .. } => {
@@ -571,7 +571,7 @@ impl Io {
                     return Some(slot);
                 }
                 ConnectionState::Lingering(until) if *until <= ctx.now => self.remove(slot, ctx),
-                ConnectionState::Lingering(_) => self.lists.arm(connection),
+                ConnectionState::Lingering(_) => self.due.arm(connection),
             }
         }
         None

@@ -111,7 +111,7 @@ impl SwitchEnd {
         lock(&self.0).is_closed
     }
 
-    /// Returns the number of bytes that the controller has not read.
+    /// The number of bytes that the controller has not read.
     pub fn unread(&self) -> usize {
         lock(&self.0).to_controller.len()
     }

@@ -43,18 +43,18 @@ mod socket;
 
 mod outbox;
 
-mod dispatch;
+mod message_dispatch;
 
 mod connection;
 mod listeners;
 mod slots;
 
-mod lists;
+mod due_connections;
 pub(crate) mod mailbox;
 
 mod context;
 
-mod hand_over;
+mod takeover;
 
 mod io;
 
@@ -74,8 +74,8 @@ mod metrics;
 
 mod queries;
 
-mod parts;
 mod shard_end;
+mod shard_parts;
 
 mod event_loop;
 
@@ -92,4 +92,4 @@ pub(crate) use event_loop::Shard;
 pub(crate) use io::IoParts;
 pub(crate) use listeners::{ListeningSocket, WAKER};
 pub use outbox::QueueLimits;
-pub(crate) use parts::Parts;
+pub(crate) use shard_parts::ShardParts;

@@ -60,7 +60,7 @@ impl Outbox {
         }
     }
 
-    /// Returns the number of waiting bytes.
+    /// The number of waiting bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }

@@ -22,7 +22,7 @@ use mio::net::TcpListener;
 
 use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
-use super::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, Parts, QueueLimits, Shard, sync};
+use super::{Context, FORGET_SWITCH_AFTER, IoParts, ListeningSocket, QueueLimits, Shard, ShardParts, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::framing::{Framer, StreamPart};
 use crate::listen::Subscriptions;
@@ -45,11 +45,11 @@ pub(super) struct Setting {
 
 impl Setting {
     /// Creates the parts of a shard with these programs.
-    pub fn parts(self, programs: Arc<dyn ProgramFactory>) -> Parts {
+    pub fn parts(self, programs: Arc<dyn ProgramFactory>) -> ShardParts {
         let Setting { id, poll, clock, listeners, registry, inbox, outgoing, notices } = self;
         let listeners = listeners.into_iter().map(|listener| ListeningSocket { listener, tls: None }).collect();
         let (deadlines, limits, programs) = (Deadlines::default(), QueueLimits::default(), Some(programs));
-        Parts {
+        ShardParts {
             ctx: Context::new(id, clock, registry, inbox, outgoing, notices),
             io: IoParts { poll, deadlines, limits, listeners, programs, write_each: false, balancer: None },
             tls: None,
@@ -63,7 +63,7 @@ impl Setting {
 }
 
 /// Creates the shard, in the thread that runs it.
-pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
+pub(super) fn shard(parts: ShardParts) -> std::io::Result<Shard> {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
     let engine = Engine::new(parts.ctx.id, Store::new(), policy, Options::default());
     Shard::new(parts, engine)
@@ -220,7 +220,7 @@ impl Client {
     }
 }
 
-/// Returns the reply of a switch without ports to a request of the handshake or an echo request.
+/// The reply of a switch without ports to a request of the handshake or an echo request.
 pub(crate) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use maple_core::check::SLOW;
+use maple_core::check::SLOW_RUN;
 use maple_core::engine::{Effect, Engine, Event, Histogram, ListenerPacket};
 use maple_core::report::Report;
 use maple_wire::Dpid;
@@ -88,7 +88,7 @@ impl EngineTurn {
         self.decide_times
     }
 
-    /// Returns the number of packets that wait for the engine.
+    /// The number of packets that wait for the engine.
     pub fn waiting(&self) -> usize {
         self.backlog.len()
     }
@@ -239,7 +239,7 @@ fn events_lost(events: u64, notices: &Notices) {
 /// because a turn may do much else once.
 fn note_slow(took: Duration, decided: u64, ctx: &mut Context) {
     let each = took / u32::try_from(decided).unwrap_or(u32::MAX);
-    if each <= SLOW {
+    if each <= SLOW_RUN {
         return;
     }
     let before = ctx.counters.slow_decisions;

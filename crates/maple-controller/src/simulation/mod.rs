@@ -31,7 +31,7 @@ use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 pub use crate::shard::memory_socket::SwitchEnd;
 use crate::shard::registry::Registry;
-use crate::shard::{Context, IoParts, Parts, QueueLimits, Shard, WAKER};
+use crate::shard::{Context, IoParts, QueueLimits, Shard, ShardParts, WAKER};
 use crate::time::{Clock, after};
 
 /// The messages of one turn from one shard to another.
@@ -165,47 +165,47 @@ impl Simulation {
         self.shards[shard].shard.timeout().map(|wait| after(Time(self.clock.load(Ordering::Relaxed)), wait))
     }
 
-    /// Returns the shard that serves a switch.
+    /// The shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<usize> {
         self.registry.shard_of(dpid).map(|shard| usize::from(shard.0))
     }
 
-    /// Returns the notices since the last call.
+    /// The notices since the last call.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.try_iter().collect()
     }
 
-    /// Returns a shard's counters.
+    /// A shard's counters.
     pub fn counters(&self, shard: usize) -> Counters {
         self.shards[shard].shard.counters()
     }
 
-    /// Returns the counters of a shard's engine.
+    /// The counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
         self.shards[shard].shard.engine().stats()
     }
 
-    /// Returns the rules of a switch, as its shard believes them to be.
+    /// The rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
         self.shards[shard].shard.engine().rules(dpid)
     }
 
-    /// Returns the engines, in the order of their shards.
+    /// The engines, in the order of their shards.
     pub fn engines(&self) -> Vec<&Engine> {
         self.shards.iter().map(|simulated| simulated.shard.engine()).collect()
     }
 
-    /// Returns the trace tree of a switch as text: empty if the shard does not serve the switch.
+    /// The trace tree of a switch as text: empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
         self.shards[shard].shard.engine().tree(dpid)
     }
 
-    /// Returns the policy's errors on a shard, each with the number of packets dropped because of it.
+    /// The policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
         self.shards[shard].shard.engine().failures()
     }
 
-    /// Returns the routes that constraints refused on a shard, by constraint and line, each with the number of times.
+    /// The routes that constraints refused on a shard, by constraint and line, each with the number of times.
     pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
         self.shards[shard].shard.engine().violations()
     }
@@ -247,7 +247,7 @@ impl SimulatedShard {
             write_each: false,
             balancer: None,
         };
-        let parts = Parts {
+        let parts = ShardParts {
             ctx,
             io,
             tls: None,

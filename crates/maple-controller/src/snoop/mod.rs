@@ -147,7 +147,7 @@ impl Snooping {
         snooped::declare(store, self.on_groups(), self.on_leases())
     }
 
-    /// Returns the conditions of packets that the snooper needs.
+    /// The conditions of packets that the snooper needs.
     pub fn conditions(&self) -> Vec<Cond> {
         let all = |fields: &[(Field, u128)]| {
             fields.iter().fold(Cond::default(), |cond, (field, value)| cond.and(Constraint::exact(*field, *value)))
@@ -281,7 +281,7 @@ impl Snooper {
         }
     }
 
-    /// Returns the latest time for the next call of [`Snooper::on_timer`].
+    /// The latest time for the next call of [`Snooper::on_timer`].
     pub fn deadline(&self) -> Time {
         let due = [self.groups.deadline(), self.leases.deadline(), self.querier.deadline()];
         due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)
@@ -355,7 +355,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// Returns the source address of an IP packet.
+/// The source address of an IP packet.
 fn source(packet: &Packet) -> IpAddr {
     let bits = |field| packet.get(field).unwrap_or_default();
     match packet.get(Field::Ipv6Src) {

@@ -16,7 +16,7 @@
 //!
 //! # Bounds
 //!
-//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/lists.rs`).
+//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/due_connections.rs`).
 //! Renegotiation, which costs the controller more than the switch, does not exist here.
 //!
 //! OpenFlow 1.3.5, section 6.3.3; RFC 5246, RFC 8446; RFC 5077 for tickets.
@@ -46,7 +46,7 @@ use rustls::{
 use crate::kept_files::{KeptFile, KeptFiles};
 pub(crate) use identity::Identity;
 use pins::{Pins, PinsWriter};
-use switches::Switches;
+use switches::SwitchCertificates;
 pub use switches::{NotThisSwitch, SwitchesError};
 
 /// The files of a controller that listens with TLS. All certificates and keys are PEM.
@@ -156,7 +156,7 @@ pub enum TlsError {
 pub struct Tls {
     files: Mutex<TlsFiles>,
     config: ArcSwap<ServerConfig>,
-    switches: Mutex<Option<Switches>>,
+    switches: Mutex<Option<SwitchCertificates>>,
     read: Mutex<FileTimes>,
     /// The lines that trust on first use adds to the file of switches, and the thread that writes them.
     pins: Option<(Arc<Pins>, PinsWriter)>,
@@ -192,7 +192,10 @@ impl Tls {
     }
 
     /// Reads the files: the settings, the second when the certificate expires, and the bindings of certificates.
-    fn parts(files: &TlsFiles, pins: Option<&Arc<Pins>>) -> Result<(ServerConfig, u64, Option<Switches>), TlsError> {
+    fn parts(
+        files: &TlsFiles,
+        pins: Option<&Arc<Pins>>,
+    ) -> Result<(ServerConfig, u64, Option<SwitchCertificates>), TlsError> {
         if files.authorities.is_none() {
             let needing = [
                 ("a file of switches", files.switches.is_some()),
@@ -207,7 +210,7 @@ impl Tls {
             return Err(TlsError::NeedsSwitches);
         }
         let (config, not_after) = config(files)?;
-        let switches = Switches::read(files.switches.as_deref(), &files.declared, pins)?;
+        let switches = SwitchCertificates::read(files.switches.as_deref(), &files.declared, pins)?;
         Ok((config, not_after, switches))
     }
 
@@ -278,7 +281,7 @@ impl Tls {
         UNIX_EPOCH + Duration::from_secs(lock(&self.read).not_after)
     }
 
-    /// Returns the settings for sessions that begin.
+    /// The settings for sessions that begin.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
@@ -310,7 +313,7 @@ impl Tls {
     }
 }
 
-/// Returns the earliest expiry of the certificates in a PEM file.
+/// The earliest expiry of the certificates in a PEM file.
 ///
 /// # Errors
 /// [`TlsError`] if the file can't be read, or is not such a file.
@@ -380,7 +383,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     Ok((config, own.not_after))
 }
 
-/// Returns the ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
+/// The ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
 /// shorter key of AES is safe, and takes less time.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::kept_files::{KeptFile, KeptFiles};
 
 /// The time between two checks that the file is there, and before a write that failed is tried again.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of lines that wait while the file can't be written: bounds memory.
 const MAX_WAITING: usize = 4096;
 
@@ -23,13 +23,13 @@ const MAX_WAITING: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Pins {
     path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<PinState>,
     changed: Condvar,
     files: OnceLock<KeptFiles>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PinState {
     /// The text of the file, as it was read and added to.
     text: String,
     /// Lines that the file lacks.
@@ -101,8 +101,8 @@ impl Pins {
     fn run(&self) {
         let mut has_failed = false;
         loop {
-            let is_idle = |state: &mut State| !state.ending && (state.waiting.is_empty() || has_failed);
-            let waited = self.changed.wait_timeout_while(self.lock(), LOOK, is_idle);
+            let is_idle = |state: &mut PinState| !state.ending && (state.waiting.is_empty() || has_failed);
+            let waited = self.changed.wait_timeout_while(self.lock(), CHECK_INTERVAL, is_idle);
             let is_last = waited.unwrap_or_else(PoisonError::into_inner).0.ending;
             let done = self.write();
             has_failed = done.is_err();
@@ -183,7 +183,7 @@ impl Pins {
         placed
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PinState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

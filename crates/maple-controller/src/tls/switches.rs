@@ -97,7 +97,7 @@ type BindingLine = (Vec<RangeInclusive<u64>>, CertificateOwner);
 
 /// The bindings of datapath ids to certificates.
 #[derive(Debug)]
-pub(super) struct Switches {
+pub(super) struct SwitchCertificates {
     /// The file to which the first certificates of switches are added, if they are trusted.
     pins: Option<Arc<Pins>>,
     lines: Vec<BindingLine>,
@@ -105,7 +105,7 @@ pub(super) struct Switches {
     first: BTreeMap<Dpid, String>,
 }
 
-impl Switches {
+impl SwitchCertificates {
     /// Reads the bindings; `None` if there are none. If first certificates are trusted, there need not be a file yet.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Switches {
         path: Option<&Path>,
         declared: &[(Dpid, String)],
         pins: Option<&Arc<Pins>>,
-    ) -> Result<Option<Switches>, SwitchesError> {
+    ) -> Result<Option<SwitchCertificates>, SwitchesError> {
         if path.is_none() && declared.is_empty() {
             return Ok(None);
         }
@@ -124,10 +124,10 @@ impl Switches {
         });
         let mut lines = declared.collect::<Result<Vec<_>, SwitchesError>>()?;
         if let Some(path) = path {
-            lines.extend(Switches::lines(path, pins)?);
+            lines.extend(SwitchCertificates::lines(path, pins)?);
         }
         let pins = pins.map(Arc::clone);
-        Ok(Some(Switches { pins, lines, first: BTreeMap::new() }))
+        Ok(Some(SwitchCertificates { pins, lines, first: BTreeMap::new() }))
     }
 
     fn lines(path: &Path, pins: Option<&Arc<Pins>>) -> Result<Vec<BindingLine>, SwitchesError> {
@@ -239,6 +239,8 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
     use crate::kept_files::{KeptFile, KeptFiles};
 
@@ -249,25 +251,15 @@ mod tests {
         Identity { fingerprint: format!("{n:02x}").repeat(32), subject, attributes, names, not_after: u64::MAX }
     }
 
-    /// A folder that is removed with its test.
-    struct Folder(PathBuf);
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
-        }
-    }
-
     /// Reads the bindings in this file.
-    fn read_file(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
+    fn read_file(path: &Path, trusts_first_use: bool) -> Result<SwitchCertificates, SwitchesError> {
         let pins = trusts_first_use.then(|| Pins::new(path));
-        Switches::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
+        SwitchCertificates::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
     }
 
-    fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<Switches, SwitchesError>) {
-        let folder = Folder(std::env::temp_dir().join(format!("maple-switches-{name}-{}", std::process::id())));
-        std::fs::create_dir_all(&folder.0).expect("it is made");
-        let path = folder.0.join("switches");
+    fn read(text: &str, trusts_first_use: bool) -> (TempDir, Result<SwitchCertificates, SwitchesError>) {
+        let folder = tempfile::tempdir().expect("it is made");
+        let path = folder.path().join("switches");
         std::fs::write(&path, text).expect("it is written");
         let switches = read_file(&path, trusts_first_use);
         (folder, switches)
@@ -280,7 +272,7 @@ mod tests {
              2\tname: switch 3 id:x\n0x0d sha256:{}\n",
             "04:".repeat(31) + "04"
         );
-        let (_folder, switches) = read("kinds", &text, false);
+        let (_folder, switches) = read(&text, false);
         let mut switches = switches.expect("it is right");
         let allowed: Vec<(u64, u8)> = (0..=16u64)
             .flat_map(|dpid| (1..=5).map(move |n| (dpid, n)))
@@ -305,7 +297,7 @@ mod tests {
             ("3-2 name:x", "is empty"),
             ("1 sha256:abc", "64 hex digits"),
         ] {
-            let (_folder, error) = read("wrong", &format!("# one\n{text}\n"), false);
+            let (_folder, error) = read(&format!("# one\n{text}\n"), false);
             let error = error.expect_err(text).to_string();
             assert!(error.contains("switches:2: ") && error.contains(what), "{text}: {error}");
         }
@@ -315,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_first_certificate_of_a_new_switch_is_trusted_for_ever() {
-        let (folder, switches) = read("first", "1 name:s1.example\n", true);
+        let (folder, switches) = read("1 name:s1.example\n", true);
         let mut switches = switches.expect("it is right");
         assert!(switches.admit(&identity(2), Dpid(1)).is_err(), "it is in the file");
         assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
@@ -323,7 +315,7 @@ mod tests {
         assert!(switches.admit(&identity(3), Dpid(2)).is_err());
         assert_eq!(switches.admit(&identity(2), Dpid(3)), Ok(()), "one certificate may be of several switches");
         // This also holds after a restart, and when first use is not trusted then.
-        let path = folder.0.join("switches");
+        let path = folder.path().join("switches");
         switches.pins.as_ref().expect("they are trusted").write().expect("there is room");
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert_eq!(text.lines().count(), 3, "{text}");
@@ -341,10 +333,10 @@ mod tests {
 
     #[test]
     fn what_can_not_be_written_is_trusted_in_memory_and_written_later_without_parts_of_lines() {
-        let (folder, switches) = read("later", "1 name:s1.example\n", true);
-        let (mut switches, path) = (switches.expect("it is right"), folder.0.join("switches"));
+        let (folder, switches) = read("1 name:s1.example\n", true);
+        let (mut switches, path) = (switches.expect("it is right"), folder.path().join("switches"));
         let pins = Arc::clone(switches.pins.as_ref().expect("they are trusted"));
-        let (files, aside) = (KeptFiles::default(), folder.0.join("aside"));
+        let (files, aside) = (KeptFiles::default(), folder.path().join("aside"));
         pins.report_to(&files);
         // Nothing can be written to a folder.
         std::fs::rename(&path, &aside).expect("it is there");
@@ -364,7 +356,8 @@ mod tests {
         assert_eq!(lines(), 2);
         // The text that is read again has the lines that wait.
         assert_eq!(switches.admit(&identity(4), Dpid(4)), Ok(()));
-        let again = Switches::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
+        let again =
+            SwitchCertificates::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
         assert!(again.has(Dpid(4)) && lines() == 2);
         pins.write().expect("there is room");
         assert_eq!(lines(), 3);
@@ -372,9 +365,9 @@ mod tests {
 
     #[test]
     fn lines_that_wait_are_bounded() {
-        let (_folder, switches) = read("many", "", true);
+        let (_folder, switches) = read("", true);
         let mut switches = switches.expect("it is right");
-        let many = |switches: &mut Switches, n: u8| {
+        let many = |switches: &mut SwitchCertificates, n: u8| {
             (0..MAX_FIRST as u64)
                 .map(|id| switches.admit(&identity(n), Dpid(u64::from(n) << 32 | id)))
                 .collect::<Vec<_>>()
@@ -387,14 +380,15 @@ mod tests {
     #[test]
     fn declared_switches_are_bound_too() {
         let declared = [(Dpid(7), "name:s1.example".to_owned()), (Dpid(8), "name:s2.example".to_owned())];
-        let switches = Switches::read(None, &declared, None).expect("it is right");
+        let switches = SwitchCertificates::read(None, &declared, None).expect("it is right");
         let mut switches = switches.expect("something is bound");
         assert!(switches.admit(&identity(1), Dpid(7)).is_ok() && switches.admit(&identity(2), Dpid(8)).is_ok());
         for (dpid, n) in [(7, 2), (8, 1), (9, 1)] {
             assert!(switches.admit(&identity(n), Dpid(dpid)).is_err());
         }
-        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is not a certificate");
+        let wrong =
+            SwitchCertificates::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is not a certificate");
         assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is not a certificate"), "{wrong}");
-        assert!(Switches::read(None, &[], None).expect("it is right").is_none());
+        assert!(SwitchCertificates::read(None, &[], None).expect("it is right").is_none());
     }
 }

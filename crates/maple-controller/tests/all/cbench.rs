@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use crate::common::{LONG, Maple, missing};
 use maple_controller::session::SwitchInfo;
 use maple_handlers::{Handlers, LearningSwitch};
+use tempfile::TempDir;
 
 /// Types of messages (§5.1).
 const HELLO: u8 = 0;
@@ -263,7 +264,7 @@ fn ready(maple: &Maple, switches: u8) -> Vec<Fake> {
 
 /// The load generator in C that behaves as `cbench` does, built in a folder of its own.
 struct LoadGenerator {
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl LoadGenerator {
@@ -276,8 +277,7 @@ impl LoadGenerator {
             missing(&format!("{} and a C compiler", source.display()));
             return None;
         }
-        let folder = std::env::temp_dir().join(format!("maple-of-load-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let built = LoadGenerator { folder };
         let status = Command::new("cc").args(["-O2", "-o"]).arg(built.program()).arg(&source).status();
         assert!(status.expect("cc runs").success());
@@ -285,7 +285,7 @@ impl LoadGenerator {
     }
 
     fn program(&self) -> PathBuf {
-        self.folder.join("of_load")
+        self.folder.path().join("of_load")
     }
 
     /// Returns its line of figures for one run against this controller.
@@ -295,12 +295,6 @@ impl LoadGenerator {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
         text
-    }
-}
-
-impl Drop for LoadGenerator {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -32,7 +32,7 @@ fn controller(name: &str) -> (Maple, PathBuf) {
     (maple, path)
 }
 
-/// Returns the answer of the socket to this line.
+/// The answer of the socket to this line.
 fn said(path: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(path).expect("it listens");
     writeln!(stream, "{line}").expect("it reads");
@@ -44,7 +44,7 @@ fn said(path: &Path, line: &str) -> Value {
 /// The hardware address of the first emulated host.
 const HOST: &str = "00:00:00:00:00:01";
 
-/// Returns a request of each form, some of them twice.
+/// A request of each form, some of them twice.
 fn requests_of_each_form() -> Vec<Value> {
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
     vec![

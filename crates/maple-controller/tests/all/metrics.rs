@@ -24,7 +24,7 @@ fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
     })
 }
 
-/// Returns the text that a controller exports.
+/// The text that a controller exports.
 fn scrape(maple: &Maple) -> String {
     let mut stream = TcpStream::connect(maple.handle.metrics_address().expect("it exports")).expect("it accepts");
     stream.set_read_timeout(Some(LONG)).expect("a time limit");

@@ -36,7 +36,7 @@ fn is_there() -> bool {
     there
 }
 
-/// Returns a name of this process's own, so that test runs beside each other do not collide.
+/// A name of this process's own, so that test runs beside each other do not collide.
 fn own(name: &str) -> String {
     format!("ct{name}{}", std::process::id())
 }

@@ -13,6 +13,7 @@ use maple_controller::control::transactions::ChangeError;
 use maple_controller::{Controller, ControllerOptions, StartError};
 use maple_core::state::{Counter, Store, Table, Tx, Value, Var, Write};
 use maple_core::{Net, PacketHandle, Route};
+use tempfile::TempDir;
 
 /// The environment variable that makes this program the one to be killed, and names the file that it writes.
 const FILE: &str = "MAPLE_TEST_STORM";
@@ -33,21 +34,11 @@ fn start(file: &Path) -> Result<Controller, StartError> {
     start_with(Some(file), |store| ["storm", "sum", "mode"].into_iter().for_each(|name| store.keep(name)))
 }
 
-/// A file that is removed with its test.
-struct File(PathBuf);
-
-impl File {
-    fn new(name: &str) -> File {
-        let path = std::env::temp_dir().join(format!("maple-keeping-{name}-{}.state", std::process::id()));
-        drop(fs::remove_file(&path));
-        File(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
+/// The place of a state file, in a folder that is removed with its test.
+fn state_file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("state");
+    (folder, file)
 }
 
 fn storm_table() -> Table<i64, i64> {
@@ -56,14 +47,14 @@ fn storm_table() -> Table<i64, i64> {
 
 #[test]
 fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() {
-    let file = File::new("types");
+    let (_folder, file) = state_file();
     let row = |key: &str| Write::Table { table: "storm".into(), key: key.into(), value: Some(true.into()) };
-    let as_text = start(&file.0).expect("the file can be used");
+    let as_text = start(&file).expect("the file can be used");
     as_text.handle().change(vec![row("00-00-0A-00-00-01")]).expect("it is kept");
     as_text.stop();
     type Typed = Table<maple_core::Mac, bool>;
     let typed = || {
-        start_with(Some(&file.0), |store| {
+        start_with(Some(&file), |store| {
             store.keep("storm");
             store.declare_types("storm", Typed::types()).expect("nothing is there");
         })
@@ -74,7 +65,7 @@ fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() 
         assert_eq!(Typed::new("storm").entries(&controller.handle().store().view()), [(address, true)], "{round}");
         controller.stop();
     }
-    let untyped = start(&file.0).expect("the file can be used");
+    let untyped = start(&file).expect("the file can be used");
     let gone = Write::Table { table: "storm".into(), key: address.into(), value: None };
     untyped.handle().change(vec![gone]).expect("it is kept");
     assert_eq!(untyped.handle().store().snapshot().table("storm"), None, "its old spelling is not there any more");
@@ -82,16 +73,16 @@ fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() 
     untyped.stop();
     let error = typed().map(|_| ()).expect_err("a banana").to_string();
     let text = "the table storm is declared with keys of type Mac, and \"banana\" is not one; it was not changed";
-    assert!(error.ends_with(text) && error.contains(file.0.to_str().expect("text")), "{error}");
-    assert!(start(&file.0).is_ok(), "as it was before");
+    assert!(error.ends_with(text) && error.contains(file.to_str().expect("text")), "{error}");
+    assert!(start(&file).is_ok(), "as it was before");
 }
 
 #[test]
 fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
-    let file = File::new("restart");
+    let (_folder, file) = state_file();
     let (mode, other) = (Var::new("mode", "day".to_owned()), Var::new("other", 0i64));
     for round in 0..3i64 {
-        let controller = start(&file.0).expect("the file can be used");
+        let controller = start(&file).expect("the file can be used");
         let view = controller.handle().store().view();
         let expected = if round == 0 { "day".to_owned() } else { format!("night {}", round - 1) };
         assert_eq!((mode.get(&view), other.get(&view)), (expected, 0));
@@ -112,14 +103,14 @@ fn what_is_kept_is_there_after_a_restart_and_the_rest_is_not() {
 
 #[test]
 fn what_the_policy_writes_when_it_is_loaded_counts_only_the_first_time() {
-    let file = File::new("first");
+    let (_folder, file) = state_file();
     let first = |store: &Store| {
         store.keep("storm");
         let entry =
             |key: i64| Write::Table { table: "storm".into(), key: Value::from(key), value: Some(Value::from(1i64)) };
         store.update(|_| vec![entry(1), entry(2)]);
     };
-    let controller = start_with(Some(&file.0), first).expect("the file can be used");
+    let controller = start_with(Some(&file), first).expect("the file can be used");
     let handle = controller.handle();
     assert_eq!(storm_table().entries(&handle.store().view()), [(1, 1), (2, 1)]);
     let delete_both = |tx: &Tx| {
@@ -128,14 +119,14 @@ fn what_the_policy_writes_when_it_is_loaded_counts_only_the_first_time() {
     };
     handle.atomically(None, delete_both).expect("it is kept");
     controller.stop();
-    let controller = start_with(Some(&file.0), first).expect("the file can be used");
+    let controller = start_with(Some(&file), first).expect("the file can be used");
     assert_eq!(storm_table().entries(&controller.handle().store().view()), [], "what was deleted stays deleted");
 }
 
 #[test]
 fn a_table_that_is_marked_late_is_kept_with_all_that_it_has() {
-    let file = File::new("late");
-    let controller = start_with(Some(&file.0), |_| ()).expect("the file can be used");
+    let (_folder, file) = state_file();
+    let controller = start_with(Some(&file), |_| ()).expect("the file can be used");
     let handle = controller.handle();
     let set = |key: i64| {
         let write = Write::Table { table: "storm".into(), key: Value::from(key), value: Some(Value::from(key)) };
@@ -145,7 +136,7 @@ fn a_table_that_is_marked_late_is_kept_with_all_that_it_has() {
     handle.store().keep("storm");
     set(2);
     controller.stop();
-    let controller = start_with(Some(&file.0), |_| ()).expect("the file can be used");
+    let controller = start_with(Some(&file), |_| ()).expect("the file can be used");
     assert_eq!(storm_table().entries(&controller.handle().store().view()), [(1, 1), (2, 2)]);
 }
 
@@ -157,22 +148,22 @@ fn a_table_that_is_to_be_kept_needs_a_file() {
 
 #[test]
 fn a_second_controller_on_the_same_file_is_refused() {
-    let file = File::new("second");
-    let first = start(&file.0).expect("the file can be used");
-    let error = start(&file.0).err().expect("it is in use").to_string();
-    assert_eq!(error, format!("another process uses the state file {}", file.0.display()));
+    let (_folder, file) = state_file();
+    let first = start(&file).expect("the file can be used");
+    let error = start(&file).err().expect("it is in use").to_string();
+    assert_eq!(error, format!("another process uses the state file {}", file.display()));
     first.stop();
-    start(&file.0).expect("it is free again");
+    start(&file).expect("it is free again");
 }
 
 #[test]
 fn a_file_of_another_format_is_refused_and_left_as_it_is() {
-    let file = File::new("format");
-    start(&file.0).expect("the file can be made").stop();
-    start(&file.0).expect("its format is known").stop();
+    let (_folder, file) = state_file();
+    start(&file).expect("the file can be made").stop();
+    start(&file).expect("its format is known").stop();
     let run: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple run");
     let write = |format: &str| {
-        let database = redb::Database::open(&file.0).expect("nobody else has it");
+        let database = redb::Database::open(&file).expect("nobody else has it");
         let transaction = database.begin_write().expect("a transaction");
         let mut table = transaction.open_table(run).expect("the table is there");
         table.insert("rows", format).expect("it can be written");
@@ -180,20 +171,20 @@ fn a_file_of_another_format_is_refused_and_left_as_it_is() {
         transaction.commit().expect("it is written");
     };
     write("3");
-    let error = start(&file.0).err().expect("the format is unknown").to_string();
+    let error = start(&file).err().expect("the format is unknown").to_string();
     let told = "has format 3, and this version of Maple reads format 2; it was not changed";
-    assert_eq!(error, format!("the state file {} {told}", file.0.display()));
+    assert_eq!(error, format!("the state file {} {told}", file.display()));
     write("2");
-    start(&file.0).expect("its format is known").stop();
+    start(&file).expect("its format is known").stop();
 }
 
 #[test]
 fn a_file_of_the_format_before_is_rewritten_once_it_fits_the_declared_types() {
-    let file = File::new("format-1");
+    let (_folder, file) = state_file();
     let rows: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple state");
     let names: redb::TableDefinition<'_, &str, ()> = redb::TableDefinition::new("maple names");
     let run: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple run");
-    let database = redb::Database::create(&file.0).expect("a file");
+    let database = redb::Database::create(&file).expect("a file");
     let transaction = database.begin_write().expect("a transaction");
     for (key, value) in [(r#"["storm",1]"#, "1"), (r#"["storm",2]"#, "4"), (r#"["mode"]"#, r#""night""#)] {
         transaction.open_table(rows).expect("a table").insert(key, value).expect("a row");
@@ -202,36 +193,36 @@ fn a_file_of_the_format_before_is_rewritten_once_it_fits_the_declared_types() {
     transaction.open_table(run).expect("a table").insert("rows", "1").expect("a row");
     transaction.commit().expect("it is written");
     drop(database);
-    let typed = start_with(Some(&file.0), |store| {
+    let typed = start_with(Some(&file), |store| {
         store.keep("storm");
         store.declare_types("storm", Table::<String, i64>::types()).expect("nothing is there");
     });
     let error = typed.err().expect("the keys are numbers").to_string();
     assert!(error.ends_with("; it was not changed"), "{error}");
-    let database = redb::Database::open(&file.0).expect("nobody else has it");
+    let database = redb::Database::open(&file).expect("nobody else has it");
     database.begin_read().expect("a transaction").open_table(rows).expect("it is as it was");
     drop(database);
     for round in 0..2 {
-        let controller = start(&file.0).expect("the file can be used");
+        let controller = start(&file).expect("the file can be used");
         let view = controller.handle().store().view();
         assert_eq!(storm_table().entries(&view), [(1, 1), (2, 4)], "{round}");
         assert_eq!(Var::new("mode", "day".to_owned()).get(&view), "night");
         drop(view);
         controller.stop();
     }
-    let database = redb::Database::open(&file.0).expect("nobody else has it");
+    let database = redb::Database::open(&file).expect("nobody else has it");
     let run = database.begin_read().expect("a transaction").open_table(run).expect("a table");
     assert_eq!(run.get("rows").expect("it can be read").expect("it is there").value(), "2");
 }
 
 #[test]
 fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
-    let file = File::new("other");
+    let (_folder, file) = state_file();
     let text = "not a database ".repeat(1000);
-    fs::write(&file.0, &text).expect("it can be written");
-    let error = start(&file.0).err().expect("it is a text").to_string();
-    assert_eq!(error, format!("{} is not a state file of Maple; it was not changed", file.0.display()));
-    assert_eq!(fs::read_to_string(&file.0).expect("it is there"), text);
+    fs::write(&file, &text).expect("it can be written");
+    let error = start(&file).err().expect("it is a text").to_string();
+    assert_eq!(error, format!("{} is not a state file of Maple; it was not changed", file.display()));
+    assert_eq!(fs::read_to_string(&file).expect("it is there"), text);
     let folder = start(&std::env::temp_dir()).err().expect("it is a folder").to_string();
     assert!(folder.contains(&*std::env::temp_dir().to_string_lossy()), "{folder}");
     let nowhere = start(Path::new("/nowhere/state")).err().expect("there is no folder").to_string();
@@ -240,26 +231,26 @@ fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
 
 #[test]
 fn a_torn_file_is_refused_or_has_all_that_it_had() {
-    let file = File::new("torn");
-    let controller = start(&file.0).expect("the file can be used");
+    let (_folder, file) = state_file();
+    let controller = start(&file).expect("the file can be used");
     let fill = |tx: &Tx| {
         (0..2000).for_each(|n| storm_table().set(tx, &n, &(n * n)));
         Ok(())
     };
     controller.handle().atomically(None, fill).expect("it is kept");
     controller.stop();
-    let whole = fs::read(&file.0).expect("it is there");
+    let whole = fs::read(&file).expect("it is there");
     let mut refused = 0;
     let mut attempt = |torn: &[u8]| {
-        fs::write(&file.0, torn).expect("it can be written");
-        match start(&file.0) {
+        fs::write(&file, torn).expect("it can be written");
+        match start(&file) {
             Ok(controller) => {
                 let kept = storm_table().entries(&controller.handle().store().view());
                 assert_eq!(kept.len(), 2000, "nothing is lost in silence");
             }
             Err(error) => {
                 let text = error.to_string();
-                assert!(text.contains(&*file.0.to_string_lossy()), "{text}");
+                assert!(text.contains(&*file.to_string_lossy()), "{text}");
                 refused += 1;
             }
         }
@@ -302,12 +293,12 @@ fn storm() {
 
 #[test]
 fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
-    let file = File::new("storm");
+    let (_folder, file) = state_file();
     let mut acknowledged = Vec::new();
     for round in 0..5 {
         let own = std::env::current_exe().expect("a test has a file");
         let mut storm = Command::new(own);
-        storm.args(["--exact", "persistence::storm", "--nocapture"]).env(FILE, &file.0).stdout(Stdio::piped());
+        storm.args(["--exact", "persistence::storm", "--nocapture"]).env(FILE, &file).stdout(Stdio::piped());
         let mut child = storm.spawn().expect("it can be started");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
         let mut numbers = lines.filter_map(|line| line.split("acknowledged ").nth(1)?.parse::<i64>().ok());
@@ -316,7 +307,7 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
         child.wait().expect("it has ended");
         // The numbers that it printed before the end count as well.
         acknowledged.extend(numbers);
-        let controller = start(&file.0).expect("the file is whole");
+        let controller = start(&file).expect("the file is whole");
         let view = controller.handle().store().view();
         let lost: Vec<i64> =
             acknowledged.iter().copied().filter(|n| storm_table().get(&view, n) != Some(n * n)).collect();
@@ -330,8 +321,8 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
 
 #[test]
 fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
-    let file = File::new("end");
-    let controller = start(&file.0).expect("the file can be used");
+    let (_folder, file) = state_file();
+    let controller = start(&file).expect("the file can be used");
     let handle = controller.handle();
     let (has_begun, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let write = |key: i64, value: i64| Write::Table {
@@ -361,7 +352,7 @@ fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
         is_over.store(true, Ordering::Relaxed);
         waits.join().expect("it ends")
     });
-    let controller = start(&file.0).expect("the file is whole");
+    let controller = start(&file).expect("the file is whole");
     let view = controller.handle().store().view();
     let lost: Vec<i64> = (0..refused).filter(|n| !storm_table().contains(&view, n)).collect();
     assert!(lost.is_empty(), "{lost:?} of {refused} that were not refused");

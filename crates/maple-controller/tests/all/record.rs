@@ -2,7 +2,7 @@
 //! reload, with a crash.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,23 +17,6 @@ use maple_core::{Net, PacketHandle, Route};
 use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, Field, Version};
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("maple-record-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn options(folder: &Path) -> RecordOptions {
     let policy = PolicySource::Builtin("builtin:test".into());
@@ -114,9 +97,9 @@ fn run_again(recorded: &Recorded, policies: &[Arc<dyn Policy>], until: Option<Ti
 #[test]
 fn a_run_of_several_shards_is_repeated_byte_for_byte() {
     for (shards, version) in [(1, Version::Of13), (2, Version::Of13), (2, Version::Of10), (4, Version::Of13)] {
-        let folder = Folder::new(&format!("shards-{shards}-{version}"));
-        let flow_mods = recorded_run(&folder.0, shards, version, Some(Arc::new(flood)));
-        let recorded = Recorded::open(&folder.0).expect("it was recorded");
+        let folder = tempfile::tempdir().expect("a folder");
+        let flow_mods = recorded_run(folder.path(), shards, version, Some(Arc::new(flood)));
+        let recorded = Recorded::open(folder.path()).expect("it was recorded");
         assert_eq!((recorded.shards(), recorded.end()), (shards, Some("the controller stopped")));
         let replayed = run_again(&recorded, &[Arc::new(policy), Arc::new(flood)], None);
         assert_eq!(replayed.difference, None, "{shards} shards, OpenFlow {version}");
@@ -127,9 +110,9 @@ fn a_run_of_several_shards_is_repeated_byte_for_byte() {
 
 #[test]
 fn another_policy_is_found_by_its_first_message() {
-    let folder = Folder::new("other");
-    recorded_run(&folder.0, 2, Version::Of13, None);
-    let recorded = Recorded::open(&folder.0).expect("it was recorded");
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded_run(folder.path(), 2, Version::Of13, None);
+    let recorded = Recorded::open(folder.path()).expect("it was recorded");
     let replayed = run_again(&recorded, &[Arc::new(flood)], None);
     let difference = replayed.difference.expect("it is another policy");
     assert!(difference.at > Time(0) && !difference.what.is_empty(), "{difference:?}");
@@ -137,9 +120,9 @@ fn another_policy_is_found_by_its_first_message() {
 
 #[test]
 fn a_replay_ends_at_a_time_with_the_state_of_then() {
-    let folder = Folder::new("until");
-    recorded_run(&folder.0, 2, Version::Of13, None);
-    let recorded = Recorded::open(&folder.0).expect("it was recorded");
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded_run(folder.path(), 2, Version::Of13, None);
+    let recorded = Recorded::open(folder.path()).expect("it was recorded");
     let whole = run_again(&recorded, &[Arc::new(policy)], None);
     let until = Time(whole.counts.at.0 / 2);
     let half = run_again(&recorded, &[Arc::new(policy)], Some(until));
@@ -151,15 +134,15 @@ fn a_replay_ends_at_a_time_with_the_state_of_then() {
 
 #[test]
 fn a_recording_that_ends_anywhere_is_repeated_up_to_there() {
-    let folder = Folder::new("torn");
-    recorded_run(&folder.0, 2, Version::Of13, None);
-    let recorded = Recorded::open(&folder.0).expect("it was recorded");
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded_run(folder.path(), 2, Version::Of13, None);
+    let recorded = Recorded::open(folder.path()).expect("it was recorded");
     let segment = recorded.folder().join("00000001.segment");
     let whole = std::fs::read(&segment).expect("it is there");
     let mut last = u64::MAX;
     for cut in (1..12).map(|n| whole.len() * n / 12).rev() {
         std::fs::write(&segment, &whole[..cut]).expect("it can be written");
-        let Ok(recorded) = Recorded::open(&folder.0) else { continue };
+        let Ok(recorded) = Recorded::open(folder.path()) else { continue };
         let replayed = run_again(&recorded, &[Arc::new(policy)], None);
         assert_eq!(replayed.difference, None, "the first {cut} bytes");
         assert!(replayed.is_cut && replayed.counts.events <= last);
@@ -169,9 +152,9 @@ fn a_recording_that_ends_anywhere_is_repeated_up_to_there() {
 
 #[test]
 fn a_comparison_says_which_packets_go_otherwise_and_changes_nothing() {
-    let folder = Folder::new("compare");
-    recorded_run(&folder.0, 1, Version::Of13, None);
-    let recorded = Recorded::open(&folder.0).expect("it was recorded");
+    let folder = tempfile::tempdir().expect("a folder");
+    recorded_run(folder.path(), 1, Version::Of13, None);
+    let recorded = Recorded::open(folder.path()).expect("it was recorded");
     let no_ssh = |pkt: &PacketHandle, net: &Net| {
         if pkt.is(Field::TcpDst, 22) { Route::drop() } else { policy(pkt, net) }
     };
@@ -185,10 +168,10 @@ fn a_comparison_says_which_packets_go_otherwise_and_changes_nothing() {
 
 #[test]
 fn a_crash_names_the_recording_and_the_replay_comes_there() {
-    let folder = Folder::new("crash");
+    let folder = tempfile::tempdir().expect("a folder");
     let maple = Maple::with(|options_of| {
         options_of.policy = Arc::new(Crashing);
-        options_of.record = Some(options(&folder.0));
+        options_of.record = Some(options(folder.path()));
     });
     let topology = Topology::parse("linear:2").expect("a line");
     let mut of_network = EmulationOptions::new(topology, maple.address, Version::Of13);
@@ -199,7 +182,7 @@ fn a_crash_names_the_recording_and_the_replay_comes_there() {
     let failure = maple.handle.failure().expect("it has failed").to_owned();
     drop(emulation);
     drop(maple);
-    let recorded = Recorded::open(&folder.0).expect("it was recorded");
+    let recorded = Recorded::open(folder.path()).expect("it was recorded");
     assert!(
         failure.contains("shard 0 panicked") && failure.contains(&recorded.folder().display().to_string()),
         "{failure}"

@@ -15,6 +15,7 @@ use maple_core::state::{Value, Write};
 use maple_core::{Net, PacketHandle, Route};
 use maple_wire::msg::PacketOut;
 use maple_wire::{Action, Dpid, Field, Message, PortNo, Version};
+use tempfile::TempDir;
 
 /// Packets of this Ethernet type wait until the gate is open.
 const GATED: u16 = 0x88b5;
@@ -26,27 +27,19 @@ const OTHER: u16 = 0x88b7;
 const BETWEEN: PortNo = PortNo(2);
 
 /// The folder in which both controllers have their control socket and their state file. It is removed with its test.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("maple-takeover-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("it can be made");
-        Folder(path)
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("it can be made"))
     }
 
     fn control(&self) -> PathBuf {
-        self.0.join("control.sock")
+        self.0.path().join("control.sock")
     }
 
     fn state(&self) -> PathBuf {
-        self.0.join("state")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
+        self.0.path().join("state")
     }
 }
 
@@ -117,7 +110,7 @@ impl Switches {
         }
     }
 
-    /// Returns the hosts' packets that were sent, each with its switch, its ports and its Ethernet type.
+    /// The hosts' packets that were sent, each with its switch, its ports and its Ethernet type.
     fn sent(&self) -> Vec<(u64, Vec<PortNo>, u16)> {
         let kind = |out: &PacketOut| u16::from_be_bytes([out.data[12], out.data[13]]);
         self.sent.iter().map(|(dpid, out)| (dpid.0, outputs(out), kind(out))).collect()
@@ -177,7 +170,7 @@ fn count(handle: &Handle, name: &str) -> u64 {
 #[test]
 fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() {
     for version in [Version::Of10, Version::Of13] {
-        let folder = Folder::new(&format!("waiting-{version}"));
+        let folder = Folder::new();
         let old = Controller::start(options(&folder, false)).expect("it starts");
         let handle = old.handle();
         let mut switches = Switches::connect(handle.addresses()[0], version);
@@ -206,7 +199,7 @@ fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() 
 
 #[test]
 fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
-    let folder = Folder::new("egress");
+    let folder = Folder::new();
     let old = Controller::start(options(&folder, true)).expect("it starts");
     let handle = old.handle();
     let mut switches = Switches::connect(handle.addresses()[0], Version::Of13);
@@ -235,7 +228,7 @@ fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
 fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
     // If each had a time of its own, together they would take longer than a shard may.
     const SILENT: u64 = 12;
-    let folder = Folder::new("clogged");
+    let folder = Folder::new();
     let old = Controller::start(ControllerOptions { workers: 1, ..options(&folder, false) }).expect("it starts");
     let handle = old.handle();
     let connect = |dpid| Peer::begin(handle.addresses()[0], Version::Of13, dpid);

@@ -26,7 +26,7 @@ fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
     })
 }
 
-/// Returns the notice of the end of the connection that was just refused.
+/// The notice of the end of the connection that was just refused.
 fn refusal(maple: &Maple, stream: TcpStream) -> String {
     Peer::begin_on(stream, 1).pump(LONG, |_, _| false);
     let mut told = Vec::new();
@@ -109,7 +109,7 @@ fn those_who_may_not_are_refused_with_a_reason() {
 fn a_certificate_may_only_be_its_switches() {
     let authority = Authority::new("bound");
     let mut files = authority.files();
-    let switches = authority.folder.join("switches");
+    let switches = authority.folder.path().join("switches");
     fs::write(&switches, "1,a-b name:first.example\n2 subject:CN = second\n").expect("it is written");
     files.switches = Some(switches);
     let (maple, _) = start(files);
@@ -130,7 +130,7 @@ fn a_certificate_may_only_be_its_switches() {
 fn the_first_certificate_of_a_switch_is_kept_over_restarts() {
     let authority = Authority::new("first");
     let mut files = authority.files();
-    (files.switches, files.trusts_first_use) = (Some(authority.folder.join("switches")), true);
+    (files.switches, files.trusts_first_use) = (Some(authority.folder.path().join("switches")), true);
     let first = authority.client(Some(&authority.sign("first", 2)), &versions());
     let second = authority.client(Some(&authority.sign("second", 3)), &versions());
     for _ in 0..2 {
@@ -269,7 +269,7 @@ fn wrong_files_are_named() {
     says(error(&|files| files.certificate = "/nowhere".into()), "can't read /nowhere: ");
     says(error(&|files| files.certificate = right.key.clone()), "there is no PEM certificate in it");
     says(error(&|files| files.key = right.certificate.clone()), "there is no PEM private key in it");
-    let line = authority.folder.join("line.key");
+    let line = authority.folder.path().join("line.key");
     for text in [key.replace('\n', ""), key.replace('\n', "\\n"), key.replace("-----END", "-----XXX")] {
         fs::write(&line, &text).expect("it is written");
         let told = error(&|files| files.key = line.clone());

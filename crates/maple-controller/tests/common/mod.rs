@@ -87,12 +87,12 @@ impl Maple {
         eventually(&format!("{name} >= {least}"), || self.count(name) >= least);
     }
 
-    /// Returns the switches with a control connection.
+    /// The switches with a control connection.
     pub fn connected(&self) -> Vec<SwitchStatus> {
         self.handle.switches().unwrap().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
     }
 
-    /// Returns all notices since the last call, as text.
+    /// All notices since the last call, as text.
     pub fn notices(&self) -> Vec<String> {
         self.handle.notices().try_iter().map(|notice| notice.to_string()).collect()
     }
@@ -317,7 +317,7 @@ impl Peer {
         Features { dpid, n_buffers: 0, n_tables: 254, auxiliary_id, capabilities: 0, actions: 0xfff, ports }
     }
 
-    /// Returns the number of flow-mods so far.
+    /// The number of flow-mods so far.
     pub fn flow_mods(&self) -> usize {
         self.seen.iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).count()
     }

@@ -15,10 +15,11 @@ use rcgen::{
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+use tempfile::TempDir;
 
 /// An authority, with a folder for the certificates that it signs.
 pub struct Authority {
-    pub folder: PathBuf,
+    pub folder: TempDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -33,22 +34,20 @@ pub struct Signed {
 impl Authority {
     /// Creates an authority.
     pub fn new(name: &str) -> Authority {
-        let thread = format!("{:?}", std::thread::current().id());
-        let folder = std::env::temp_dir().join(format!("maple-tls-{name}-{}-{thread}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().expect("a key");
-        fs::write(folder.join("ca.pem"), params.self_signed(&key).expect("it signs itself").pem())
+        fs::write(folder.path().join("ca.pem"), params.self_signed(&key).expect("it signs itself").pem())
             .expect("it is written");
         Authority { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// Returns the file of its certificate.
+    /// The file of its certificate.
     pub fn file(&self) -> PathBuf {
-        self.folder.join("ca.pem")
+        self.folder.path().join("ca.pem")
     }
 
     /// Makes a certificate that is valid now.
@@ -64,7 +63,8 @@ impl Authority {
         params.not_after = date_time_ymd(year, 1, 1);
         params.serial_number = Some(SerialNumber::from(serial));
         let key = KeyPair::generate().expect("a key");
-        let (certificate, file) = (self.folder.join(format!("{name}.pem")), self.folder.join(format!("{name}.key")));
+        let (certificate, file) =
+            (self.folder.path().join(format!("{name}.pem")), self.folder.path().join(format!("{name}.key")));
         fs::write(&certificate, params.signed_by(&key, &self.issuer).expect("it is signed").pem()).expect("written");
         fs::write(&file, key.serialize_pem()).expect("it is written");
         Signed { certificate, key: file, serial }
@@ -86,7 +86,7 @@ impl Authority {
             revoked_certs: all.iter().map(revoked).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let path = self.folder.join("revoked.pem");
+        let path = self.folder.path().join("revoked.pem");
         let signed = list.signed_by(&self.issuer).expect("it is signed");
         fs::write(&path, signed.pem().expect("it is PEM")).expect("it is written");
         path
@@ -118,12 +118,6 @@ impl Authority {
                 builder.with_client_auth_cert(chain, key).expect("they belong together")
             }
         })
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.folder));
     }
 }
 

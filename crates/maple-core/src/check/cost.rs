@@ -49,7 +49,7 @@ pub struct Wide {
 }
 
 impl Per {
-    /// Returns the number of rules that a network with this many hosts and switches then has. Returns `None` if the
+    /// The number of rules that a network with this many hosts and switches then has. Returns `None` if the
     /// number does not depend on hosts.
     pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
         match self {
@@ -74,13 +74,13 @@ impl Costs {
         wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
     }
 
-    /// Returns all kinds of such runs, those with the most rules last.
+    /// All kinds of such runs, those with the most rules last.
     pub fn all(&self) -> impl Iterator<Item = &Wide> {
         self.0.values()
     }
 }
 
-/// Returns the fields of hosts and connections that a run read with a full mask. A field is left out if a test had
+/// The fields of hosts and connections that a run read with a full mask. A field is left out if a test had
 /// shown that its value is one of few: a server's port below 1024, for example.
 fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
     let mut bounded = BTreeSet::new();

@@ -42,7 +42,7 @@ impl StepKey {
     }
 }
 
-/// Returns the keys of a trace's steps, which distinguish it from other traces.
+/// The keys of a trace's steps, which distinguish it from other traces.
 pub(super) fn keys(trace: &Trace) -> Vec<StepKey> {
     trace.steps().map(StepKey::from_step).collect()
 }
@@ -116,13 +116,13 @@ impl MergedTraces {
         is_new
     }
 
-    /// Returns each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
+    /// Each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
     /// no order.
     pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &StepKey>)> {
         self.nodes.iter().map(HashMap::keys).enumerate()
     }
 
-    /// Returns the items of the trace that lead to a node, in order, without the answers of lists.
+    /// The items of the trace that lead to a node, in order, without the answers of lists.
     pub fn items_before(&self, node: usize) -> Vec<&Item> {
         let (mut at, mut items) = (node, Vec::new());
         while at != 0 {
@@ -135,7 +135,7 @@ impl MergedTraces {
         items
     }
 
-    /// Returns the number of sides of tests, and of those that no trace took.
+    /// The number of sides of tests, and of those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {

@@ -78,7 +78,7 @@ const SAME_SHAPE: u32 = 4;
 /// The maximum number of times that packets are tried again because the state changed.
 const PASSES: u32 = 4;
 /// The maximum number of packets that are tried again each time.
-const AGAIN: usize = 256;
+const MAX_REPEATED: usize = 256;
 /// The maximum number of different failure texts that are kept: texts can have values of packets in them.
 const MAX_FAILURES: usize = 1000;
 /// The maximum number of packets of the policy's own that are tried.
@@ -86,9 +86,9 @@ const SAMPLES: usize = 10_000;
 /// The number of packets on which f may exceed its time limit; after that many, no more are tried.
 const TOO_LONG: u32 = 3;
 /// The time of all runs after which a slow f is tried on no more packets.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SLOW_RUNS_TIME: Duration = Duration::from_secs(5);
 /// The time that f should take for a packet at most: meanwhile the engine decides nothing else.
-pub const SLOW: Duration = Duration::from_millis(10);
+pub const SLOW_RUN: Duration = Duration::from_millis(10);
 
 /// The caller's clock: returns the time since some moment, as far as it can tell. Core itself reads no clock.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
@@ -111,7 +111,7 @@ pub struct Check {
     shapes: HashMap<u64, u32>,
     values: TriedValues,
     merged: MergedTraces,
-    findings: BTreeMap<StepKey, Finding>,
+    findings: BTreeMap<FindingKey, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
     /// Packets for which the policy writes each time, by the line that writes.
@@ -139,7 +139,7 @@ struct Tried {
 
 /// The key under which findings are counted together: the line, and whether the traces are equal and only their ends
 /// differ.
-type StepKey = (Option<(Arc<str>, u32)>, bool);
+type FindingKey = (Option<(Arc<str>, u32)>, bool);
 
 /// A place where f reads something that is not tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,17 +227,17 @@ impl Check {
         self.explored = Some(Explored::with_last_tests(last_tests));
     }
 
-    /// Returns the names of the constraints that the policy's routes must satisfy.
+    /// The names of the constraints that the policy's routes must satisfy.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         self.policy.constraints()
     }
 
-    /// Returns the packets that f decided so far, in order, each with the state and the observation of the first run.
+    /// The packets that f decided so far, in order, each with the state and the observation of the first run.
     pub fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
         self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 
-    /// Returns the routes that constraints refused: the first one for each constraint and line, with the number of
+    /// The routes that constraints refused: the first one for each constraint and line, with the number of
     /// packets.
     pub fn violations(&self) -> impl Iterator<Item = (&Violation, &Counted)> {
         self.violations.values().map(|(violation, counted)| (violation, counted))
@@ -306,7 +306,7 @@ impl Check {
         self.passes = (version, count + 1);
         let mut kinds = HashSet::new();
         let distinct = self.tried.iter().filter(|tried| kinds.insert(keys(&tried.first.trace)));
-        let again: Vec<Sample> = distinct.take(AGAIN).map(|tried| tried.sample.clone()).collect();
+        let again: Vec<Sample> = distinct.take(MAX_REPEATED).map(|tried| tried.sample.clone()).collect();
         self.queue.extend(again.into_iter().map(|sample| (sample, true)));
         !self.queue.is_empty()
     }
@@ -326,46 +326,46 @@ impl Check {
         self.tried = tried;
     }
 
-    /// Returns the places where runs differed, by file and line.
+    /// The places where runs differed, by file and line.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.values()
     }
 
-    /// Returns the error texts of f, at most 1,000, each with the packets on which it failed in that way.
+    /// The error texts of f, at most 1,000, each with the packets on which it failed in that way.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.failures.iter().map(|(error, counted)| (&**error, counted))
     }
 
-    /// Returns the lines that made routes whose only port is the one where the packet came in, and the packets.
+    /// The lines that made routes whose only port is the one where the packet came in, and the packets.
     /// Switches send nothing out of that port.
     pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.goes_back.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// Returns the runs that make the number of the policy's rules grow, one entry for each kind, those with the most
+    /// The runs that make the number of the policy's rules grow, one entry for each kind, those with the most
     /// rules last.
     pub fn costs(&self) -> impl Iterator<Item = &Wide> {
         self.costs.all()
     }
 
-    /// Returns the lines that write for a packet, and again for the next one like it, and those packets: they can have
+    /// The lines that write for a packet, and again for the next one like it, and those packets: they can have
     /// no rules.
     pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.writes_each.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// Returns the average time that f takes for a packet, if that is longer than [`SLOW`].
+    /// The average time that f takes for a packet, if that is longer than [`SLOW_RUN`].
     pub fn slow(&self) -> Option<Duration> {
         let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
-        self.spent.checked_div(runs).filter(|each| *each > SLOW)
+        self.spent.checked_div(runs).filter(|each| *each > SLOW_RUN)
     }
 
     /// Reports whether no more packets are tried, because f exceeded its time limit too often or took too long.
     pub fn gave_up(&self) -> bool {
-        self.too_long >= TOO_LONG || self.spent > PATIENCE && self.slow().is_some()
+        self.too_long >= TOO_LONG || self.spent > SLOW_RUNS_TIME && self.slow().is_some()
     }
 
-    /// Returns the coverage so far.
+    /// The coverage so far.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         self.merged.report(&mut coverage);

@@ -91,7 +91,7 @@ impl Observation {
         }
     }
 
-    /// Returns the run's questions and answers, line by line, for people.
+    /// The run's questions and answers, line by line, for people.
     pub fn lines(&self) -> Vec<String> {
         let told = |source: Option<&Source>, text: &str| match source {
             Some(source) => format!("{source}: {text}"),
@@ -103,7 +103,7 @@ impl Observation {
         lines
     }
 
-    /// Returns the difference between this run and a later one on the same packet and state, if there is one.
+    /// The difference between this run and a later one on the same packet and state, if there is one.
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
     pub fn difference(&self, later: &Observation) -> Option<RunDifference> {
@@ -146,7 +146,7 @@ impl Observation {
         }
     }
 
-    /// Returns the difference between two runs with equal traces, as a text for each.
+    /// The difference between two runs with equal traces, as a text for each.
     fn ends(&self, later: &Observation) -> (String, String) {
         if !self.answers_like(later) {
             return (self.end(), later.end());
@@ -170,7 +170,7 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
     format!("{what} {}", things.join(", "))
 }
 
-/// Returns a route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
+/// A route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
 fn route_text(route: &Resolved) -> String {
     let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
     let own: Vec<String> = route.own.iter().map(own).collect();

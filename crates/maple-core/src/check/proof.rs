@@ -97,7 +97,7 @@ impl Explored {
     /// Adds a run on a packet that entered at a switch. Returns whether its trace is new there.
     pub fn take(&mut self, at: Dpid, run: &Observation) -> bool {
         self.wrote |= !run.writes.is_empty();
-        self.whole_frame |= run.trace.each;
+        self.whole_frame |= run.trace.needs_controller;
         self.switches.entry(at).or_default().take(run)
     }
 

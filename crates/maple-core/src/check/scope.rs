@@ -79,19 +79,19 @@ impl PacketScope {
         self.asks(sample)
     }
 
-    /// Returns the last test for a sender at each switch: a packet that fails it is out of the scope.
+    /// The last test for a sender at each switch: a packet that fails it is out of the scope.
     pub(super) fn last_tests(&self) -> BTreeSet<(Dpid, Cond)> {
         let tests = self.senders.iter().map(|host| (host.1.location.switch, self.sends(host)));
         tests.collect::<BTreeMap<Dpid, Cond>>().into_iter().collect()
     }
 
-    /// Returns the receiver that the packet's destination address names.
+    /// The receiver that the packet's destination address names.
     pub fn receiver(&self, sample: &Sample) -> Option<&Host> {
         let dst = sample.packet().get(Field::EthDst).map(Mac::from_bits);
         self.receivers.iter().flatten().find(|(mac, _)| Some(*mac) == dst)
     }
 
-    /// Returns the host that sends the packet.
+    /// The host that sends the packet.
     pub fn sender(&self, sample: &Sample) -> Option<&Host> {
         let src = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
         let sends = |(mac, info): &&Host| info.location == sample.at && (!self.by_address || Some(*mac) == src);

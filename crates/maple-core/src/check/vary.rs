@@ -218,7 +218,7 @@ pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     all
 }
 
-/// Returns a prefix of more than one value as a range.
+/// A prefix of more than one value as a range.
 fn block(constraint: &Constraint) -> Option<Range> {
     let Constraint { field, value, mask } = *constraint;
     let rest = field.full_mask() & !mask;

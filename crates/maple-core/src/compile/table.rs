@@ -47,7 +47,7 @@ pub struct Table {
 
 /// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
-    /// Returns an independent copy.
+    /// An independent copy.
     fn boxed_clone(&self) -> Box<dyn TableBackend>;
 
     /// The tree, for look-ups.

@@ -92,7 +92,7 @@ struct Running<'a, P> {
 /// A function that runs one of the policies that a composition is made of.
 pub type Call<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
-type Answer = Result<Route, PolicyError>;
+type ComposedAnswer = Result<Route, PolicyError>;
 
 impl<P> Composition<P> {
     /// Wraps a single policy.
@@ -173,7 +173,7 @@ impl<P> Composition<P> {
         samples
     }
 
-    /// Returns the access lists, in order.
+    /// The access lists, in order.
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
         let mut all = Vec::new();
         self.0.visit_nodes(&mut |node| {
@@ -192,14 +192,14 @@ impl<P> Composition<P> {
         Composition(Node::Guard { of: Box::new(self.0), constraints })
     }
 
-    /// Returns the policies that the composition is made of, and the functions of its constraints, in order.
+    /// The policies that the composition is made of, and the functions of its constraints, in order.
     pub fn parts(&self) -> Vec<&P> {
         let mut parts = Vec::new();
         self.0.visit(&mut |policy| parts.push(policy));
         parts
     }
 
-    /// Returns the names of the constraints, each once, in order.
+    /// The names of the constraints, each once, in order.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         self.0.constraints(&mut names);
@@ -288,7 +288,7 @@ impl<P> Node<P> {
 
 /// Each step, unless it fails, leaves the packet as it found it, with the changes that were made before.
 impl<P> Running<'_, P> {
-    fn decide(&mut self, node: &Node<P>) -> Answer {
+    fn decide(&mut self, node: &Node<P>) -> ComposedAnswer {
         match node {
             Node::Policy(policy) => self.call(policy),
             Node::Named { name, of } => self.in_tier(name, of),
@@ -333,7 +333,7 @@ impl<P> Running<'_, P> {
     }
 
     /// Runs a policy, and checks that the packet, as changed so far, has the fields that the policy writes.
-    fn call(&mut self, policy: &P) -> Answer {
+    fn call(&mut self, policy: &P) -> ComposedAnswer {
         let route = self.pkt.with_floods((self.call)(policy, self.pkt, self.net)?);
         let route = self.net.slice().iter().fold(route, Route::in_slice);
         if !route.passes() {
@@ -354,7 +354,7 @@ impl<P> Running<'_, P> {
         self.pkt.change(treatment).map_err(error)
     }
 
-    fn in_tier(&mut self, name: &Name, of: &Node<P>) -> Answer {
+    fn in_tier(&mut self, name: &Name, of: &Node<P>) -> ComposedAnswer {
         let (outer, error_before) = (self.pkt.enter_tier(Some(Arc::clone(name))), self.net.take_error());
         let answer = self.decide(of);
         self.pkt.enter_tier(outer);
@@ -369,7 +369,7 @@ impl<P> Running<'_, P> {
         }
     }
 
-    fn tiers(&mut self, tiers: &[Node<P>]) -> Answer {
+    fn tiers(&mut self, tiers: &[Node<P>]) -> ComposedAnswer {
         let before = self.pkt.changes();
         let mut so_far = Route::pass_with(Treatment::default());
         for tier in tiers {
@@ -384,7 +384,7 @@ impl<P> Running<'_, P> {
         Ok(so_far)
     }
 
-    fn in_lists(&mut self, lists: &[Arc<AccessList>], allowed: &Node<P>) -> Answer {
+    fn in_lists(&mut self, lists: &[Arc<AccessList>], allowed: &Node<P>) -> ComposedAnswer {
         let mut so_far = Route::pass_with(Treatment::default());
         for list in lists {
             let rule = list.ask(self.pkt);
@@ -405,7 +405,7 @@ impl<P> Running<'_, P> {
         Ok(so_far)
     }
 
-    fn with_fallback(&mut self, of: &Node<P>, on_error: &Node<P>) -> Answer {
+    fn with_fallback(&mut self, of: &Node<P>, on_error: &Node<P>) -> ComposedAnswer {
         let (changes, savepoint, error_before) = (self.pkt.changes(), self.net.savepoint(), self.net.take_error());
         let violations = self.pkt.violations();
         let (tier, slice) = (self.pkt.enter_tier(None), self.net.slice());

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Constraint, Dpid, Field, PortNo};
 
-use super::{Answer, Composition, Node, Running};
+use super::{ComposedAnswer, Composition, Node, Running};
 use crate::ids::Name;
 use crate::network::{LinkName, Location, Mac, Scope};
 use crate::policy::PacketHandle;
@@ -67,12 +67,12 @@ impl<P> Slice<P> {
         Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
     }
 
-    /// Returns the name of the slice.
+    /// The name of the slice.
     pub fn name(&self) -> &Name {
         self.tenant.name()
     }
 
-    /// Returns the part of the network that the slice has.
+    /// The part of the network that the slice has.
     pub fn scope(&self) -> &Scope {
         &self.tenant.scope
     }
@@ -183,7 +183,7 @@ impl Tenant {
     }
 }
 
-/// Returns a packet that fits both conditions and comes in by a port, if there is one.
+/// A packet that fits both conditions and comes in by a port, if there is one.
 fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
     let port = Cond::default().and(Constraint::exact(Field::InPort, at.port.0.into()));
     example_of_both(b, &port)?;
@@ -203,7 +203,12 @@ fn ports_at(ports: &BTreeSet<Location>, switch: Dpid) -> Vec<PortNo> {
 
 impl<P> Running<'_, P> {
     /// Decides the packet by the slice that it belongs to, or by `otherwise`.
-    pub(super) fn slices(&mut self, tenants: &[(Tenant, Node<P>)], otherwise: &Node<P>, at: Option<&Source>) -> Answer {
+    pub(super) fn slices(
+        &mut self,
+        tenants: &[(Tenant, Node<P>)],
+        otherwise: &Node<P>,
+        at: Option<&Source>,
+    ) -> ComposedAnswer {
         let Some((tenant, of)) = tenants.iter().find(|(tenant, _)| tenant.has(self.pkt, at)) else {
             return self.decide(otherwise);
         };

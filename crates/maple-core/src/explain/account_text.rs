@@ -13,7 +13,7 @@ use crate::trace::{Fields as _, text};
 const MAX_ITEMS: usize = 8;
 
 impl AccountStep {
-    /// Returns the question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
+    /// The question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
     pub fn question(&self) -> String {
         match &self.what {
             AccountItem::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
@@ -47,7 +47,7 @@ impl AccountStep {
         }
     }
 
-    /// Returns the packet's values of the fields of a test, on which the answer depends. Other steps have none.
+    /// The packet's values of the fields of a test, on which the answer depends. Other steps have none.
     pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
         let AccountItem::Test(cond, _) = &self.what else { return None };
         let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
@@ -57,13 +57,13 @@ impl AccountStep {
         Some(values.join(", "))
     }
 
-    /// Returns the cell of the state that was read, if the step read one.
+    /// The cell of the state that was read, if the step read one.
     pub fn cell(&self) -> Option<&Cell> {
         if let AccountItem::Cell(cell, _) = &self.what { Some(cell) } else { None }
     }
 }
 
-/// Returns a cell as people write it.
+/// A cell as people write it.
 pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Table(table, key) => format!("{table}[{key}]"),

@@ -111,12 +111,12 @@ impl Decision {
         }
     }
 
-    /// Returns the line that decided: the one that made the route, or else the last one that asked something.
+    /// The line that decided: the one that made the route, or else the last one that asked something.
     pub fn line(&self) -> Option<&Source> {
         self.made_at.as_ref().or_else(|| self.account.iter().rev().find_map(|step| step.source.as_ref()))
     }
 
-    /// Returns the places where copies leave and the number of copies at each.
+    /// The places where copies leave and the number of copies at each.
     pub(super) fn exits(&self) -> Option<BTreeMap<Location, usize>> {
         let mut exits = BTreeMap::new();
         for (at, _) in self.copies.as_ref()? {
@@ -126,7 +126,7 @@ impl Decision {
     }
 }
 
-/// Returns a route as text. The run is over, so this does not count as reading its hops.
+/// A route as text. The run is over, so this does not count as reading its hops.
 fn text(route: &Route) -> String {
     route.to_string()
 }

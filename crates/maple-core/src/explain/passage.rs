@@ -147,7 +147,7 @@ impl PacketInSwitch<'_> {
         })
     }
 
-    /// Returns the fate of the copy that an action sends to a port.
+    /// The fate of the copy that an action sends to a port.
     fn output(&self, port: PortNo, action: &Action) -> Option<PassageOutcome> {
         let copy = || self.flight.frame.clone();
         match port {

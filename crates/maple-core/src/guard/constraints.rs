@@ -60,12 +60,12 @@ impl<P> RouteConstraints<P> {
         RouteConstraints { all, by_sender, others, named }
     }
 
-    /// Returns all constraints, in order.
+    /// All constraints, in order.
     pub fn iter(&self) -> impl Iterator<Item = &RouteConstraint<P>> {
         self.all.iter()
     }
 
-    /// Returns the constraints that may concern packets of a source, in order; all of them if the source is not known.
+    /// The constraints that may concern packets of a source, in order; all of them if the source is not known.
     pub fn for_source(&self, source: Option<u128>) -> impl Iterator<Item = &RouteConstraint<P>> {
         let everything = if source.is_none() { &self.all[..] } else { &[] };
         let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);
@@ -87,7 +87,7 @@ impl<P> RouteConstraints<P> {
 }
 
 impl<P> Requirement<P> {
-    /// Returns the groups whose packets the requirement is about; `None` for all packets.
+    /// The groups whose packets the requirement is about; `None` for all packets.
     fn senders(&self) -> Option<Vec<&HostGroup>> {
         match self {
             Requirement::Waypoint { src, .. }

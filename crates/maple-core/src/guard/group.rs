@@ -55,7 +55,7 @@ struct MemberQueries {
 }
 
 /// The maximum number of places that are asked about one by one.
-const FEW: usize = 8;
+const MAX_ASKED: usize = 8;
 
 impl fmt::Debug for HostGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -139,12 +139,12 @@ impl HostGroup {
         Ok(false)
     }
 
-    /// Returns the hardware addresses of the members, if all members are named by one.
+    /// The hardware addresses of the members, if all members are named by one.
     pub(super) fn only_macs(&self) -> Option<Vec<u128>> {
         (self.sends.is_empty() && self.places.is_empty()).then(|| self.macs.keys().copied().collect())
     }
 
-    /// Returns the conditions on packets that a member sends, apart from hardware addresses, ports, and conditions that
+    /// The conditions on packets that a member sends, apart from hardware addresses, ports, and conditions that
     /// all packets fit.
     pub(super) fn named_senders(&self) -> impl Iterator<Item = &Cond> {
         self.sends.iter().filter(|cond| !is_for_all(cond))
@@ -158,7 +158,7 @@ impl HostGroup {
         let mut there: BTreeSet<Location> = places.iter().filter(|at| self.places.contains(at)).copied().collect();
         let Some(located) = self.located.as_ref().filter(|_| net.tracks_hosts()) else { return Ok(there) };
         let error = |error: QueryError| PolicyError::Exception(error.to_string().into());
-        if places.len() > FEW {
+        if places.len() > MAX_ASKED {
             let all = located.all.try_get(net, &()).map_err(error)?;
             there.extend(all.into_iter().filter(|at| places.contains(at)));
             return Ok(there);
@@ -192,14 +192,14 @@ impl Member {
         }
     }
 
-    /// Returns the prefix as a condition on each of these fields.
+    /// The prefix as a condition on each of these fields.
     fn within<const N: usize>(&self, fields: [Field; N]) -> Vec<Cond> {
         let Some((value, mask)) = self.prefix() else { return Vec::new() };
         let cond = |field: Field| Cond::default().and(Constraint::masked(field, value & mask, mask));
         fields.map(cond).into()
     }
 
-    /// Returns the value and the mask of a prefix.
+    /// The value and the mask of a prefix.
     fn prefix(&self) -> Option<(u128, u128)> {
         let Member::Ip(network, length) = self else { return None };
         let (value, width) = bits(*network);
@@ -221,7 +221,7 @@ impl Member {
     }
 }
 
-/// Returns an address as a number, and its number of bits.
+/// An address as a number, and its number of bits.
 fn bits(ip: IpAddr) -> (u128, u32) {
     match ip {
         IpAddr::V4(ip) => (u32::from(ip).into(), 32),

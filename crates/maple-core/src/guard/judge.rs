@@ -76,7 +76,7 @@ impl From<PolicyError> for JudgeError {
 }
 
 /// The finding of a constraint: what is wrong with the route, if anything.
-type Finding = Result<Option<String>, JudgeError>;
+type JudgeFinding = Result<Option<String>, JudgeError>;
 
 /// The bit of a MAC address that marks a group address.
 const GROUP: u128 = 1 << 40;
@@ -122,7 +122,7 @@ impl RouteJudge<'_> {
         }
     }
 
-    fn judge<P>(&self, requirement: &Requirement<P>, own: &mut CallCustom<'_, P>) -> Finding {
+    fn judge<P>(&self, requirement: &Requirement<P>, own: &mut CallCustom<'_, P>) -> JudgeFinding {
         match requirement {
             Requirement::Waypoint { src, dst, via } => self.waypoint(src, dst, via),
             Requirement::Isolate(a, b) => Ok(self.isolated(a, b)?.or(self.isolated(b, a)?)),
@@ -162,7 +162,7 @@ impl RouteJudge<'_> {
         group.sends(self.pkt, self.source, self.is_named)
     }
 
-    /// Returns the view of the route. The run depends on it.
+    /// The view of the route. The run depends on it.
     fn view(&self) -> Result<&RouteView, JudgeError> {
         Ok(&self.way()?.0)
     }
@@ -182,7 +182,7 @@ impl RouteJudge<'_> {
         Ok(self.view.get_or_init(|| (view, rewrites)))
     }
 
-    /// Returns the first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
+    /// The first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
     /// came in by, unless the route says so by name.
     fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, JudgeError> {
         let named = self.route.sends_back_by_name();
@@ -212,7 +212,7 @@ impl RouteJudge<'_> {
         Ok(!is_rewritten && self.pkt.equals(Field::EthDst, GROUP, GROUP, None))
     }
 
-    fn waypoint(&self, src: &HostGroup, dst: &HostGroup, via: &BTreeSet<Dpid>) -> Finding {
+    fn waypoint(&self, src: &HostGroup, dst: &HostGroup, via: &BTreeSet<Dpid>) -> JudgeFinding {
         if !self.sends(src) {
             return Ok(None);
         }
@@ -230,13 +230,13 @@ impl RouteJudge<'_> {
         Ok(missed.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
     }
 
-    /// Returns the places where the route delivers to members of a group.
+    /// The places where the route delivers to members of a group.
     fn members(&self, group: &HostGroup) -> Result<BTreeSet<Location>, JudgeError> {
         let deliveries: Vec<Location> = self.view()?.deliveries.iter().map(|delivery| delivery.at).collect();
         Ok(group.among(self.net, &deliveries)?)
     }
 
-    fn isolated(&self, from: &HostGroup, to: &HostGroup) -> Finding {
+    fn isolated(&self, from: &HostGroup, to: &HostGroup) -> JudgeFinding {
         if !self.sends(from) {
             return Ok(None);
         }
@@ -251,14 +251,14 @@ impl RouteJudge<'_> {
         Ok(reached.map(|delivery| format!("it delivers to the other group at {}", delivery.at)))
     }
 
-    fn never(&self, port: Location) -> Finding {
+    fn never(&self, port: Location) -> JudgeFinding {
         let over_link = self.view()?.links.iter().any(|(from, _)| *from == port);
         let leaves = over_link || self.delivered(|delivery| delivery.at == port)?.is_some();
         Ok(leaves.then(|| format!("it leaves by {port}")))
     }
 
     /// Reports whether more of a link's capacity is reserved than the link has.
-    fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> Finding {
+    fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> JudgeFinding {
         let pair = [u128::from(from.switch.0), from.port.0.into()].map(|number| Value::Int(number as i128));
         let mut reserved = 0.0;
         for key in [Value::Location(from), Value::Tuple(pair.into())] {
@@ -291,7 +291,7 @@ impl RouteJudge<'_> {
     }
 
     /// Asks a constraint that a user wrote. Its view has only the deliveries that are made.
-    fn own<P>(&self, function: &P, call: &mut CallCustom<'_, P>) -> Finding {
+    fn own<P>(&self, function: &P, call: &mut CallCustom<'_, P>) -> JudgeFinding {
         let mut view = self.view()?.clone();
         if !self.route.sends_back_by_name() {
             // One read is cheaper than a test for each port.

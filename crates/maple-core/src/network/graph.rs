@@ -16,19 +16,19 @@ pub trait Graph {
     /// Reports whether the switch is there.
     fn has_switch(&self, switch: Dpid) -> bool;
 
-    /// Returns the links of a switch that are up and known at both ends, in order: its port, and the port at the other
+    /// The links of a switch that are up and known at both ends, in order: its port, and the port at the other
     /// end.
     fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)>;
 
-    /// Returns the ports of a switch, in order.
+    /// The ports of a switch, in order.
     fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)>;
 
-    /// Returns the cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
+    /// The cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
     /// end.
     fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64;
 }
 
-/// Returns the hops of the best path from one switch to another: the port by which each switch but the last is left.
+/// The hops of the best path from one switch to another: the port by which each switch but the last is left.
 /// The path is empty if both are the same switch. Returns `None` if there is no path or one of them is not there.
 ///
 /// The best path has the least sum of costs, then the fewest hops, then the hops that come first in order.
@@ -36,7 +36,7 @@ pub fn path(network: &impl Graph, from: Dpid, to: Dpid, weight: Option<&Name>) -
     path_along(network, from, to, weight, &distances_to(network, to, weight))
 }
 
-/// Returns the best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
+/// The best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
 pub(crate) fn path_along(
     network: &impl Graph,
     from: Dpid,
@@ -63,7 +63,7 @@ pub(crate) fn path_along(
     Some(hops)
 }
 
-/// Returns the hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from
+/// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from
 /// `from`, and out of every edge port that is up. Branches without such a port are left out. The hops are in order.
 ///
 /// All starts share one spanning tree, so two floods that arrive at a switch by the same port continue in the same way.
@@ -127,7 +127,7 @@ fn reachable(network: &impl Graph, from: Dpid) -> BTreeSet<Dpid> {
 /// The least cost from each switch to one switch, and the number of hops of that path.
 pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
-/// Returns the least (cost, hops) from each switch to `to`.
+/// The least (cost, hops) from each switch to `to`.
 pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);

@@ -36,7 +36,7 @@ impl Mac {
         Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
     }
 
-    /// Returns the address as a field value.
+    /// The address as a field value.
     pub const fn bits(self) -> u128 {
         let b = self.0;
         u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
@@ -194,7 +194,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// Returns all IP addresses of the host.
+    /// All IP addresses of the host.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
     }
@@ -231,7 +231,7 @@ impl Hop {
         Hop { switch, port }
     }
 
-    /// Returns the switch and the port as a location.
+    /// The switch and the port as a location.
     pub const fn location(self) -> Location {
         Location { switch: self.switch, port: self.port }
     }

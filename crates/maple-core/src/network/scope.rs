@@ -21,7 +21,7 @@ use crate::ids::Name;
 pub struct Scope(Arc<ScopeOf>);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Limits {
+struct ScopeLimits {
     name: Name,
     ports: Option<BTreeSet<Location>>,
     hosts: Option<BTreeSet<Mac>>,
@@ -32,46 +32,46 @@ struct Limits {
 struct ScopeOf {
     /// The hash of `limits`.
     hash: u64,
-    limits: Limits,
+    limits: ScopeLimits,
 }
 
 impl Scope {
     /// Creates the scope of the whole network, for the slice of this name.
     pub fn new(name: impl Into<Name>) -> Scope {
-        Scope::from_limits(Limits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
+        Scope::from_limits(ScopeLimits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
     }
 
     /// Limits the scope to these edge ports.
     #[must_use]
     pub fn with_ports(&self, ports: impl IntoIterator<Item = Location>) -> Scope {
-        Scope::from_limits(Limits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these hosts, while they are at its ports.
     #[must_use]
     pub fn with_hosts(&self, hosts: impl IntoIterator<Item = Mac>) -> Scope {
-        Scope::from_limits(Limits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
     }
 
     /// Limits the scope to these links. A port names the link at it, and two switches name all links between them; both
     /// directions are meant.
     #[must_use]
     pub fn with_links(&self, links: impl IntoIterator<Item = LinkName>) -> Scope {
-        Scope::from_limits(Limits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
+        Scope::from_limits(ScopeLimits { links: vec![links.into_iter().collect()], ..self.0.limits.clone() })
     }
 
-    fn from_limits(limits: Limits) -> Scope {
+    fn from_limits(limits: ScopeLimits) -> Scope {
         let mut hasher = FxHasher::default();
         limits.hash(&mut hasher);
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
     }
 
-    /// Returns the intersection of this scope and an outer one: the scope of the slice `outer/inner`.
+    /// The intersection of this scope and an outer one: the scope of the slice `outer/inner`.
     #[must_use]
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
         let name = format!("{}/{}", outer.name, here.name).into();
-        Scope::from_limits(Limits { name, ..here.common(outer) })
+        Scope::from_limits(ScopeLimits { name, ..here.common(outer) })
     }
 
     /// Limits this scope to another one, unless it lies in that one already.
@@ -82,16 +82,16 @@ impl Scope {
         if limits == self.0.limits && is_part {
             self.clone()
         } else {
-            Scope::from_limits(Limits { name: to.name().clone(), ..limits })
+            Scope::from_limits(ScopeLimits { name: to.name().clone(), ..limits })
         }
     }
 
-    /// Returns the slice's name, which begins with the names of the slices that it is in.
+    /// The slice's name, which begins with the names of the slices that it is in.
     pub fn name(&self) -> &Name {
         &self.0.limits.name
     }
 
-    /// Returns the name that a table, a variable or link costs of the slice have in the state.
+    /// The name that a table, a variable or link costs of the slice have in the state.
     pub fn own(&self, name: &str) -> Name {
         format!("{}/{name}", self.name()).into()
     }
@@ -101,7 +101,7 @@ impl Scope {
         name.strip_prefix(&**self.name()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// Returns the names in the state that the slice's `name` for link costs can mean: its own, those of the slices
+    /// The names in the state that the slice's `name` for link costs can mean: its own, those of the slices
     /// that it is in, and those of the network. The first that exists counts. A name with a slash is the slice's own,
     /// because otherwise it could mean the costs of another slice.
     pub(crate) fn weights(&self, name: &str) -> Vec<Name> {
@@ -114,7 +114,7 @@ impl Scope {
         all
     }
 
-    /// Returns the names by which the slice knows costs, of those that exist.
+    /// The names by which the slice knows costs, of those that exist.
     pub(crate) fn known_weights(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
         let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
@@ -123,17 +123,17 @@ impl Scope {
         known.into_iter().map(Name::from).collect()
     }
 
-    /// Returns the scope as it affects paths; `None` if paths may take all links.
+    /// The scope as it affects paths; `None` if paths may take all links.
     pub(crate) fn of_links(&self) -> Option<Scope> {
         (!self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// Returns the scope as it affects floods; `None` if floods may take all ports and links.
+    /// The scope as it affects floods; `None` if floods may take all ports and links.
     pub(crate) fn of_ports_and_links(&self) -> Option<Scope> {
         (self.0.limits.ports.is_some() || !self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// Returns the edge ports of the scope; `None` for all.
+    /// The edge ports of the scope; `None` for all.
     pub(crate) fn ports(&self) -> Option<&BTreeSet<Location>> {
         self.0.limits.ports.as_ref()
     }
@@ -164,13 +164,13 @@ impl Scope {
     }
 }
 
-impl Limits {
-    /// Returns the intersection of both limits.
-    fn common(&self, other: &Limits) -> Limits {
+impl ScopeLimits {
+    /// The intersection of both limits.
+    fn common(&self, other: &ScopeLimits) -> ScopeLimits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());
         let name = self.name.clone();
-        Limits { name, ports: both(&self.ports, &other.ports), hosts: both(&self.hosts, &other.hosts), links }
+        ScopeLimits { name, ports: both(&self.ports, &other.ports), hosts: both(&self.hosts, &other.hosts), links }
     }
 }
 

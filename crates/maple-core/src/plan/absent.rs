@@ -28,7 +28,7 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// Returns the reason why a place with this port information is absent; `None` if it is there. `ports` returns
+    /// The reason why a place with this port information is absent; `None` if it is there. `ports` returns
     /// those of its switch.
     pub(crate) fn from_port(info: Option<PortInfo>, ports: impl FnOnce() -> Vec<PortNo>) -> Option<Absence> {
         match info {
@@ -89,7 +89,7 @@ pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
     ways.retain(|hop, _| reached.contains(&hop.switch));
 }
 
-/// Returns the switches that hops lead to from the ingress.
+/// The switches that hops lead to from the ingress.
 fn reached(ways: &Ways, ingress: Dpid) -> BTreeSet<Dpid> {
     let (mut reached, mut next) = (BTreeSet::from([ingress]), vec![ingress]);
     while let Some(switch) = next.pop() {

@@ -38,11 +38,11 @@ pub(crate) trait Topology {
     /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// Returns the far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
+    /// The far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
     /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
-    /// Returns the ports of a switch, for the text of an error. They are not recorded.
+    /// The ports of a switch, for the text of an error. They are not recorded.
     fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
 }
 
@@ -180,12 +180,12 @@ impl Plan {
         self.0.resolve(topology)
     }
 
-    /// Returns the switch where the plan's packets enter.
+    /// The switch where the plan's packets enter.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.ingress
     }
 
-    /// Returns the places that the plan leaves out because they are absent. A hop may lead to another switch.
+    /// The places that the plan leaves out because they are absent. A hop may lead to another switch.
     pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<OmittedPlace> {
         let ingress = self.0.ingress;
         let mut all = Vec::new();
@@ -209,7 +209,7 @@ impl Plan {
         self.0.branches.iter().all(|branch| branch.is_empty() && branch.path.is_none())
     }
 
-    /// Returns the meter that packets pass at the ingress.
+    /// The meter that packets pass at the ingress.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.as_ref()
     }
@@ -267,7 +267,7 @@ impl Branch {
 }
 
 impl PathTo {
-    /// Returns the hop that leaves the network.
+    /// The hop that leaves the network.
     pub fn last(&self) -> Hop {
         Hop::new(self.to.switch, self.to.port)
     }
@@ -419,7 +419,7 @@ impl PlanOf {
     }
 }
 
-/// Returns the hops that leave a switch.
+/// The hops that leave a switch.
 fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &HopWay)> {
     ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }

@@ -37,7 +37,7 @@ pub struct SwitchHops {
 }
 
 impl Resolved {
-    /// Returns the number of edge ports by which the packet leaves.
+    /// The number of edge ports by which the packet leaves.
     pub fn egress_count(&self) -> usize {
         self.switches.values().map(|hops| hops.edges.len()).sum()
     }
@@ -59,7 +59,7 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// Returns the treatment as text, such as `set vlan_vid=10 queue 2`.
+    /// The treatment as text, such as `set vlan_vid=10 queue 2`.
     pub(crate) fn text(&self) -> String {
         let shown = |field: Field, value: u128| match field {
             Field::VlanVid => (value & 0xfff).to_string(),

@@ -65,7 +65,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query { function, types: PhantomData }
     }
 
-    /// Returns the query's function, without types.
+    /// The query's function, without types.
     pub fn function(&self) -> &Function {
         &self.function
     }

@@ -17,7 +17,7 @@ use crate::state::{
     Write,
 };
 
-/// Returns a query that counts how often its function runs.
+/// A query that counts how often its function runs.
 fn counted<A: Stored + 'static, V: Stored + 'static>(
     name: &str,
     f: impl Fn(&Net, A) -> V + Send + Sync + 'static,

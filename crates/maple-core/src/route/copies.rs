@@ -37,13 +37,13 @@ fn place(switch: Dpid, port: PortNo, came_in: Location) -> Option<Location> {
 }
 
 impl SwitchHops {
-    /// Returns the frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
+    /// The frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
     fn rewritten(&self, frame: &[u8]) -> Option<Vec<u8>> {
         rewritten(frame, &self.treatment.rewrites, self.tagged)
     }
 }
 
-/// Returns a frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
+/// A frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
 /// tag, if its VLAN id is among the fields.
 pub fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
     let mut bytes = frame.to_vec();

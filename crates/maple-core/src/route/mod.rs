@@ -73,7 +73,7 @@ pub(crate) struct PathReads {
 }
 
 impl PathReads {
-    /// Returns the cells that the run depends on because f read the path; none if f did not.
+    /// The cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
@@ -91,7 +91,7 @@ impl PathReads {
 /// The number of bits of a packet that choose between routes: with 8, at most 256 rules replace one rule for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
-/// Returns a number whose every bit depends on all bits of the argument (the finish of SplitMix64).
+/// A number whose every bit depends on all bits of the argument (the finish of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -314,7 +314,7 @@ impl Route {
         self
     }
 
-    /// Returns the line of f that made the route, if it is known.
+    /// The line of f that made the route, if it is known.
     pub fn made_at(&self) -> Option<&Source> {
         self.made_at.as_ref()
     }
@@ -342,12 +342,12 @@ impl Route {
         !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
-    /// Returns the hops that were given one by one, and those that path queries found; in order within each branch.
+    /// The hops that were given one by one, and those that path queries found; in order within each branch.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
+    /// The paths that the route follows, wherever they lead. This does not count as reading their hops.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
@@ -357,7 +357,7 @@ impl Route {
         self.found.iter().for_each(|found| found.reads.hops.store(true, Relaxed));
     }
 
-    /// Returns the branches with the hops of their paths, without those branches for which no path was found.
+    /// The branches with the hops of their paths, without those branches for which no path was found.
     fn spelled_out(&self) -> Vec<Branch> {
         self.look();
         let hops = |path: &PathTo| {
@@ -408,7 +408,7 @@ impl Route {
     }
 }
 
-/// Returns the cell of a path.
+/// The cell of a path.
 fn cell(path: &PathTo) -> Cell {
     let (weight, within) = (path.weight.clone(), path.within.clone());
     Cell::Path { from: path.from, to: path.to.switch, weight, within }

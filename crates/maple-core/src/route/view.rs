@@ -26,7 +26,7 @@ pub struct Delivery {
 }
 
 impl RouteView {
-    /// Returns the view of a route from the switch where its packets enter. `in_port` is called if the route sends a
+    /// The view of a route from the switch where its packets enter. `in_port` is called if the route sends a
     /// packet back by name ([`PortNo::IN_PORT`]).
     pub(crate) fn from_resolved(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
         let mut view = RouteView::default();
@@ -64,7 +64,7 @@ impl RouteView {
         view
     }
 
-    /// Returns the switches that the packet passes, each once, in order of their ids.
+    /// The switches that the packet passes, each once, in order of their ids.
     pub fn switches(&self) -> Vec<Dpid> {
         let mut switches: Vec<Dpid> = self.hops.iter().map(|hop| hop.switch).collect();
         switches.dedup();

@@ -304,7 +304,7 @@ impl Run {
         let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
-        trace.each = state.each;
+        trace.needs_controller = state.each;
         Some(Finished { trace, account, ..state.result })
     }
 

@@ -122,7 +122,7 @@ impl TableSubscriptions {
 }
 
 impl Dependents {
-    /// Returns a copy without waiters.
+    /// A copy without waiters.
     pub fn without_waiters(&self) -> Dependents {
         let mut copy = self.clone();
         self.waiters.keys().for_each(|waiter| drop(copy.unwatch(*waiter)));

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::last_writes::Author;
 use super::names::{is_named, outside_of_slices};
 use super::versions::{version_of, version_var};
-use super::written::Author;
 use super::{Name, Snapshot, Store, Write, Written};
 
 /// A receiver of the writes that are to survive a restart.

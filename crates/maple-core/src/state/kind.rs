@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::names::outside_of_slices;
-use super::nested::nested;
+use super::nesting_limit::nested;
 use super::{Float, Name, Value, Write};
 
 /// A type of values.

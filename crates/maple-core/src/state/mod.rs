@@ -38,13 +38,13 @@
 //! Any thread may call the store.
 
 mod atomically;
-mod typed;
+mod typed_tables;
 
 mod cell;
 mod derived;
 mod history;
 mod kind;
-mod nested;
+mod nesting_limit;
 mod query;
 mod rows;
 mod selection;
@@ -56,12 +56,12 @@ mod coordination;
 mod dependents;
 mod double_buffer;
 mod journal;
-mod moves;
+mod last_writes;
 mod names;
 mod store;
+mod store_moves;
 mod sync;
 mod versions;
-mod written;
 
 #[cfg(test)]
 mod model;
@@ -79,18 +79,18 @@ pub use dependents::WaiterId;
 pub use history::RateHistory;
 pub use journal::Journal;
 pub use kind::{DeclareError, Kind, Mismatch, Types};
-pub(crate) use moves::UseMoment;
-pub use moves::{KeptLabel, StoreRecorder};
+pub(crate) use last_writes::Author;
+pub use last_writes::{Writer, Written};
 pub use query::{Function, QueryAnswer, QueryCall};
 pub use rows::Rows;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub use store::{Commit, Conflict, Store, StoreCounts};
+pub(crate) use store_moves::UseMoment;
+pub use store_moves::{KeptLabel, StoreRecorder};
 pub use txn::{Savepoint, Txn};
-pub use typed::{Counter, Stored, Table, Var, WrongType};
+pub use typed_tables::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 pub use versions::{Migrate, RowMap, VersionError, version_of, version_var, versioned};
-pub(crate) use written::Author;
-pub use written::{Writer, Written};
 
 pub use crate::ids::Name;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::written::Author;
+use super::last_writes::Author;
 use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
 /// The part of a name after its slice: `limits` for `red/limits`. `None` if the name has no slice.

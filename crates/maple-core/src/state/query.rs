@@ -90,7 +90,7 @@ impl QueryCall {
         QueryCall { function, argument, within: None }
     }
 
-    /// Returns the question as asked in a slice.
+    /// The question as asked in a slice.
     pub(crate) fn in_slice(self, scope: &Scope) -> QueryCall {
         QueryCall { within: Some(scope.clone()), ..self }
     }

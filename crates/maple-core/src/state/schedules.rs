@@ -70,7 +70,7 @@ fn done<T>(store: &Store, f: impl FnMut(&Tx) -> Result<T, Stop>) -> (T, Commit) 
 
 /// A transaction that committed: when it was called and had returned, what it read, and what it wrote.
 #[derive(Clone, Debug)]
-struct Event {
+struct CommittedTxn {
     called: u64,
     returned: u64,
     reads: Vec<(usize, i64)>,
@@ -80,7 +80,7 @@ struct Event {
 const VARS: [&str; 3] = ["a", "b", "c"];
 
 /// Reports whether the events could have happened one after the other, each within its call.
-fn is_serial(events: &[Event], state: [i64; 3], left: u32, last: [i64; 3]) -> bool {
+fn is_serial(events: &[CommittedTxn], state: [i64; 3], left: u32, last: [i64; 3]) -> bool {
     if left == 0 {
         return state == last;
     }
@@ -121,7 +121,7 @@ fn transactions_are_as_if_one_ran_after_the_other_each_within_its_call() {
                         Ok((reads, (second, value)))
                     });
                     let returned = clock.fetch_add(1, Ordering::SeqCst);
-                    events.lock().expect("nobody panics").push(Event { called, returned, reads, write });
+                    events.lock().expect("nobody panics").push(CommittedTxn { called, returned, reads, write });
                 }
             })
         });
@@ -390,13 +390,13 @@ fn what_readers_without_the_lock_see_has_been_counted_as_a_move() {
         let store = Store::new();
         let writer = store.clone();
         let write = spawn(move || {
-            writer.alone(|_| {
+            writer.use_as_move(|_| {
                 writer.coordination.restoring().unreachable.insert(Dpid(1));
                 sync::step();
             });
         });
         let read = spawn(move || {
-            let (is_there, seen) = store.restoring_seen(|all| all.unreachable.contains(&Dpid(1)));
+            let (is_there, seen) = store.use_restoring(|all| all.unreachable.contains(&Dpid(1)));
             assert_eq!(is_there, seen.at == 1, "{seen:?}");
         });
         join(vec![write, read]);

@@ -160,7 +160,7 @@ impl Snapshot {
         self.version
     }
 
-    /// Returns a copy for writes that are not committed.
+    /// A copy for writes that are not committed.
     pub(super) fn draft(&self) -> Snapshot {
         Snapshot { draft: true, ..self.clone() }
     }
@@ -281,7 +281,7 @@ impl Snapshot {
         writes
     }
 
-    /// Returns a draft to which those of these writes are applied whose names this snapshot does not have.
+    /// A draft to which those of these writes are applied whose names this snapshot does not have.
     pub(crate) fn beneath(&self, writes: &[Write]) -> Snapshot {
         let mut draft = self.draft();
         let is_free = |write: &&Write| match write {

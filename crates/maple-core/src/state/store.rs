@@ -13,11 +13,11 @@ use super::coordination::Coordination;
 use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::KeptNames;
-use super::moves::{StoreRecorder, UseMoment};
+use super::last_writes::{Author, LastWrites, Written};
 use super::names::DeclaredNames;
+use super::store_moves::{StoreRecorder, UseMoment};
 use super::sync::{HeldLock, LockRank};
 use super::versions::Versions;
-use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::{Location, Mac};
@@ -31,7 +31,7 @@ pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
     pub(super) current: ArcSwap<Snapshot>,
     inner: Mutex<StoreState>,
-    /// Twice the number of moves (`moves.rs`), and one more while one becomes visible.
+    /// Twice the number of moves (`store_moves.rs`), and one more while one becomes visible.
     pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
@@ -182,7 +182,7 @@ impl Store {
         self.current.load_full()
     }
 
-    /// Returns the number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
+    /// The number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
     /// before it.
     pub fn number_declaration(&self) -> u64 {
         self.declarations.fetch_add(1, Ordering::Relaxed) + 1
@@ -224,14 +224,14 @@ impl Store {
         decide: impl FnOnce(&Snapshot) -> Vec<Write>,
     ) -> (Commit, UseMoment) {
         let _pass = self.pass();
-        let ((commit, wake), seen) = self.seen(|inner| {
+        let ((commit, wake), moment) = self.use_locked(|inner| {
             let newest = self.newest();
             let writes = decide(&newest);
             self.tell(inner, is_told, &writes);
             self.publish(inner, newest, writes, author)
         });
         wake.into_iter().for_each(Waker::wake);
-        (commit, seen)
+        (commit, moment)
     }
 
     /// Gives the recorder writes that are about to be published, if `is_told`.
@@ -277,7 +277,7 @@ impl Store {
         dependent: Option<DependentId>,
         is_told: bool,
     ) -> (Result<Commit, Conflict>, UseMoment) {
-        let (done, seen) = self.seen(|inner| {
+        let (done, moment) = self.use_locked(|inner| {
             let newest = self.newest();
             if let Some(cell) = outdated(&txn, &newest) {
                 inner.counts.conflicts += 1;
@@ -298,7 +298,7 @@ impl Store {
             wake.into_iter().for_each(Waker::wake);
             commit
         });
-        (done, seen)
+        (done, moment)
     }
 
     /// Reports whether everything that a transaction read still has the value that it saw.
@@ -368,11 +368,11 @@ impl Store {
         let is_new = self.address_kinds.load(Ordering::Relaxed) != kinds
             || self.measurings.load(Ordering::Relaxed) != measurings;
         if is_new {
-            self.show(inner, |_| self.show_dependents(kinds, measurings));
+            self.make_move(inner, |_| self.publish_dependents(kinds, measurings));
         }
     }
 
-    fn show_dependents(&self, kinds: u8, measurings: u64) {
+    fn publish_dependents(&self, kinds: u8, measurings: u64) {
         self.address_kinds.store(kinds, Ordering::Release);
         self.measurings.store(measurings, Ordering::Release);
     }
@@ -421,8 +421,8 @@ impl Store {
         drop(newest);
         // A query that was asked again may rest on other cells now.
         let (kinds, measurings) = (inner.dependents.address_kinds().bits(), inner.dependents.measurings());
-        let before = self.show(inner, |_| {
-            self.show_dependents(kinds, measurings);
+        let before = self.make_move(inner, |_| {
+            self.publish_dependents(kinds, measurings);
             self.current.swap(next)
         });
         inner.spare.keep(before, writes);

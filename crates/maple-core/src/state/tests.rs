@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Dpid, PortNo, Version};
 
-use super::moves::MAX_DEPARTED;
+use super::store_moves::MAX_DEPARTED;
 use super::{Cell, CellValue, Store, SwitchInfo, Value, Write};
 use crate::capabilities::SwitchModel;
 use crate::ids::{DependentId, LeafId, ShardId, Time};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::written::Author;
+use super::last_writes::Author;
 use super::{Cell, CellValue, Kind, Snapshot, Types, Write, Written};
 use crate::network::OwnFrame;
 use crate::state::Selection;
@@ -39,7 +39,7 @@ pub struct Savepoint {
 
 impl Txn {
     /// The maximum number of own writes that are searched for a key, instead of being applied to a snapshot.
-    const FEW: usize = 16;
+    const MAX_SEARCHED: usize = 16;
 
     /// Begins a transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
@@ -163,7 +163,7 @@ impl Txn {
 
     /// The value of a key or a variable, if there are few own writes and the last one or the base determines it.
     fn own(&self, cell: &Cell) -> Option<CellValue> {
-        if self.writes.len() > Txn::FEW {
+        if self.writes.len() > Txn::MAX_SEARCHED {
             return None;
         }
         let last = self.writes.iter().rev().find(|write| match (cell, write) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
-use super::nested::nested;
+use super::nesting_limit::nested;
 use crate::network::{Location, Mac};
 
 /// A value in a table or variable, and a key of a table: ordered, hashable, and equal only to itself.

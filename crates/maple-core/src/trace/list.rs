@@ -106,13 +106,13 @@ impl CondList {
     pub(super) fn first_looking<P: Fields + ?Sized>(&self, packet: &P) -> (Option<usize>, bool) {
         let looked = CaptureChecked::new(packet);
         let first = self.first(&looked);
-        if !looked.short.get() {
+        if !looked.reads_missing_bytes.get() {
             return (first, false);
         }
         // The index looks at more fields than the tests would.
-        looked.short.set(false);
+        looked.reads_missing_bytes.set(false);
         let first = self.conds.iter().position(|cond| cond.holds(&looked));
-        (first, looked.short.get())
+        (first, looked.reads_missing_bytes.get())
     }
 }
 
@@ -174,19 +174,19 @@ impl fmt::Display for ListAnswer {
 /// A packet that notes whether a field was looked at that was not captured.
 pub(crate) struct CaptureChecked<'p, P: ?Sized> {
     packet: &'p P,
-    pub short: Cell<bool>,
+    pub reads_missing_bytes: Cell<bool>,
 }
 
 impl<'p, P: Fields + ?Sized> CaptureChecked<'p, P> {
     pub fn new(packet: &'p P) -> CaptureChecked<'p, P> {
-        CaptureChecked { packet, short: Cell::new(false) }
+        CaptureChecked { packet, reads_missing_bytes: Cell::new(false) }
     }
 }
 
 impl<P: Fields + ?Sized> Fields for CaptureChecked<'_, P> {
     fn value(&self, field: Field) -> Option<u128> {
         if !self.is_captured(field) {
-            self.short.set(true);
+            self.reads_missing_bytes.set(true);
         }
         self.packet.value(field)
     }

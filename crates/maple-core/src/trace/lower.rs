@@ -44,7 +44,7 @@ pub(crate) struct Lowered<'t> {
 }
 
 /// The maximum number of matches that may state a test's region, if it has ranges.
-const FEW: usize = 1;
+const MAX_STATED: usize = 1;
 
 /// A packet whose trace is lowered for a switch.
 struct Lowering<'a, 't, P: ?Sized> {
@@ -76,8 +76,8 @@ impl Trace {
             lists: Vec::new(),
             sources: Arc::new(sources),
             read_switch: self.read_switch,
-            short: self.short,
-            each: self.each,
+            reads_missing_bytes: self.reads_missing_bytes,
+            needs_controller: self.needs_controller,
         }
     }
 }
@@ -199,7 +199,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         false
     }
 
-    /// Reports whether the condition can be stated without its ranges, but with them takes more than [`FEW`] matches or
+    /// Reports whether the condition can be stated without its ranges, but with them takes more than [`MAX_STATED`] matches or
     /// cannot be stated.
     fn has_too_many_blocks(&self, cond: &Cond) -> bool {
         if cond.ranges.is_empty() {
@@ -207,8 +207,9 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         }
         let matches = |cond: &Cond| self.done.region.and(cond).and_then(|region| region.matches(self.capabilities));
         let mut cuts = cond.ranges.iter().map(|range| self.done.region.cuts(range, self.capabilities));
-        let many = cuts.try_fold(1, |all: usize, cuts| Some(all.saturating_mul(cuts?))).is_some_and(|all| all > FEW);
-        (many || matches(cond).is_none_or(|matches| matches.len() > FEW))
+        let many =
+            cuts.try_fold(1, |all: usize, cuts| Some(all.saturating_mul(cuts?))).is_some_and(|all| all > MAX_STATED);
+        (many || matches(cond).is_none_or(|matches| matches.len() > MAX_STATED))
             && matches(&Cond { all: cond.all.clone(), ranges: Vec::new() }).is_some()
     }
 

@@ -168,10 +168,10 @@ pub struct Trace {
     pub read_switch: bool,
     /// Whether the run asked for a field whose bytes are not in the frame, and saw 0 instead. If the frame was cut
     /// short on its way to the controller, that may not be what the switch has.
-    pub short: bool,
+    pub reads_missing_bytes: bool,
     /// Whether each packet of this kind must come to the controller: f sends frames of its own for it, or looked at the
     /// whole frame, or listeners receive it.
-    pub each: bool,
+    pub needs_controller: bool,
 }
 
 /// A step of a trace.
@@ -224,7 +224,7 @@ impl Trace {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
     }
 
-    /// Returns the bits of the metadata that the trace reads: the classes of what look-ups found.
+    /// The bits of the metadata that the trace reads: the classes of what look-ups found.
     pub(crate) fn metadata(&self) -> u64 {
         let bits = |item: &Item| match item {
             Item::Read(Constraint { field: Field::Metadata, value, .. }) => *value as u64,
@@ -240,7 +240,7 @@ impl Trace {
 
     /// Reports whether a rule may do what f did.
     pub fn lasts(&self) -> bool {
-        !self.short && !self.each
+        !self.reads_missing_bytes && !self.needs_controller
     }
 }
 

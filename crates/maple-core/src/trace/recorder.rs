@@ -47,7 +47,7 @@ pub struct Recorder {
     sources: Vec<Option<Source>>,
     lists: Vec<ListAnswer>,
     read_switch: bool,
-    short: bool,
+    reads_missing_bytes: bool,
     /// Whether packets are abstract headers, which have all fields.
     of_headers: bool,
 }
@@ -207,8 +207,8 @@ impl Recorder {
         list: &Arc<CondList>,
         source: impl FnOnce(usize) -> Option<Source>,
     ) -> Option<usize> {
-        let (first, short) = list.first_looking(packet);
-        self.short |= short;
+        let (first, is_missing) = list.first_looking(packet);
+        self.reads_missing_bytes |= is_missing;
         let place = first.unwrap_or(list.conds().len());
         if let Some(cond) = first.map(|first| &list.conds()[first]) {
             self.known.suppose(cond);
@@ -236,13 +236,27 @@ impl Recorder {
     pub fn so_far(&self) -> Trace {
         let (items, lists) = (self.known.items().to_vec(), self.lists.clone());
         let sources = Arc::new(self.sources.clone());
-        Trace { items, lists, sources, read_switch: self.read_switch, short: self.short, each: false }
+        Trace {
+            items,
+            lists,
+            sources,
+            read_switch: self.read_switch,
+            reads_missing_bytes: self.reads_missing_bytes,
+            needs_controller: false,
+        }
     }
 
     /// Ends the recording, and returns the whole trace.
     pub fn finish(self) -> Trace {
-        let Recorder { known, sources, lists, read_switch, short, .. } = self;
-        Trace { items: known.into_items(), lists, sources: Arc::new(sources), read_switch, short, each: false }
+        let Recorder { known, sources, lists, read_switch, reads_missing_bytes, .. } = self;
+        Trace {
+            items: known.into_items(),
+            lists,
+            sources: Arc::new(sources),
+            read_switch,
+            reads_missing_bytes,
+            needs_controller: false,
+        }
     }
 
     /// Reports whether the packet has `field`, decided by reading the fields of its prerequisites.
@@ -292,7 +306,7 @@ impl Recorder {
 
     /// The value of a field whose prerequisites hold.
     fn look<P: Fields + ?Sized>(&mut self, packet: &P, field: Field) -> u128 {
-        self.short |= !packet.is_captured(field);
+        self.reads_missing_bytes |= !packet.is_captured(field);
         packet.value(field).unwrap_or(0)
     }
 
@@ -422,9 +436,9 @@ mod tests {
         let frame = &ssh()[..34];
         let mut recorder = Recorder::new();
         assert_eq!(read(&mut recorder, frame, Field::Ipv4Src), Some(0x0a000001));
-        assert!(!recorder.short);
+        assert!(!recorder.reads_missing_bytes);
         assert_eq!(read(&mut recorder, frame, Field::TcpDst), Some(0));
-        assert!(recorder.finish().short);
+        assert!(recorder.finish().reads_missing_bytes);
     }
 
     #[test]
@@ -432,6 +446,6 @@ mod tests {
         let frame = &ssh()[..14];
         let mut recorder = Recorder::new();
         assert!(!is(&mut recorder, frame, Field::ArpOp, 1));
-        assert!(!recorder.finish().short);
+        assert!(!recorder.finish().reads_missing_bytes);
     }
 }

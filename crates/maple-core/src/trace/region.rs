@@ -175,7 +175,7 @@ impl Region {
     }
 }
 
-/// Returns the constraints with one more, in OXM order; `None` if no packet fits all of them.
+/// The constraints with one more, in OXM order; `None` if no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
     merge(&mut all, constraint)?;

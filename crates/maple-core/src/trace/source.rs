@@ -38,7 +38,7 @@ impl Source {
         Source { file: file.into(), line, tier: None }
     }
 
-    /// Returns this line as a part of a tier. A line that already has a tier keeps it.
+    /// This line as a part of a tier. A line that already has a tier keeps it.
     #[must_use]
     pub fn in_tier(self, tier: &Name) -> Source {
         Source { tier: Some(self.tier.unwrap_or_else(|| Arc::clone(tier))), ..self }

@@ -34,7 +34,7 @@ pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'s
     conds
 }
 
-/// Returns the condition with each value masked and each range within its field; `None` if no value fits.
+/// The condition with each value masked and each range within its field; `None` if no value fits.
 pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
     for c in &cond.all {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use maple_prefetch::prefetch;
 
-use super::order::InsertionPoint;
+use super::walk_order::InsertionPoint;
 use super::{Branch, LeafId, Node, NodeId, Slot, Tree, ValueNode};
 use crate::trace::Item;
 

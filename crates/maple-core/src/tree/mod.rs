@@ -24,7 +24,7 @@
 //!
 //! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was
 //! last used, 4 for its memos (`question_memos.rs`). A leaf takes some 20 more to be found by its name, and a child of
-//! a large `V` node 11 to 21 (`values.rs`). A test shares its condition with the traces that ask it. In a long chain,
+//! a large `V` node 11 to 21 (`value_children.rs`). A test shares its condition with the traces that ask it. In a long chain,
 //! the condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
 //! [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up (`rarely_used.rs`).
 //!
@@ -46,28 +46,28 @@ mod chain;
 mod chain_questions;
 mod edit;
 mod extra_reads;
-mod order;
 mod question_memos;
 mod rarely_used;
 mod render;
 mod replay;
+mod value_children;
 mod value_index;
-mod values;
+mod walk_order;
 
 #[cfg(test)]
 mod tests;
 
 use chain::{ChainId, Chains};
-use order::Order;
 use question_memos::QuestionMemos;
 use value_index::ValueIndex;
+use walk_order::Order;
 
 pub use crate::ids::LeafId;
 pub use batch_lookup::MAX_BATCH;
 pub use edit::Augmented;
 pub(crate) use edit::Edit;
 pub use replay::{Replay, Replayed};
-pub(crate) use values::ValueNode;
+pub(crate) use value_children::ValueNode;
 
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]

@@ -56,7 +56,7 @@ pub struct Replay<'t> {
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
     /// memo.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
-    short: bool,
+    reads_missing_bytes: bool,
     /// All items, once the run has asked something that the tree does not ask. Those up to `at` are in the tree.
     written: Option<Lowered<'t>>,
     memos: Vec<NewMemo>,
@@ -125,15 +125,15 @@ struct NewMemo {
 pub struct Replayed {
     at: Position,
     rest: Vec<Item>,
-    short: bool,
+    reads_missing_bytes: bool,
     memos: Vec<NewMemo>,
     edits: u64,
 }
 
 impl Replayed {
     /// Reports whether the run asked for a field whose bytes are not in the frame, as in [`Trace`].
-    pub fn short(&self) -> bool {
-        self.short
+    pub fn reads_missing_bytes(&self) -> bool {
+        self.reads_missing_bytes
     }
 }
 
@@ -154,7 +154,7 @@ impl Tree {
             at,
             ahead: None,
             noted: None,
-            short: false,
+            reads_missing_bytes: false,
             written: None,
             memos: Vec::new(),
         }
@@ -262,7 +262,7 @@ impl<'t> Replay<'t> {
 
     /// Asks all that a trace observed. The trace must have been recorded of the same packet.
     pub fn observe<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
-        self.short |= trace.short;
+        self.reads_missing_bytes |= trace.reads_missing_bytes;
         for step in trace.steps() {
             match step {
                 Step::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
@@ -282,8 +282,8 @@ impl<'t> Replay<'t> {
                 self.step(packet, node);
             }
         }
-        let Replay { tree, at, short, memos, .. } = self;
-        Replayed { at, rest, short, memos, edits: tree.edits }
+        let Replay { tree, at, reads_missing_bytes, memos, .. } = self;
+        Replayed { at, rest, reads_missing_bytes, memos, edits: tree.edits }
     }
 
     /// Finds what becomes of a question that was asked `ago` items before a node, if that is known.
@@ -307,7 +307,7 @@ impl<'t> Replay<'t> {
             Node::Test { cond, .. } => Branch::Outcome(cond.holds(&packet)),
             Node::Leaf(_) => unreachable!("no question becomes a leaf"),
         };
-        self.short |= packet.short.get();
+        self.reads_missing_bytes |= packet.reads_missing_bytes.get();
         self.at.go(self.tree, node, branch);
         let ahead = self.ahead.filter(|_| branch == Branch::Outcome(false)).and_then(|ahead| ahead.after(node));
         self.go_ahead(ahead);
@@ -318,7 +318,7 @@ impl<'t> Replay<'t> {
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
         let packet = CaptureChecked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
-            if packet.short.get() {
+            if packet.reads_missing_bytes.get() {
                 // The run itself may not need the field that was not captured.
                 chain.fails = 0;
             }
@@ -383,7 +383,7 @@ impl<'t> Replay<'t> {
         let looked = CaptureChecked::new(packet);
         let begin = written.depth();
         let is_whole = write(written, &looked, self.capabilities);
-        self.short |= looked.short.get();
+        self.reads_missing_bytes |= looked.reads_missing_bytes.get();
         let (end, mut is_settled) = (written.depth(), false);
         for (depth, item) in (begin..).zip(written.items_from(begin)) {
             let becomes = match item {

@@ -36,7 +36,7 @@ enum State {
 
 /// The result of a check of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ConnectionProgress {
     /// Nothing that concerns the switch.
     Nothing,
     /// The connection is open.
@@ -61,9 +61,9 @@ impl Connection {
     }
 
     /// Tries to connect if it is time. After a failure the switch waits, as after a lost connection.
-    pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) -> Progress {
+    pub fn attempt(&mut self, now: Instant, controller: SocketAddr, registry: &Registry) -> ConnectionProgress {
         if self.next_attempt().is_none_or(|at| at > now) {
-            return Progress::Nothing;
+            return ConnectionProgress::Nothing;
         }
         let connecting = TcpStream::connect(controller).and_then(|mut stream| {
             registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
@@ -72,25 +72,25 @@ impl Connection {
         match connecting {
             Ok(stream) => {
                 self.state = State::Connecting(stream);
-                Progress::Nothing
+                ConnectionProgress::Nothing
             }
             Err(error) => self.refused(now, &error),
         }
     }
 
     /// Completes a connection attempt when its socket becomes ready.
-    pub fn complete(&mut self, now: Instant) -> Progress {
-        let State::Connecting(stream) = &self.state else { return Progress::Nothing };
+    pub fn complete(&mut self, now: Instant) -> ConnectionProgress {
+        let State::Connecting(stream) = &self.state else { return ConnectionProgress::Nothing };
         if let Some(error) = stream.take_error().unwrap_or_else(Some) {
             return self.refused(now, &error);
         }
         match stream.peer_addr() {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotConnected => return Progress::Nothing,
+            Err(error) if error.kind() == ErrorKind::NotConnected => return ConnectionProgress::Nothing,
             Err(error) => return self.refused(now, &error),
         }
         let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Waiting(now)) else {
-            return Progress::Nothing;
+            return ConnectionProgress::Nothing;
         };
         // Otherwise small messages wait for acknowledgements. A system that refuses is only slower.
         let _ = stream.set_nodelay(true);
@@ -98,11 +98,11 @@ impl Connection {
         self.count += 1;
         self.unsent.clear();
         self.sent = 0;
-        Progress::Opened
+        ConnectionProgress::Opened
     }
 
     /// Reads everything available, and appends it to `into`.
-    pub fn read(&mut self, now: Instant, into: &mut Vec<u8>, scratch: &mut [u8]) -> Progress {
+    pub fn read(&mut self, now: Instant, into: &mut Vec<u8>, scratch: &mut [u8]) -> ConnectionProgress {
         while let State::Open(stream) = &mut self.state {
             match stream.read(scratch) {
                 Ok(0) => return self.close(now),
@@ -115,7 +115,7 @@ impl Connection {
                 Err(_) => return self.close(now),
             }
         }
-        Progress::Nothing
+        ConnectionProgress::Nothing
     }
 
     /// Queues bytes. The next [`Connection::write`] sends them.
@@ -126,7 +126,7 @@ impl Connection {
     }
 
     /// Writes as much of the queue as the socket accepts.
-    pub fn write(&mut self, now: Instant) -> Progress {
+    pub fn write(&mut self, now: Instant) -> ConnectionProgress {
         while self.sent < self.unsent.len() {
             let State::Open(stream) = &mut self.state else { break };
             match stream.write(&self.unsent[self.sent..]) {
@@ -141,7 +141,7 @@ impl Connection {
             self.unsent.drain(..self.sent);
             self.sent = 0;
         }
-        if self.unsent.len() - self.sent > MAX_UNSENT { self.close(now) } else { Progress::Nothing }
+        if self.unsent.len() - self.sent > MAX_UNSENT { self.close(now) } else { ConnectionProgress::Nothing }
     }
 
     /// Closes the connection from the switch's side. Queued bytes are written once, as far as possible.
@@ -152,14 +152,14 @@ impl Connection {
         }
     }
 
-    fn refused(&mut self, now: Instant, error: &io::Error) -> Progress {
+    fn refused(&mut self, now: Instant, error: &io::Error) -> ConnectionProgress {
         self.wait_again(now);
-        Progress::Refused(error.kind())
+        ConnectionProgress::Refused(error.kind())
     }
 
-    fn close(&mut self, now: Instant) -> Progress {
+    fn close(&mut self, now: Instant) -> ConnectionProgress {
         self.wait_again(now);
-        Progress::Closed
+        ConnectionProgress::Closed
     }
 
     fn wait_again(&mut self, now: Instant) {

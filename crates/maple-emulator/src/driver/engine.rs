@@ -12,14 +12,14 @@ use maple_switch::time::Time;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token, Waker};
 
-use super::connection::{Connection, Progress, is_interruption};
+use super::connection::{Connection, ConnectionProgress, is_interruption};
 use super::{EmulationError, EmulationOptions, HostStats, Stats, SwitchStats};
 use crate::emulated::{ControlEvent, EmulatedNetwork};
 use crate::host;
 use crate::traffic::{Expectation, Traffic, TrafficOptions};
 
 /// A request of the handle to the thread.
-pub(super) enum Command {
+pub(super) enum EngineRequest {
     Do(Box<dyn FnOnce(&mut Engine) + Send>),
     Stop,
 }
@@ -29,7 +29,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(200);
 
 pub(super) struct Engine {
     poll: Poll,
-    inbox: mpsc::Receiver<Command>,
+    inbox: mpsc::Receiver<EngineRequest>,
     network: EmulatedNetwork,
     names: Vec<(String, Dpid)>,
     connections: Vec<Connection>,
@@ -55,7 +55,7 @@ impl Engine {
     /// [`EmulationError`] if the system refuses polling, or if a fault names something that does not exist.
     pub fn new(
         options: EmulationOptions,
-        inbox: mpsc::Receiver<Command>,
+        inbox: mpsc::Receiver<EngineRequest>,
     ) -> Result<(Engine, Arc<Waker>), EmulationError> {
         let start = Instant::now();
         let poll = Poll::new()?;
@@ -147,7 +147,7 @@ impl Engine {
     fn attempts(&mut self, now: Instant) {
         for (connection, (_, dpid)) in self.connections.iter_mut().zip(&self.names) {
             if !self.network.is_cut(*dpid)
-                && let Progress::Refused(why) = connection.attempt(now, self.controller, self.poll.registry())
+                && let ConnectionProgress::Refused(why) = connection.attempt(now, self.controller, self.poll.registry())
             {
                 self.trouble = Some(why);
             }
@@ -157,12 +157,12 @@ impl Engine {
     fn socket_ready(&mut self, at: usize, scratch: &mut [u8]) -> Result<(), EmulationError> {
         let (now, dpid) = (Instant::now(), self.names[at].1);
         match self.connections[at].complete(now) {
-            Progress::Opened => {
+            ConnectionProgress::Opened => {
                 self.trouble = None;
                 self.network.connect(dpid)?;
             }
-            Progress::Refused(why) => self.trouble = Some(why),
-            Progress::Nothing | Progress::Closed => {}
+            ConnectionProgress::Refused(why) => self.trouble = Some(why),
+            ConnectionProgress::Nothing | ConnectionProgress::Closed => {}
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
@@ -172,7 +172,7 @@ impl Engine {
         if !bytes.is_empty() {
             self.network.from_controller(dpid, &bytes)?;
         }
-        if progress == Progress::Closed {
+        if progress == ConnectionProgress::Closed {
             // Bytes that arrived before the end still count.
             self.network.run_until(self.network.now());
             self.network.disconnect(dpid)?;
@@ -190,7 +190,7 @@ impl Engine {
                 ControlEvent::Closed => self.connections[at].hang_up(now),
             }
         }
-        if self.connections[at].write(now) == Progress::Closed {
+        if self.connections[at].write(now) == ConnectionProgress::Closed {
             self.network.disconnect(dpid)?;
         }
         Ok(())
@@ -200,8 +200,8 @@ impl Engine {
     fn obey(&mut self) -> bool {
         loop {
             match self.inbox.try_recv() {
-                Ok(Command::Do(f)) => f(self),
-                Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
+                Ok(EngineRequest::Do(f)) => f(self),
+                Ok(EngineRequest::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
                 Err(mpsc::TryRecvError::Empty) => return true,
             }
         }

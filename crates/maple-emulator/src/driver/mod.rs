@@ -43,7 +43,7 @@ mod engine;
 #[cfg(test)]
 mod tests;
 
-use engine::{Command, Engine};
+use engine::{Engine, EngineRequest};
 
 /// The parameters of an emulation.
 pub struct EmulationOptions {
@@ -164,7 +164,7 @@ pub struct HostStats {
 
 /// A running emulation. Dropping it stops it.
 pub struct Emulation {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<EngineRequest>,
     waker: Arc<mio::Waker>,
     thread: Option<JoinHandle<Result<Stats, EmulationError>>>,
     start: Instant,
@@ -184,13 +184,13 @@ impl Emulation {
         Ok(Emulation { commands, waker, thread: Some(thread), start })
     }
 
-    /// Returns the moment at which the network's clock shows `at`. The network never sees an action of the controller
+    /// The moment at which the network's clock shows `at`. The network never sees an action of the controller
     /// before the moment of that action.
     pub fn moment(&self, at: Time) -> Instant {
         self.start + Duration::from_nanos(at)
     }
 
-    /// Returns the statistics.
+    /// The statistics.
     ///
     /// # Errors
     /// [`EmulationError::Ended`] if the emulation has ended.
@@ -198,7 +198,7 @@ impl Emulation {
         self.ask(|engine| engine.stats())
     }
 
-    /// Returns the rules of a switch, with their tables, highest priority first in each.
+    /// The rules of a switch, with their tables, highest priority first in each.
     ///
     /// # Errors
     /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
@@ -309,7 +309,7 @@ impl Emulation {
     /// The reason why the emulation ended before, if it did.
     pub fn stop(mut self) -> Result<Stats, EmulationError> {
         // A thread that has ended already has closed its inbox, and its result is the requested one.
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.commands.send(EngineRequest::Stop);
         let _ = self.waker.wake();
         self.wait()
     }
@@ -332,7 +332,7 @@ impl Emulation {
         question: impl FnOnce(&mut Engine) -> R + Send + 'static,
     ) -> Result<R, EmulationError> {
         let (answer, answered) = mpsc::channel();
-        let command = Command::Do(Box::new(move |engine| {
+        let command = EngineRequest::Do(Box::new(move |engine| {
             // The caller may have stopped waiting; then the answer is not needed.
             let _ = answer.send(question(engine));
         }));
@@ -346,7 +346,7 @@ impl std::ops::Drop for Emulation {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A failure means that the thread has ended; no caller is left to receive its result.
-            let _ = self.commands.send(Command::Stop);
+            let _ = self.commands.send(EngineRequest::Stop);
             let _ = self.waker.wake();
             let _ = thread.join();
         }

@@ -125,7 +125,7 @@ impl<T> Egress<T> {
     }
 }
 
-/// Returns the time of this many bytes at a rate, in nanoseconds.
+/// The time of this many bytes at a rate, in nanoseconds.
 fn time_of(bytes: usize, rate: u64) -> Time {
     (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Time
 }

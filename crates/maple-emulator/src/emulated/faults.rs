@@ -183,7 +183,7 @@ impl EmulatedNetwork {
         Ok(())
     }
 
-    /// Returns the first free port number of a switch, which may be that of a port to be added.
+    /// The first free port number of a switch, which may be that of a port to be added.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.

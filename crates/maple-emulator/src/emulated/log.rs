@@ -137,14 +137,14 @@ impl DeliveryLog {
         self.deliveries.iter()
     }
 
-    /// Returns a frame, if it is not forgotten.
+    /// A frame, if it is not forgotten.
     pub fn entry(&self, id: FrameId) -> Option<&EnteredFrame> {
         // Ids ascend with the entries.
         let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
         self.entries.get(at)
     }
 
-    /// Returns the deliveries of a frame, in order. Deliveries before its entry are skipped.
+    /// The deliveries of a frame, in order. Deliveries before its entry are skipped.
     pub fn of_frame(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
         let since = self.entry(id).map_or(0, |entry| entry.at);
         let first = self.deliveries.partition_point(|delivery| delivery.at < since);
@@ -167,7 +167,7 @@ impl DeliveryLog {
         self.of_frame(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
     }
 
-    /// Returns the ids of the frames with these bytes that entered by this port, in order.
+    /// The ids of the frames with these bytes that entered by this port, in order.
     pub fn entered(&self, dpid: Dpid, port: PortNo, frame: &[u8]) -> Vec<FrameId> {
         let fits = |e: &&EnteredFrame| e.origin == Origin::Port(dpid, port) && e.frame == frame;
         self.entries.iter().filter(fits).map(|e| e.id).collect()

@@ -289,7 +289,7 @@ impl EmulatedNetwork {
         self.nodes.keys().copied()
     }
 
-    /// Returns a switch.
+    /// A switch.
     pub fn switch(&self, dpid: Dpid) -> Option<&Switch> {
         self.nodes.get(&dpid).map(|node| &node.switch)
     }

@@ -187,14 +187,9 @@ impl Host {
         self.flows.get(id.0).map(|f| &f.record)
     }
 
-    /// Returns the hardware address that it has learned for an address.
+    /// The hardware address that it has learned for an address.
     pub fn neighbour(&self, address: IpAddr) -> Option<[u8; 6]> {
         self.neighbours.get(&address).copied()
-    }
-
-    /// Forgets all hardware addresses that it has learned.
-    pub fn forget_neighbours(&mut self) {
-        self.neighbours.clear();
     }
 
     /// Opens a flow. Adds the resulting frames to `out`.
@@ -326,7 +321,7 @@ impl Host {
         self.counters.flows_failed += u64::from(progress != Progress::Done);
     }
 
-    /// Returns the last flow from a port.
+    /// The last flow from a port.
     fn flow_from(&self, port: u16) -> Option<usize> {
         let place = usize::from(port.checked_sub(FIRST_CLIENT_PORT)?);
         let rounds = self.flows.len().checked_sub(place + 1)? / CLIENT_PORTS;

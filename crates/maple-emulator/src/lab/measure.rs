@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::Dpid;
 
-use super::{Ground, Lab, LabError, PATIENCE};
+use super::{FLOW_TIMEOUT, Ground, Lab, LabError};
 use crate::emulated::{Drop, EmulatedNetwork};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, Progress, StreamSpec, Streamed};
 use crate::quantity::{rate_text, time_text};
@@ -192,7 +192,7 @@ impl Lab {
             let record = network.host(&host)?.flow(flow)?;
             record.ended.map(|ended| (record.progress, ended - record.started))
         };
-        Ok(self.until(ground, PATIENCE, ended)?.unwrap_or((Progress::NoAnswer, PATIENCE)))
+        Ok(self.until(ground, FLOW_TIMEOUT, ended)?.unwrap_or((Progress::NoAnswer, FLOW_TIMEOUT)))
     }
 
     /// Makes every host ping every other once. The pings of one host are sent together.
@@ -227,7 +227,7 @@ impl Lab {
                 let progress: Vec<Progress> = ids.iter().filter_map(|id| Some(host.flow(*id)?.progress)).collect();
                 (!progress.contains(&Progress::Running)).then_some(progress)
             };
-            let progress = self.until(ground, PATIENCE, ended)?.unwrap_or_default();
+            let progress = self.until(ground, FLOW_TIMEOUT, ended)?.unwrap_or_default();
             for (at, (to, _)) in flows.into_iter().enumerate() {
                 if progress.get(at) != Some(&Progress::Done) {
                     all.failed.push((from.clone(), to));
@@ -308,7 +308,7 @@ impl Lab {
         ground.with(move |network| is_known(network))
     }
 
-    /// Returns the names of two different hosts.
+    /// The names of two different hosts.
     fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), LabError> {
         let (from, to) = (self.host(from)?, self.host(to)?);
         if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }

@@ -265,7 +265,7 @@ impl Lab {
         Ok(format!("{host} is at port {at} of {switch}"))
     }
 
-    /// Returns the datapath id of the switch with this name or datapath id.
+    /// The datapath id of the switch with this name or datapath id.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
@@ -278,7 +278,7 @@ impl Lab {
         found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
     }
 
-    /// Returns the name of the host with this name or address.
+    /// The name of the host with this name or address.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
@@ -296,7 +296,7 @@ impl Lab {
         found.ok_or_else(|| LabError::Wrong(unknown("host", text, names())))
     }
 
-    /// Returns the name of a switch.
+    /// The name of a switch.
     fn name(&self, dpid: Dpid) -> String {
         let found = self.topology.switches.iter().find(|switch| switch.dpid == dpid);
         found.map_or_else(|| dpid.to_string(), |switch| switch.name.clone())
@@ -329,7 +329,7 @@ fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Returns the error for an unknown name, with a suggestion.
+/// The error for an unknown name, with a suggestion.
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = maple_wire::nearest(name, names.clone()) {
         return format!("there is no {what} {name}; did you mean {near}?");
@@ -343,4 +343,4 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Cl
 }
 
 /// The maximum time of a flow with all its attempts.
-const PATIENCE: Time = 10 * SECOND;
+const FLOW_TIMEOUT: Time = 10 * SECOND;

@@ -1,6 +1,6 @@
 //! Divides a line into words.
 
-/// Returns the words of a line up to a comment, which begins with `#`. Quotes of both kinds keep words together.
+/// The words of a line up to a comment, which begins with `#`. Quotes of both kinds keep words together.
 ///
 /// # Errors
 /// If a quotation does not end.

@@ -4,7 +4,7 @@
 //! push, set or pop. A frame crosses a link without delay, and no time passes at the switches, so no rule expires.
 
 use maple_switch::{Outgoing, Switch, SwitchOptions};
-use maple_wire::{Dpid, Instruction, Message, PortNo, Version};
+use maple_wire::{Dpid, Message, PortNo, Version};
 
 /// Maximum number of frames, with copies, that one frame becomes on its way.
 const MAX_HOPS: usize = 4096;
@@ -130,12 +130,12 @@ impl Fabric {
         }
     }
 
-    /// Returns the ports of links that the last packet left by, in order.
+    /// The ports of links that the last packet left by, in order.
     pub fn crossed(&self) -> &[Place] {
         &self.crossed
     }
 
-    /// Returns a switch.
+    /// A switch.
     pub fn switch(&self, switch: usize) -> &Switch {
         &self.nodes[switch].switch
     }
@@ -143,11 +143,5 @@ impl Fabric {
     /// The number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.switch(switch).tables().iter().map(|table| table.len()).sum()
-    }
-
-    /// The number of rules of a switch that send to the controller.
-    pub fn to_controller(&self, switch: usize) -> usize {
-        let rules = self.switch(switch).tables().iter().flat_map(|table| table.iter());
-        rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
     }
 }

@@ -30,13 +30,13 @@ use crate::histogram::Histogram;
 use crate::workload::{NetworkHost, Wiring};
 
 /// Maximum time for all handshakes together.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum time that the poll waits.
 const NAP: Duration = Duration::from_millis(10);
 /// The size in bytes of the read buffer, into which a message must fit.
 const BUFFER: usize = 1 << 20;
 /// The time in nanoseconds after which a host's packet is repeated, and the number of repetitions.
-const AGAIN: u64 = 1_000_000_000;
+const REPEAT_AFTER: u64 = 1_000_000_000;
 const TRIES: u8 = 4;
 /// The queued bytes for the controller above which a switch drops packets of a port that floods.
 const CONGESTED: usize = 1 << 14;
@@ -159,12 +159,12 @@ impl Lab {
     }
 
     fn until_known(&mut self) -> Result<(), LoadError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
         while !self.is_known.iter().all(|known| *known) {
             if Instant::now() > deadline {
                 let missing = self.is_known.iter().filter(|known| !**known).count();
                 let switches = self.is_known.len() as u32;
-                return Err(LoadError::Handshake { missing, switches, within: PATIENCE });
+                return Err(LoadError::Handshake { missing, switches, within: HANDSHAKE_TIMEOUT });
             }
             self.turn(NAP)?;
         }
@@ -208,7 +208,7 @@ impl Lab {
         Ok(unknown)
     }
 
-    /// Returns the first host, and the first one at another port. The others announce themselves to these.
+    /// The first host, and the first one at another port. The others announce themselves to these.
     fn anchors(&self) -> [u32; 2] {
         let hosts = &self.options.network.hosts;
         let first = hosts.first().map(place);
@@ -216,7 +216,7 @@ impl Lab {
         [0, other as u32]
     }
 
-    /// Returns the host to which this one announces itself; `None` for the first host.
+    /// The host to which this one announces itself; `None` for the first host.
     fn confidant(&self, host: u32) -> Option<u32> {
         let [first, other] = self.anchors();
         let at = |host: u32| place(&self.options.network.hosts[host as usize]);
@@ -331,7 +331,7 @@ impl Lab {
         let (id, began) = (self.next_flow, self.now());
         self.next_flow = self.next_flow.wrapping_add(1);
         self.open.insert(id, OpenExchange { purpose, began, tries: 1, is_delivered: false });
-        self.due.push_back((began + AGAIN, id));
+        self.due.push_back((began + REPEAT_AFTER, id));
         self.send(id, purpose)
     }
 
@@ -487,7 +487,7 @@ impl Lab {
             open.tries += 1;
             let purpose = open.purpose;
             self.counters.resent += 1;
-            self.due.push_back((now + AGAIN, id));
+            self.due.push_back((now + REPEAT_AFTER, id));
             self.send(id, purpose)?;
         }
         Ok(())
@@ -528,11 +528,6 @@ impl Lab {
     /// The number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.fabric.rules(switch)
-    }
-
-    /// The number of a switch's rules that send packets to the controller.
-    pub fn rules_to_controller(&self, switch: usize) -> usize {
-        self.fabric.to_controller(switch)
     }
 }
 

@@ -37,7 +37,7 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Wiring {
     }
 }
 
-/// Returns all pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
+/// All pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
 /// hosts at different switches.
 pub fn pairs(lab: &Lab, crossing: bool) -> Vec<Pair> {
     let hosts = &lab.network().hosts;

@@ -203,7 +203,7 @@ impl CaseNetwork {
 /// The time that a frame takes over most links.
 const WIRE: Duration = Duration::from_micros(10);
 
-/// Returns the port of the link with this number, from 1, at a switch.
+/// The port of the link with this number, from 1, at a switch.
 fn link_port(number: u32) -> PortNo {
     PortNo(if number < HOST_PORTS[0].0 { number } else { number + HOST_PORTS.len() as u32 })
 }

@@ -8,6 +8,8 @@
 //! A [`World`] describes a network. From it and a [`Random`] come programs, packets and changes that
 //! concern this network. Equal seeds give equal cases.
 
+mod answers;
+mod changes;
 mod generate;
 mod listed;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
@@ -17,13 +19,14 @@ mod policy;
 mod program;
 mod programs;
 mod scenario;
+mod world;
 
 pub use generate::{Driver, Kind, Theme};
 pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
 pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
-pub use programs::{HostAddresses, World};
 pub use scenario::{CaseNetwork, Knows, Link, Scenario, Step, host};
+pub use world::{HostAddresses, World};
 
 use super::Random;
 

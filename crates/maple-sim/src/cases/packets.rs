@@ -1,11 +1,14 @@
-//! Packets as data. There are few different packets, so that they often agree with each other and with the questions of
-//! programs.
+//! Packets as data, and random ones. There are few different packets, so that they often agree with each other and
+//! with the questions of programs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_wire::eth_type;
 use maple_wire::packet::Frame;
 use maple_wire::packet::lldp::Tlv;
+
+use super::super::Random;
+use super::world::World;
 
 /// A packet, without the number that distinguishes its copies.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,5 +111,83 @@ impl Transport {
             Transport::Icmp(kind) => ip.icmp(kind, 0, [0; 4]).payload(payload),
             Transport::Proto(number) => ip.proto(number).payload(payload),
         }
+    }
+}
+
+/// Random packets.
+impl World {
+    /// Returns a packet; often one that resembles an earlier one, from another host.
+    pub fn packet(&self, random: &mut Random, earlier: &[PacketSpec]) -> PacketSpec {
+        if !earlier.is_empty() && random.one_in(3) {
+            let from = random.below(self.hosts.len());
+            return PacketSpec { from, src: self.hosts[from].mac.0, ..random.pick(earlier).clone() };
+        }
+        self.new_packet(random)
+    }
+
+    fn new_packet(&self, random: &mut Random) -> PacketSpec {
+        let from = random.below(self.hosts.len());
+        let src = match random.below(20) {
+            0 => self.host(random).0,
+            1 => *random.pick(&[[1, 0, 0, 0, 0, 9], [0; 6], [2, 0, 0, 0, 0, 9]]),
+            _ => self.hosts[from].mac.0,
+        };
+        let dst = match random.below(10) {
+            0 => [0xff; 6],
+            1 => *random.pick(&[[1, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 8], [2, b'm', b'a', b'p', b'l', b'e']]),
+            // Addresses of the two kinds that bridges never forward, and a neighbour of each.
+            2 => *random.pick(&[
+                [1, 0x80, 0xc2, 0, 0, 2],
+                [1, 0x80, 0xc2, 0, 0, 0x10],
+                [1, 0, 0xc, 0xcc, 0xcc, 0xcd],
+                [1, 0, 0xc, 0xcc, 0xcc, 0xce],
+            ]),
+            _ => self.host(random).0,
+        };
+        // Some of the VLAN ids are also those of labels.
+        let count = *random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 2]);
+        let tag = |random: &mut Random| Tag {
+            service: random.one_in(4),
+            vid: *random.pick(&[1, 2, 7, 8]),
+            pcp: *random.pick(&[0, 3]),
+        };
+        let tags = (0..count).map(|_| tag(random)).collect();
+        let body = self.body(random, from);
+        let cut = random.one_in(20).then(|| 14 + random.below(40));
+        PacketSpec { from, src, dst, tags, body, cut }
+    }
+
+    fn body(&self, random: &mut Random, from: usize) -> Body {
+        let (own, other) = (self.hosts[from], *random.pick(&self.hosts));
+        let elsewhere = *random.pick(&[Ipv4Addr::new(10, 0, 1, 7), Ipv4Addr::new(11, 0, 0, 1)]);
+        let (src, dst) = match random.below(6) {
+            0 => (own.ipv4, elsewhere),
+            1 => (elsewhere, other.ipv4),
+            _ => (own.ipv4, other.ipv4),
+        };
+        let dscp = *random.pick(&[0, 0, 10, 46]);
+        match random.below(16) {
+            0..2 => Body::Arp { op: *random.pick(&[1, 2]), spa: src, tpa: dst },
+            2..11 => {
+                let fragment = random.one_in(8).then(|| *random.pick(&[(0, true), (3, true), (3, false)]));
+                Body::V4 { src, dst, dscp, fragment, transport: transport(random, false) }
+            }
+            11..14 => {
+                let dst = if random.one_in(4) { Ipv6Addr::from((1u128 << 120) | 1) } else { other.ipv6 };
+                Body::V6 { src: own.ipv6, dst, dscp, transport: transport(random, true) }
+            }
+            14 => random.pick(&[Body::Mpls(16), Body::Lldp]).clone(),
+            _ => Body::Other(*random.pick(&[0x88b5, 0x88b6])),
+        }
+    }
+}
+
+fn transport(random: &mut Random, v6: bool) -> Transport {
+    let (src, dst) = (*random.pick(&[1023, 1024, 5000]), *random.pick(&[22, 80, 1024, 5000]));
+    match random.below(8) {
+        0..4 => Transport::Tcp(src, dst),
+        4..6 => Transport::Udp(src, dst),
+        6 => Transport::Icmp(*random.pick(if v6 { &[128, 129] } else { &[0, 8] })),
+        _ => Transport::Proto(47),
     }
 }

@@ -168,7 +168,7 @@ pub enum Special {
 }
 
 impl Change {
-    /// Returns the event that makes this change from outside, without a packet.
+    /// The event that makes this change from outside, without a packet.
     ///
     /// # Panics
     ///
@@ -211,7 +211,7 @@ pub fn selection(field: Field, value: u128) -> Selection {
 }
 
 impl Program {
-    /// Returns the direct parts of the program.
+    /// The direct parts of the program.
     pub(super) fn children(&self) -> Vec<&Program> {
         match self {
             Program::Answer(_) => Vec::new(),
@@ -322,7 +322,7 @@ impl Answer {
     }
 }
 
-/// Returns an integer as tables and variables hold it.
+/// An integer as tables and variables hold it.
 pub fn int(value: u128) -> Value {
     Value::Int(value as i128)
 }

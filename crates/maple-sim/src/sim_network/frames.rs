@@ -120,7 +120,7 @@ impl SimNetwork {
     }
 }
 
-/// Returns the message as a switch of this version reads it.
+/// The message as a switch of this version reads it.
 fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
     let mut bytes = Vec::new();
     message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));

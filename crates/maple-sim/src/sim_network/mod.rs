@@ -212,22 +212,22 @@ impl SimNetwork {
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
-    /// Returns the true location of a host.
+    /// The true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac).copied()
     }
 
-    /// Returns the links, each once.
+    /// The links, each once.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
     }
 
-    /// Returns the ports of a switch.
+    /// The ports of a switch.
     pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
         self.ports.keys().filter(|at| at.switch == dpid).copied().collect()
     }
 
-    /// Returns the ports without a link.
+    /// The ports without a link.
     pub fn edge_ports(&self) -> Vec<Location> {
         self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect()
     }
@@ -237,7 +237,7 @@ impl SimNetwork {
         self.switches.get_mut(&dpid)
     }
 
-    /// Returns the switches, by datapath id.
+    /// The switches, by datapath id.
     pub fn switches(&self) -> impl Iterator<Item = &SimSwitch> {
         self.switches.values()
     }
@@ -252,12 +252,12 @@ impl SimNetwork {
         self.random = Random::new(seed);
     }
 
-    /// Returns the engines, by shard.
+    /// The engines, by shard.
     pub fn engines(&self) -> &[Engine] {
         &self.engines
     }
 
-    /// Returns the counts of all engines together.
+    /// The counts of all engines together.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
         self.engines.iter().for_each(|engine| all += engine.stats());
@@ -458,7 +458,7 @@ impl SimNetwork {
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
     }
 
-    /// Returns the datapath ids of all switches.
+    /// The datapath ids of all switches.
     pub fn dpids(&self) -> BTreeSet<Dpid> {
         self.switches.keys().copied().collect()
     }
@@ -472,7 +472,7 @@ fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
     (store, trail)
 }
 
-/// Returns the switch that an event came from.
+/// The switch that an event came from.
 fn switch_of(event: &Event) -> Option<Dpid> {
     match event {
         Event::SwitchUp { dpid, .. }

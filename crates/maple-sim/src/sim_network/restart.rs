@@ -83,7 +83,7 @@ impl SimNetwork {
         self.memory.witnesses.retain(|id, _| !forgotten(*id));
     }
 
-    /// Returns the number of leaves that the next run will know.
+    /// The number of leaves that the next run will know.
     pub fn remembered(&self) -> usize {
         self.memory.witnesses.len()
     }

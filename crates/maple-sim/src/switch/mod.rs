@@ -105,7 +105,7 @@ impl SimSwitch {
         }
     }
 
-    /// Returns the rules of the switch, by table and falling priority.
+    /// The rules of the switch, by table and falling priority.
     pub fn flows(&self) -> Vec<InstalledFlow> {
         let of_table = |(id, table): (&u8, &Table)| {
             let rules = table.rules().into_iter().map(|rule| installed(*id, rule));
@@ -283,7 +283,7 @@ impl SimSwitch {
         out
     }
 
-    /// Returns the counters that the switch reports.
+    /// The counters that the switch reports.
     ///
     /// # Errors
     /// The error that the switch answers with.
@@ -446,7 +446,7 @@ fn request(command: FlowModCommand, flow: &InstalledFlow) -> FlowMod {
     }
 }
 
-/// Returns a match with its fields in OXM order, whatever version it came in.
+/// A match with its fields in OXM order, whatever version it came in.
 fn in_order(matching: &Match) -> Match {
     let ordered = Match::from_constraints(matching.constraints().copied());
     assert_eq!(ordered.fields.len(), matching.fields.len(), "the engine uses no unknown fields");

@@ -169,17 +169,17 @@ impl Policy for Clauses {
     }
 }
 
-/// Returns the location of the host whose address is in a field.
+/// The location of the host whose address is in a field.
 fn located(pkt: &PacketHandle, net: &Net, field: Field) -> Option<Location> {
     pkt.get(field).and_then(|mac| net.locate(Mac::from_bits(mac)))
 }
 
-/// Returns the packet's value of a field, as tables hold it.
+/// The packet's value of a field, as tables hold it.
 fn key(pkt: &PacketHandle, field: Field) -> Option<Value> {
     pkt.get(field).map(|value| stored(field, value))
 }
 
-/// Returns a field's value as tables hold it.
+/// A field's value as tables hold it.
 pub fn stored(field: Field, value: u128) -> Value {
     match field {
         Field::EthSrc | Field::EthDst => Value::Mac(Mac::from_bits(value)),

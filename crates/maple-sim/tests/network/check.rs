@@ -45,7 +45,7 @@ fn explored(policy: Program, packets: u64) -> Check {
     check
 }
 
-/// Returns a random program over a network of two switches.
+/// A random program over a network of two switches.
 fn program(seed: u64, depth: u32) -> Program {
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     let mac = |n| Mac([0, 0, 0, 0, 0, n]);

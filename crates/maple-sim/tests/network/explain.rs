@@ -39,7 +39,7 @@ fn fate(told: &Explanation) -> PacketFate {
     told.decision.as_ref().map(|decision| decision.fate.clone()).expect("f decides about it")
 }
 
-/// Returns the alternatives in words.
+/// The alternatives in words.
 fn instead(told: &Explanation) -> Vec<String> {
     told.alternatives.iter().map(|other| other.to_string()).collect()
 }

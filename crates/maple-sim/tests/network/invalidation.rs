@@ -46,7 +46,7 @@ fn network(pairs: u64) -> SimNetwork {
     sim
 }
 
-/// Returns the number of leaves that a selection withdraws, and the number that are examined.
+/// The number of leaves that a selection withdraws, and the number that are examined.
 fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = sim.stats();

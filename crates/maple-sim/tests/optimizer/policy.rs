@@ -57,7 +57,7 @@ pub enum Program {
 pub const CONTROLLER: u32 = 5;
 
 impl Program {
-    /// Returns the answer from the packet's values alone.
+    /// The answer from the packet's values alone.
     pub fn eval(&self, packet: &Headers) -> u32 {
         let mut at = self;
         loop {
@@ -162,7 +162,7 @@ pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     }
 }
 
-/// Returns the values of a field that packets have and policies ask for.
+/// The values of a field that packets have and policies ask for.
 fn domain(field: Field) -> &'static [u128] {
     match field {
         Field::InPort => &[1, 2, 3],

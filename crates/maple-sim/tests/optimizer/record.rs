@@ -103,7 +103,7 @@ fn only_what_was_cut_off_on_the_way_to_us_makes_a_trace_short() {
     let read = |packet: &Packet| {
         let mut recorder = Recorder::new();
         recorder.read(packet, Field::Ipv4Dst, u128::MAX, None);
-        recorder.finish().short
+        recorder.finish().reads_missing_bytes
     };
     assert!(read(&Packet::with_wire_len(&frame[..20], 1, frame.len())));
     assert!(!read(&Packet::with_wire_len(&frame[..20], 1, 20)));

@@ -191,7 +191,7 @@ impl Stage {
         self.show_rules(self.table.rules());
     }
 
-    /// Returns the rules that one of the paper's algorithms makes from the tree, with priorities from 0 as the paper
+    /// The rules that one of the paper's algorithms makes from the tree, with priorities from 0 as the paper
     /// counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());

@@ -141,7 +141,7 @@ impl Switch {
         }
     }
 
-    /// Returns the buckets that watch nothing, or something that is up.
+    /// The buckets that watch nothing, or something that is up.
     fn live<'a>(&'a self, buckets: &'a [Bucket]) -> impl Iterator<Item = usize> + 'a {
         buckets.iter().enumerate().filter(|(_, bucket)| self.is_live(bucket, MAX_WATCHED)).map(|(at, _)| at)
     }

@@ -46,7 +46,7 @@ struct Bucket {
 }
 
 impl Meter {
-    /// Returns its bands.
+    /// Its bands.
     pub fn bands(&self) -> impl Iterator<Item = &Band> {
         self.bands.iter().map(|bucket| &bucket.band)
     }
@@ -56,7 +56,7 @@ impl Meter {
         self.flags & PKTPS != 0
     }
 
-    /// Returns the number of packets that came to it, and the number that its bands dropped.
+    /// The number of packets that came to it, and the number that its bands dropped.
     pub fn packets(&self) -> (u64, u64) {
         (self.packets, self.bands.iter().map(|bucket| bucket.packets).sum())
     }
@@ -103,7 +103,7 @@ impl Bucket {
 }
 
 impl Switch {
-    /// Returns the switch's meters, by number.
+    /// The switch's meters, by number.
     pub fn meters(&self) -> impl Iterator<Item = (u32, &Meter)> {
         self.meters.iter().map(|(number, meter)| (*number, meter))
     }

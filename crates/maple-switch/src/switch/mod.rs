@@ -236,42 +236,42 @@ impl Switch {
         }
     }
 
-    /// Returns the switch's datapath id.
+    /// The switch's datapath id.
     pub fn dpid(&self) -> Dpid {
         self.dpid
     }
 
-    /// Returns the OpenFlow version that the switch speaks.
+    /// The OpenFlow version that the switch speaks.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Returns the tables, in order: at least the first one, and all up to the last used one.
+    /// The tables, in order: at least the first one, and all up to the last used one.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    /// Returns the ports, by number.
+    /// The ports, by number.
     pub fn ports(&self) -> &BTreeMap<PortNo, SwitchPort> {
         &self.ports
     }
 
-    /// Returns the counters.
+    /// The counters.
     pub fn counters(&self) -> SwitchCounters {
         self.counters
     }
 
-    /// Returns the record of the last processed packet, from [`Switch::receive`] or a packet-out.
+    /// The record of the last processed packet, from [`Switch::receive`] or a packet-out.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Returns the number of packets that met several rules of one priority with different instructions.
+    /// The number of packets that met several rules of one priority with different instructions.
     pub fn ambiguous_matches(&self) -> u64 {
         self.tables.iter().map(|t| t.ambiguous_matches).sum()
     }
 
-    /// Returns the groups, by number.
+    /// The groups, by number.
     pub fn groups(&self) -> impl Iterator<Item = (u32, &Group)> {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
@@ -421,7 +421,7 @@ impl Switch {
         }
     }
 
-    /// Returns the tables that a request means, as far as they were ever used.
+    /// The tables that a request means, as far as they were ever used.
     fn used(&self, table_id: u8) -> std::ops::Range<usize> {
         let (at, count) = (usize::from(table_id), self.tables.len());
         if table_id == ALL_TABLES { 0..count } else { at.min(count)..(at + 1).min(count) }

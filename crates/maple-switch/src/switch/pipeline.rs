@@ -65,13 +65,13 @@ impl PacketInSwitch {
         PacketInSwitch { first: Some(passing.origin), is_injected: true, ..passing }
     }
 
-    /// Returns a copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
+    /// A copy for the buckets of a group, unless groups are nested too deeply. Buckets never report a miss.
     pub(super) fn inside_group(&self) -> Option<PacketInSwitch> {
         let origin = Origin { reason: PacketInReason::Action, ..self.origin };
         (self.depth < MAX_DEPTH).then(|| PacketInSwitch { origin, depth: self.depth + 1, ..self.clone() })
     }
 
-    /// Returns a copy without actions to apply at the end, which passes the tables again.
+    /// A copy without actions to apply at the end, which passes the tables again.
     fn again(&self, queue: Option<u32>) -> PacketInSwitch {
         let set = ActionSet::default();
         let flight = Flight { queue, set, ..self.flight.clone() };

@@ -147,7 +147,7 @@ impl Switch {
         }
     }
 
-    /// Returns the port with this number, if it exists, or all.
+    /// The port with this number, if it exists, or all.
     fn ports_named(&self, port: PortNo) -> Vec<&SwitchPort> {
         self.ports.values().filter(|one| port == PortNo::ANY || one.description.number == port).collect()
     }

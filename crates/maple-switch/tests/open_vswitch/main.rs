@@ -200,7 +200,7 @@ impl<'a> Pair<'a> {
         effects
     }
 
-    /// Returns the groups and the rules that the last packet met, as text.
+    /// The groups and the rules that the last packet met, as text.
     fn met(&self, rules: &[Message]) -> String {
         let steps = &self.switch.record().steps;
         let is_met = |rule: &FlowMod| {
@@ -240,7 +240,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Returns the number in an environment variable.
+/// The number in an environment variable.
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|error| panic!("{variable}: {error}")))
 }

@@ -283,7 +283,7 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// Returns the instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
+    /// The instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
     pub const fn rank(&self) -> u8 {
         match self {
             Instruction::Meter(_) => 0,
@@ -296,7 +296,7 @@ impl Instruction {
         }
     }
 
-    /// Returns the instruction's actions, applied or written.
+    /// The instruction's actions, applied or written.
     pub fn actions(&self) -> &[Action] {
         match self {
             Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,

@@ -16,7 +16,7 @@ pub(crate) fn exactly(what: &'static str, bytes: &[u8], need: usize) -> Result<(
     if bytes.len() > need { Err(Error::BadLength { what, length: bytes.len() }) } else { Ok(()) }
 }
 
-/// Returns the error for something that `version` cannot express.
+/// The error for something that `version` cannot express.
 pub(crate) fn unsupported<T>(version: Version, what: impl Into<String>) -> Result<T> {
     Err(Error::Unsupported { version, what: what.into() })
 }
@@ -48,7 +48,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }
 
-/// Returns the number that up to 16 big-endian bytes represent.
+/// The number that up to 16 big-endian bytes represent.
 pub(crate) fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
 }
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         self.what = what;
     }
 
-    /// Returns the version.
+    /// The version.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
@@ -114,19 +114,19 @@ impl<'a> Reader<'a> {
         self.version == Version::Of10
     }
 
-    /// Returns the whole structure, what was read included.
+    /// The whole structure, what was read included.
     #[inline]
     pub fn whole(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns the bytes that were not read yet.
+    /// The bytes that were not read yet.
     #[inline]
     pub fn ahead(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Returns the number of bytes that were not read yet.
+    /// The number of bytes that were not read yet.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         if self.rest.len() < count { Err(self.truncated(count)) } else { Ok(()) }
     }
 
-    /// Returns the error that this number of bytes should remain.
+    /// The error that this number of bytes should remain.
     #[cold]
     fn truncated(&self, count: usize) -> Error {
         let have = self.bytes.len();

@@ -157,7 +157,7 @@ impl Message {
         result
     }
 
-    /// Returns the number of the message's type in `version`.
+    /// The number of the message's type in `version`.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the version has no such messages.

@@ -35,7 +35,7 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// Returns the row of the variant; the others have none.
+            /// The row of the variant; the others have none.
             #[inline]
             fn row(&self) -> Option<&'static $crate::msg::numbered::Row> {
                 use $crate::msg::numbered::Row;

@@ -98,7 +98,7 @@ impl Link {
         }
     }
 
-    /// Returns a link layer after which the payload begins at `end`, without type and tag.
+    /// A link layer after which the payload begins at `end`, without type and tag.
     #[inline]
     fn ending(end: usize) -> Link {
         Link(FOUND | (end as u64) << END)
@@ -109,19 +109,19 @@ impl Link {
         Link(self.0 | HAS_TYPE | u64::from(kind))
     }
 
-    /// Returns the link layer of this word; `None` for 0.
+    /// The link layer of this word; `None` for 0.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Link> {
         if word == 0 { None } else { Some(Link(word)) }
     }
 
-    /// Returns the word, which is not 0.
+    /// The word, which is not 0.
     #[inline]
     pub(super) fn word(self) -> u64 {
         self.0
     }
 
-    /// Returns the type, as [`Packet::get`] describes it.
+    /// The type, as [`Packet::get`] describes it.
     #[inline]
     pub(crate) fn eth_type(self) -> Option<u16> {
         if self.0 & HAS_TYPE != 0 { Some(self.0 as u16) } else { None }

@@ -26,7 +26,7 @@ impl Entry {
         Entry { label: bits >> 12, tc: (bits >> 9 & 7) as u8, bottom: bits & 0x100 != 0, ttl: bits as u8 }
     }
 
-    /// Returns the 32 bits of an entry. Excess bits of label and traffic class are dropped.
+    /// The 32 bits of an entry. Excess bits of label and traffic class are dropped.
     pub fn to_bits(self) -> u32 {
         self.label << 12 | u32::from(self.tc & 7) << 9 | u32::from(self.bottom) << 8 | u32::from(self.ttl)
     }
@@ -60,12 +60,12 @@ pub(super) fn is_mpls(eth_type: Option<u16>) -> bool {
     matches!(eth_type, Some(eth_type::MPLS | eth_type::MPLS_MULTICAST))
 }
 
-/// Returns the bits of the outermost entry.
+/// The bits of the outermost entry.
 pub(super) fn entry(packet: &Packet) -> Option<u32> {
     if is_mpls(packet.link().eth_type()) { u32_at(packet.frame, packet.link().end()) } else { None }
 }
 
-/// Returns the service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
+/// The service id of a backbone service tag: the lower 24 bits of the word after the type (802.1ah).
 pub(super) fn pbb_isid(packet: &Packet) -> Option<u128> {
     let link = packet.link();
     if link.eth_type() != Some(eth_type::PBB) {

@@ -9,7 +9,7 @@ use crate::msg::Version;
 use crate::msg::oxm::{Stated, stated};
 use crate::port::PortNo;
 
-/// Returns the actions as text, joined by commas; `drop` if there are none.
+/// The actions as text, joined by commas; `drop` if there are none.
 pub fn actions(version: Version, actions: &[Action]) -> String {
     if actions.is_empty() {
         return "drop".to_owned();
@@ -21,7 +21,7 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
     out.0
 }
 
-/// Returns the instructions as text, as after `actions=`; `drop` if they do nothing.
+/// The instructions as text, as after `actions=`; `drop` if they do nothing.
 ///
 /// Applied actions appear without a name; the other instructions have names. They appear in the order in which a switch
 /// carries them out (1.3 §5.9), whatever the order in which they were sent.
@@ -132,7 +132,7 @@ fn is_named(port: PortNo) -> bool {
     port >= PortNo::IN_PORT
 }
 
-/// Returns the name of OpenFlow 1.0's action that sets `field`, if there is one.
+/// The name of OpenFlow 1.0's action that sets `field`, if there is one.
 fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     match field {
         _ if version != Version::Of10 => None,
@@ -148,7 +148,7 @@ fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     }
 }
 
-/// Returns the name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
+/// The name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
 pub(super) fn field_name(field: Field) -> &'static str {
     match field {
         Field::IpEcn => "nw_ecn",

@@ -35,7 +35,7 @@ pub struct FlowLine<'a> {
     pub instructions: &'a [Instruction],
 }
 
-/// Returns the line of a rule without timeouts and flags, which only [`FlowLine`] has.
+/// The line of a rule without timeouts and flags, which only [`FlowLine`] has.
 pub fn flow_line(
     version: Version,
     table: u8,
@@ -94,7 +94,7 @@ pub(super) fn write_rule(f: &mut dyn fmt::Write, line: &FlowLine<'_>) -> fmt::Re
     write!(f, "actions={}", instructions(line.version, line.instructions))
 }
 
-/// Returns the match, preceded by its priority unless that is the default. Empty if there is nothing to print.
+/// The match, preceded by its priority unless that is the default. Empty if there is nothing to print.
 pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> String {
     let fields = matching(version, m);
     match (priority, fields.is_empty()) {

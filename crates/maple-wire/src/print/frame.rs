@@ -13,7 +13,7 @@ use crate::packet::ethernet::{TAG_LEN, TYPE_OFFSET};
 use crate::packet::mpls::Entry;
 use crate::packet::{NetworkKind, Packet};
 
-/// Returns the packet as text: its fields, and the checksum of its transport header.
+/// The packet as text: its fields, and the checksum of its transport header.
 ///
 /// ```
 /// let frame = [[0xff; 6], [2, 0, 0, 0, 0, 1]].concat();
@@ -27,7 +27,7 @@ pub fn frame(frame: &[u8]) -> String {
     frame_of(frame, frame.len())
 }
 
-/// Returns the beginning of a packet that had `wire_len` bytes as text.
+/// The beginning of a packet that had `wire_len` bytes as text.
 ///
 /// Headers are read as far as they were captured. If the packet is cut off, Open vSwitch prints addresses as zero.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
@@ -212,7 +212,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// Returns the bytes after the IP headers, within the declared length and the captured bytes.
+/// The bytes after the IP headers, within the declared length and the captured bytes.
 fn payload<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let network = packet.network();
     packet.frame().get(network.transport()..network.end().min(packet.frame().len())).unwrap_or_default()

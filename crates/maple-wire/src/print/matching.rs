@@ -14,7 +14,7 @@ use crate::ip_proto::value::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use crate::msg::Version;
 use crate::msg::oxm::stated;
 
-/// Returns the match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
+/// The match as text: its fields joined by commas, without spaces. Empty for the match that takes everything.
 pub fn matching(version: Version, matching: &Match) -> String {
     let mut out = Fields { text: String::new(), matching };
     let eth_type = out.exact(Field::EthType);
@@ -37,7 +37,7 @@ pub fn matching(version: Version, matching: &Match) -> String {
     out.text
 }
 
-/// Returns the word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
+/// The word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
 pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
     Some(match (eth_type, proto) {
         (IPV4, Some(ICMP)) => ("icmp", true),

@@ -9,12 +9,12 @@ use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 /// Maximum depth at which error messages that quote error messages are printed.
 const MAX_DEPTH: u32 = 4;
 
-/// Returns the message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
+/// The message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
 pub fn message(header: &Header, message: &Message) -> String {
     one_line(&nested(header, message, 0))
 }
 
-/// Returns the message in the lines of Open vSwitch, within `depth` error messages.
+/// The message in the lines of Open vSwitch, within `depth` error messages.
 pub(super) fn nested(header: &Header, message: &Message, depth: u32) -> String {
     let mut out = String::new();
     write_message(&mut out, header, message, depth).expect("writing to a string does not fail");
@@ -60,7 +60,7 @@ fn write_message(out: &mut String, header: &Header, message: &Message, depth: u3
     }
 }
 
-/// Returns the version for which the parts of a message are printed; hellos of later versions count as 1.3.
+/// The version for which the parts of a message are printed; hellos of later versions count as 1.3.
 fn version_of(header: &Header) -> Version {
     if header.version <= Version::Of10 as u8 { Version::Of10 } else { Version::Of13 }
 }
@@ -108,7 +108,7 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
     })
 }
 
-/// Returns the known part of a message that can't be read: its type, version and transaction id.
+/// The known part of a message that can't be read: its type, version and transaction id.
 pub fn header(header: &Header) -> String {
     let mut out = kind_name(header);
     write_version(&mut out, header).expect("writing to a string does not fail");
@@ -116,7 +116,7 @@ pub fn header(header: &Header) -> String {
     out
 }
 
-/// Returns the name of a message's type.
+/// The name of a message's type.
 pub(super) fn kind_name(header: &Header) -> String {
     const BOTH: [&str; 15] = [
         "HELLO",

@@ -91,7 +91,7 @@ fn port(out: &mut String, version: Version, port: &Port) -> fmt::Result {
     write!(out, "     speed: {now} Mbps now, {max} Mbps max")
 }
 
-/// Returns the configuration of a port. Bits that the version does not have are hex.
+/// The configuration of a port. Bits that the version does not have are hex.
 pub(super) fn config(version: Version, bits: u32) -> String {
     let known = if version == Version::Of10 { 0x7f } else { CONFIG_OF13 };
     let names: Vec<&str> =
@@ -113,13 +113,13 @@ fn state(version: Version, bits: u32) -> String {
     format!("{stp} {rest}")
 }
 
-/// Returns the abilities of a port: bits of `OFPPF_*`.
+/// The abilities of a port: bits of `OFPPF_*`.
 pub(super) fn features(version: Version, bits: u32) -> String {
     let names: &[&str] = if version == Version::Of10 { &FEATURES_OF10 } else { &FEATURES_OF13 };
     BitNames { bits, names, zero: "0", shows_nameless: false }.to_string()
 }
 
-/// Returns the highest of these speeds in Mb/s.
+/// The highest of these speeds in Mb/s.
 fn speed_of10(features: u32) -> u32 {
     match features & 0x7f {
         bits if bits & 0x40 != 0 => 10_000,

@@ -62,7 +62,7 @@ pub(super) fn error_unquoted(out: &mut String, version: Version, error: &ErrorMs
     write!(out, "\n{}", HexDump(data))
 }
 
-/// Returns the error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
+/// The error's name, such as `OFPFMFC_TABLE_FULL`; its type and code if it has none.
 pub fn error_name(version: Version, error: &ErrorMsg) -> String {
     let mut out = String::new();
     error_head(&mut out, version, error).expect("writing to a string does not fail");
@@ -85,8 +85,8 @@ fn error_head<'a>(out: &mut String, version: Version, error: &'a ErrorMsg) -> Re
     Ok(&error.data)
 }
 
-/// Returns the experimenter of an experimenter's error, the error's name, and the request.
-fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<&'static str>, &[u8])> {
+/// The experimenter of an experimenter's error, the error's name, and the request.
+fn experimenter_error(version: Version, error: &ErrorMsg) -> Option<(u32, Option<String>, &[u8])> {
     let (id, after) = error.data.split_first_chunk::<4>()?;
     let id = u32::from_be_bytes(*id);
     match (version, error.kind) {

@@ -13,7 +13,7 @@ use crate::port::PortNo;
 
 const MORE: u16 = 1;
 
-/// Returns the kind of a request, as it appears after `OFPST_`.
+/// The kind of a request, as it appears after `OFPST_`.
 pub(super) fn request_name(body: &RequestBody) -> &'static str {
     match body {
         RequestBody::Desc => "DESC",
@@ -35,7 +35,7 @@ pub(super) fn request_name(body: &RequestBody) -> &'static str {
     }
 }
 
-/// Returns the kind of a reply, as it appears after `OFPST_`.
+/// The kind of a reply, as it appears after `OFPST_`.
 pub(super) fn reply_name(body: &ReplyBody) -> &'static str {
     match body {
         ReplyBody::Desc(_) => "DESC",

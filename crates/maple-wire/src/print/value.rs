@@ -249,7 +249,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, form: Form, value: u128) -> fmt::Resu
     }
 }
 
-/// Returns the length of the prefix that `mask` is, if it is one.
+/// The length of the prefix that `mask` is, if it is one.
 fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let length = mask.count_ones();
     (mask == field.full_mask() & !(field.full_mask().checked_shr(length).unwrap_or(0))).then_some(length)

@@ -13,13 +13,13 @@ use super::Answer;
 use crate::report::Progress;
 
 /// The target for the time until all links are known, in seconds.
-const TIME: f64 = 2.0;
+const TIME_TARGET: f64 = 2.0;
 /// The target for the load afterwards, in percent of a core.
-const REST: f64 = 10.0;
+const LOAD_TARGET: f64 = 10.0;
 /// The maximum time to wait for the links.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LINKS_TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval of queries.
-const LOOK: Duration = Duration::from_millis(20);
+const QUERY_INTERVAL: Duration = Duration::from_millis(20);
 /// The time for which the idle network is measured, from `--settle` after the links are known.
 const RESTING: Duration = Duration::from_secs(15);
 /// The default number of a switch's ports without a link. They are probed as well.
@@ -76,8 +76,8 @@ fn measure(
     let mut bed = Bed::start(args, &contender, Some(socket), network, version, ports)?;
     let connected = bed.moment()?;
     let mut known = 0;
-    while known < links && connected.at.elapsed() < PATIENCE {
-        bed.lab.wait(LOOK)?;
+    while known < links && connected.at.elapsed() < LINKS_TIMEOUT {
+        bed.lab.wait(QUERY_INTERVAL)?;
         known = bed.show(Show::Links)?.as_array().map_or(0, Vec::len);
     }
     let found = bed.moment()?;
@@ -91,13 +91,17 @@ fn measure(
     if known == links {
         answer.targets.push(TargetResult::bound(
             format!("{shape}: seconds until all links are known"),
-            TIME,
+            TIME_TARGET,
             seconds,
             2,
         ));
     } else {
         let what = format!("{shape}: seconds until all links are known");
-        answer.targets.push(TargetResult::missed(what, format!("≤ {TIME:.2}"), format!("{known} of {links} links")));
+        answer.targets.push(TargetResult::missed(
+            what,
+            format!("≤ {TIME_TARGET:.2}"),
+            format!("{known} of {links} links"),
+        ));
     }
     bed.lab.wait(args.settle)?;
     let before = bed.moment()?;
@@ -106,6 +110,6 @@ fn measure(
     let percent = after.controller_seconds(&before) / after.seconds(&before) * 100.0;
     let probes = (after.counters - before.counters).packet_outs as f64 / after.seconds(&before);
     answer.figure(&format!("{shape}: packet-outs a second at rest"), format!("{probes:.0}"));
-    answer.targets.push(TargetResult::bound(format!("{shape}: percent of a core at rest"), REST, percent, 1));
+    answer.targets.push(TargetResult::bound(format!("{shape}: percent of a core at rest"), LOAD_TARGET, percent, 1));
     Ok(())
 }

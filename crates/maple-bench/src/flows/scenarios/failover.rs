@@ -15,23 +15,23 @@ use crate::report::Progress;
 /// The default number of hosts for each host of the topology: with `fattree:8`, 64 at a switch's four ports.
 const HOSTS: u32 = 16;
 /// The target: the controller's time until all flows are rerouted, in milliseconds.
-const TIME: f64 = 200.0;
+const TIME_TARGET: f64 = 200.0;
 /// The target: messages for each route over the link.
-const MESSAGES: f64 = 2.0;
+const MESSAGES_TARGET: f64 = 2.0;
 /// The maximum time for rerouting.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REROUTE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of flows that are opened between two counts of flows over the link.
 const STEP: usize = 1000;
 /// The interval of checks for rerouted flows.
-const LOOK: Duration = Duration::from_millis(1);
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// The maximum time that open flows get before the link fails.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The time without a message after which a controller that uses less than [`IDLE`] of a core is at rest.
-const REST: Duration = Duration::from_millis(200);
+/// The time without a message after which a controller that uses less than [`IDLE_LOAD`] of a core is at rest.
+const QUIET_TIME: Duration = Duration::from_millis(200);
 /// The share of a core below which a controller may be at rest.
-const IDLE: f64 = 0.2;
+const IDLE_LOAD: f64 = 0.2;
 /// The time to wait for messages after the last flow was rerouted.
-const AFTER: Duration = Duration::from_secs(2);
+const LATE_MESSAGES_TIME: Duration = Duration::from_secs(2);
 
 /// A link by its ends, and the flows over it with their routes.
 type Loaded = ([Place; 2], Vec<(Pair, Route)>);
@@ -78,7 +78,7 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     bed.lab.set_link(link, false)?;
     let asked = reroute(bed, over.iter().map(|(pair, _)| *pair).collect())?;
     let rerouted = bed.moment()?;
-    bed.lab.wait(AFTER)?;
+    bed.lab.wait(LATE_MESSAGES_TIME)?;
     let after = bed.moment()?;
 
     let counted = after.counters - before.counters;
@@ -100,8 +100,8 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     if counted.failed > 0 {
         answer.doubts.push(format!("{} flows do not come out any more", counted.failed));
     }
-    answer.targets.push(TargetResult::bound("controller time until rerouted, ms", TIME, milliseconds, 0));
-    let most = MESSAGES * routes as f64;
+    answer.targets.push(TargetResult::bound("controller time until rerouted, ms", TIME_TARGET, milliseconds, 0));
+    let most = MESSAGES_TARGET * routes as f64;
     answer.targets.push(TargetResult::bound("flow-mods and group-mods", most, messages, 0));
     Ok(())
 }
@@ -109,22 +109,22 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
 /// Waits until a packet of each flow is delivered again. If the controller is at rest, and rules alone do not deliver
 /// the packet, the flow's host sends its next packet. Returns the number of these hosts.
 fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + REROUTE_TIMEOUT;
     let mut since = bed.moment()?;
     while !broken.is_empty() && Instant::now() < deadline {
-        bed.lab.wait(LOOK)?;
+        bed.lab.wait(CHECK_INTERVAL)?;
         // While one flow is broken, it is too early to check the others.
         while let Some(pair) = broken.last()
             && bed.lab.path(*pair).is_some()
         {
             broken.pop();
         }
-        if since.at.elapsed() < REST {
+        if since.at.elapsed() < QUIET_TIME {
             continue;
         }
         let now = bed.moment()?;
         let is_silent = now.counters.messages() == since.counters.messages();
-        if is_silent && now.controller_seconds(&since) < IDLE * now.seconds(&since) {
+        if is_silent && now.controller_seconds(&since) < IDLE_LOAD * now.seconds(&since) {
             break;
         }
         since = now;
@@ -135,7 +135,7 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     Ok(broken.len())
 }
 
-/// Returns the pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
+/// The pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
 fn order(lab: &Lab) -> Vec<Pair> {
     let hosts = &lab.network().hosts;
     let mut order = pairs(lab, true);

@@ -13,19 +13,19 @@ use super::Answer;
 use crate::report::Progress;
 
 /// The target: growth of the memory by the flood, in MB.
-const MEMORY: f64 = 20.0;
+const MEMORY_TARGET: f64 = 20.0;
 /// The target: the share of their rate that flows of another port keep.
-const SHARE: f64 = 0.8;
+const RATE_TARGET: f64 = 0.8;
 /// The number of ports of the switch. The last one floods.
 const PORTS: u32 = 16;
 /// The number of hosts at the switch.
 const HOSTS: u32 = 512;
 /// The maximum time for counting flows, with the flood and without it.
-const TIME: Duration = Duration::from_secs(5);
+const MAX_TIME: Duration = Duration::from_secs(5);
 /// The interval in which the flood sends.
 const TICK: Duration = Duration::from_millis(1);
 /// The time that the controller gets to handle everything.
-const AFTER: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Measures a flood from this many addresses.
 ///
@@ -43,10 +43,10 @@ pub fn answer(args: &FlowsArgs, addresses: u32) -> anyhow::Result<Answer> {
     progress.step();
     progress.set_message("beside another port".to_owned());
     let share = neighbour(args, version, addresses, &mut answer)?;
-    answer.targets.push(TargetResult::bound("memory that the flood costs, MB", MEMORY, more, 1));
+    answer.targets.push(TargetResult::bound("memory that the flood costs, MB", MEMORY_TARGET, more, 1));
     answer.targets.push(TargetResult::floor(
         "percent of their rate that another port's flows keep",
-        SHARE * 100.0,
+        RATE_TARGET * 100.0,
         share * 100.0,
     ));
     Ok(answer)
@@ -111,7 +111,7 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
     let whole = pour(&mut bed.lab, &mut flood, args.limit);
     let flooded = bed.moment()?;
     match whole {
-        Ok(()) => bed.lab.wait(AFTER.min(args.limit))?,
+        Ok(()) => bed.lab.wait(SETTLE_TIME.min(args.limit))?,
         Err(error) if matches!(error.downcast_ref(), Some(LoadError::Closed { .. })) => {
             answer.doubts.push(format!("under the flood {error}"));
         }
@@ -151,9 +151,9 @@ fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut An
     let of_one_port = |pair: &Pair| hosts[pair.0 as usize].port == 1;
     let mut order: Vec<Pair> = pairs(&bed.lab, false).into_iter().filter(of_one_port).collect();
     let with = order.split_off(order.len() / 2);
-    let time = TIME.min(args.limit);
+    let time = MAX_TIME.min(args.limit);
     let calm = rate(&mut bed, time, &order, None)?;
-    bed.lab.drain(AFTER)?;
+    bed.lab.drain(SETTLE_TIME)?;
     let mut flood = Flood::new(args, addresses, Surplus::Lost);
     let flooded = rate(&mut bed, time, &with, Some(&mut flood))?;
     answer.figure("new flows a second of another port, without the flood", format!("{calm:.0}"));

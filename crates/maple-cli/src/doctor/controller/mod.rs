@@ -132,7 +132,7 @@ impl Controller {
         Some(self.about["listening"].as_array()?.iter().filter_map(one).collect())
     }
 
-    /// Returns the numbers of a switch's ports of this kind.
+    /// The numbers of a switch's ports of this kind.
     pub fn ports(&self, dpid: u64, kind: &str) -> Vec<i64> {
         let switches = items(&self.switches).filter(|switch| number_of(switch) == Some(dpid));
         let ports = switches.flat_map(|switch| items(&switch["ports"]));
@@ -210,7 +210,7 @@ impl Controller {
     }
 }
 
-/// Returns the finding for a file that the controller can't write at present, if there is one.
+/// The finding for a file that the controller can't write at present, if there is one.
 fn not_kept(file: &Value) -> Option<Finding> {
     let why = file["fails"].as_str()?;
     let path = Path::new(text(&file["path"]));
@@ -238,7 +238,7 @@ fn not_kept(file: &Value) -> Option<Finding> {
     Some(Finding::new(level, FindingId::FileNotKept, place).what(why).so(so).mend(mend))
 }
 
-/// Returns the finding for a controller that exists, but does not answer.
+/// The finding for a controller that exists, but does not answer.
 pub fn silent(control: &Path, why: &str) -> Finding {
     Finding::new(Level::Error, FindingId::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
@@ -267,7 +267,7 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
     })
 }
 
-/// Returns the numbers of a version; none for other text.
+/// The numbers of a version; none for other text.
 fn numbers(version: &str) -> Vec<u64> {
     let release = version.split(['-', '+']).next().unwrap_or_default();
     release.split('.').map_while(|number| number.parse().ok()).collect()

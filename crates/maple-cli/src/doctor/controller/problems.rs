@@ -19,7 +19,7 @@ const FULL: &str = "_FULL";
 /// A part of the text about packets that are not limited.
 const METERS: &str = "are not limited there";
 
-/// Returns the findings that the errors imply.
+/// The findings that the errors imply.
 pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     let with = |parts: &[&str]| -> Vec<&str> {
         items(errors)
@@ -69,7 +69,7 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found
 }
 
-/// Returns the errors about connections without a known switch that this counter counts.
+/// The errors about connections without a known switch that this counter counts.
 pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     let is_counted = |error: &&Value| {
         let error = text(&error["text"]);
@@ -79,7 +79,7 @@ pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
     items(errors).filter(is_counted).collect()
 }
 
-/// Returns the errors about packets without a label. They name the switch where these enter, and the switch without
+/// The errors about packets without a label. They name the switch where these enter, and the switch without
 /// labels.
 pub fn without_label(errors: &Value) -> Vec<&Value> {
     items(errors).filter(|error| text(&error["text"]).contains(", without a label: ")).collect()
@@ -94,7 +94,7 @@ pub fn since_and_last(errors: &[&Value]) -> String {
     format!("{since}; the last one: {}", text(&last["text"]))
 }
 
-/// Returns the counter of connections that ended for this reason before their switch was known.
+/// The counter of connections that ended for this reason before their switch was known.
 fn counter_of(reason: &str) -> &'static str {
     if reason.starts_with("TLS: ") || reason.contains("certificate") || reason.contains("the file of switches") {
         "of_tls_failures"

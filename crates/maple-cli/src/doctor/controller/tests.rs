@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Returns the description of a controller without any trouble.
+/// The description of a controller without any trouble.
 fn about() -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"), "pid": 7, "shards": 2, "state_file": "/var/lib/maple/state.redb",
@@ -20,7 +20,7 @@ fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
     })
 }
 
-/// Returns the levels and ids of the findings.
+/// The levels and ids of the findings.
 fn found_in(controller: &Controller) -> Vec<String> {
     let mut report = Report::default();
     controller.look(Path::new("/run/c"), &mut report);

@@ -1,7 +1,7 @@
 //! A bridge of Open vSwitch, and what is wrong with its own settings.
 
 use super::super::finding::{FindingId, Level, quoted};
-use super::database::Row;
+use super::database::DatabaseRow;
 use super::{Finding, at};
 
 /// The maximum time in milliseconds that a bridge waits before it connects again, by default.
@@ -49,13 +49,19 @@ pub struct Interface {
 
 impl Bridge {
     /// Creates a bridge from its row and the rows of other tables.
-    pub fn from_rows(row: &Row, controllers: &[Row], ports: &[Row], interfaces: &[Row], tables: &[Row]) -> Bridge {
-        fn find<'a>(rows: &'a [Row], ids: &[String]) -> Vec<&'a Row> {
+    pub fn from_rows(
+        row: &DatabaseRow,
+        controllers: &[DatabaseRow],
+        ports: &[DatabaseRow],
+        interfaces: &[DatabaseRow],
+        tables: &[DatabaseRow],
+    ) -> Bridge {
+        fn find<'a>(rows: &'a [DatabaseRow], ids: &[String]) -> Vec<&'a DatabaseRow> {
             rows.iter().filter(|row| ids.contains(&row.id())).collect()
         }
         let name = row.text("name").unwrap_or_default();
         let is_only = row.ids("controller").len() == 1;
-        let target = |row: &Row| Target {
+        let target = |row: &DatabaseRow| Target {
             record: if is_only { quoted(&name) } else { row.id() },
             target: row.text("target").unwrap_or_default(),
             is_connected: row.is("is_connected"),
@@ -63,7 +69,7 @@ impl Bridge {
             max_backoff: row.number("max_backoff"),
             inactivity_probe: row.number("inactivity_probe"),
         };
-        let interface = |row: &Row| Interface {
+        let interface = |row: &DatabaseRow| Interface {
             name: row.text("name").unwrap_or_default(),
             number: row.number("ofport").filter(|number| *number > 0),
             mtu: row.number("mtu"),
@@ -104,7 +110,7 @@ impl Bridge {
     }
 }
 
-/// Returns the faults of each of these bridges. `has_kernel`: the kernel has a datapath.
+/// The faults of each of these bridges. `has_kernel`: the kernel has a datapath.
 pub fn findings(bridges: &[&Bridge], has_kernel: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge, has_kernel)).collect();
     found.extend(duplicates(bridges));

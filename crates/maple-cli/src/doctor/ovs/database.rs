@@ -6,13 +6,13 @@ use serde_json::Value;
 
 /// A row, by the names of its columns.
 #[derive(Clone, Debug, Default)]
-pub struct Row(BTreeMap<String, Value>);
+pub struct DatabaseRow(BTreeMap<String, Value>);
 
 /// Parses the rows of a table.
 ///
 /// # Errors
 /// If the text is not a table.
-pub fn rows(text: &str) -> Result<Vec<Row>, String> {
+pub fn rows(text: &str) -> Result<Vec<DatabaseRow>, String> {
     let wrong = || "ovs-vsctl printed something else than a table".to_owned();
     let table: Value = serde_json::from_str(text).map_err(|_| wrong())?;
     let names = table["headings"].as_array().ok_or_else(wrong)?;
@@ -20,13 +20,13 @@ pub fn rows(text: &str) -> Result<Vec<Row>, String> {
         let values = values.as_array().ok_or_else(wrong)?;
         let named =
             names.iter().zip(values).filter_map(|(name, value)| Some((name.as_str()?.to_owned(), value.clone())));
-        Ok(Row(named.collect()))
+        Ok(DatabaseRow(named.collect()))
     };
     table["data"].as_array().ok_or_else(wrong)?.iter().map(row).collect()
 }
 
-impl Row {
-    /// Returns the values of a column: the members of a set, or the single value.
+impl DatabaseRow {
+    /// The values of a column: the members of a set, or the single value.
     fn values(&self, name: &str) -> Vec<&Value> {
         match self.0.get(name) {
             None => Vec::new(),
@@ -37,17 +37,17 @@ impl Row {
         }
     }
 
-    /// Returns the texts of a column.
+    /// The texts of a column.
     pub fn texts(&self, name: &str) -> Vec<String> {
         self.values(name).into_iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// Returns the text of a column; `None` if it is missing or empty.
+    /// The text of a column; `None` if it is missing or empty.
     pub fn text(&self, name: &str) -> Option<String> {
         self.texts(name).into_iter().next().filter(|text| !text.is_empty())
     }
 
-    /// Returns the number of a column.
+    /// The number of a column.
     pub fn number(&self, name: &str) -> Option<i64> {
         self.values(name).first().and_then(|value| value.as_i64())
     }
@@ -57,7 +57,7 @@ impl Row {
         self.values(name).first().is_some_and(|value| **value == Value::Bool(true))
     }
 
-    /// Returns the ids of rows to which a column refers.
+    /// The ids of rows to which a column refers.
     pub fn ids(&self, name: &str) -> Vec<String> {
         let id = |value: &Value| (value[0] == "uuid").then(|| value[1].as_str().map(str::to_owned))?;
         self.values(name).into_iter().filter_map(id).collect()
@@ -68,13 +68,13 @@ impl Row {
         self.ids("_uuid").into_iter().next().unwrap_or_default()
     }
 
-    /// Returns the rows of a map, each with its number as the key.
+    /// The rows of a map, each with its number as the key.
     pub fn numbered_ids(&self, name: &str) -> Vec<(i64, String)> {
         let one = |pair: &Value| Some((pair[0].as_i64()?, pair[1][1].as_str()?.to_owned()));
         self.map(name).iter().filter_map(one).collect()
     }
 
-    /// Returns the value of a map's key.
+    /// The value of a map's key.
     pub fn entry(&self, name: &str, key: &str) -> Option<String> {
         let pair = self.map(name).iter().find(|pair| pair[0] == key)?;
         pair[1].as_str().map(str::to_owned)

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use self::bridge::{Bridge, Interface, Target};
 use self::connection::is_ours;
-use self::database::{Row, rows};
+use self::database::{DatabaseRow, rows};
 use super::command::output;
 use super::controller::Controller;
 use super::finding::{Finding, Report};
@@ -50,7 +50,7 @@ pub struct Expected {
 /// The content of Open vSwitch's database.
 #[derive(Clone, Debug, Default)]
 pub struct Database {
-    root: Row,
+    root: DatabaseRow,
     bridges: Vec<Bridge>,
     certificates: Vec<String>,
     /// Whether the kernel has a datapath.
@@ -85,12 +85,13 @@ impl Database {
         let root = rows(root)?.into_iter().next().unwrap_or_default();
         let (controllers, ports, interfaces) = (rows(controllers)?, rows(ports)?, rows(interfaces)?);
         let [ssl, tables] = more.map(|text| rows(text).unwrap_or_default());
-        let bridge = |row: &Row| Bridge::from_rows(row, &controllers, &ports, &interfaces, &tables);
+        let bridge = |row: &DatabaseRow| Bridge::from_rows(row, &controllers, &ports, &interfaces, &tables);
         let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
         bridges.sort_by(|a, b| a.name.cmp(&b.name));
         // With `bootstrap_ca_cert` Open vSwitch writes the authority's certificate itself at the first connection.
-        let is_to_come = |row: &Row, file: &str| row.is("bootstrap_ca_cert") && !Path::new(file).exists();
-        let files = |row: &Row| [row.text("certificate"), row.text("ca_cert").filter(|file| !is_to_come(row, file))];
+        let is_to_come = |row: &DatabaseRow, file: &str| row.is("bootstrap_ca_cert") && !Path::new(file).exists();
+        let files =
+            |row: &DatabaseRow| [row.text("certificate"), row.text("ca_cert").filter(|file| !is_to_come(row, file))];
         let certificates = ssl.iter().flat_map(files).flatten().collect();
         Ok(Database { root, bridges, certificates, ..Database::default() })
     }
@@ -151,7 +152,7 @@ impl Database {
     }
 }
 
-/// Returns the place of a finding about a bridge.
+/// The place of a finding about a bridge.
 fn at(bridge: &Bridge) -> String {
     format!("bridge {}", bridge.name)
 }

@@ -1,7 +1,7 @@
 //! Settings that apply to all bridges of an Open vSwitch.
 
 use super::super::finding::{FindingId, Level, quoted};
-use super::{Bridge, Finding, Row, joined};
+use super::{Bridge, DatabaseRow, Finding, joined};
 
 /// The version that Maple is tested with.
 const TESTED: (u32, u32) = (3, 1);
@@ -9,8 +9,8 @@ const TESTED: (u32, u32) = (3, 1);
 /// The number of flows in the datapath below which a limit is too low. The default is twenty times as many.
 const FLOWS: u64 = 10_000;
 
-/// Returns the faults of Open vSwitch itself.
-pub fn findings(root: &Row) -> Vec<Finding> {
+/// The faults of Open vSwitch itself.
+pub fn findings(root: &DatabaseRow) -> Vec<Finding> {
     let mut found = Vec::new();
     let version = root.text("ovs_version").unwrap_or_default();
     if parse(&version).is_some_and(|version| version < TESTED) {
@@ -42,8 +42,8 @@ pub fn findings(root: &Row) -> Vec<Finding> {
     found
 }
 
-/// Returns the note about several bridges together, if the kernel has a datapath.
-pub fn of_all(bridges: &[&Bridge], root: &Row) -> Option<Finding> {
+/// The note about several bridges together, if the kernel has a datapath.
+pub fn of_all(bridges: &[&Bridge], root: &DatabaseRow) -> Option<Finding> {
     let is_slow = |bridge: &&&Bridge| bridge.datapath_type.as_deref() == Some("netdev");
     let slow: Vec<&Bridge> = bridges.iter().filter(is_slow).copied().collect();
     if slow.is_empty() || root.is("dpdk_initialized") {

@@ -92,7 +92,7 @@ pub enum PersistenceError {
 }
 
 impl PersistenceError {
-    /// Returns the reason, for messages that name the file already.
+    /// The reason, for messages that name the file already.
     pub(super) fn reason(&self) -> String {
         match self {
             PersistenceError::File { error, .. } => error.to_string(),
@@ -116,7 +116,7 @@ impl PersistenceError {
         matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
     }
 
-    /// Returns this error with another path.
+    /// This error with another path.
     pub(super) fn about(mut self, of: &Path) -> PersistenceError {
         match &mut self {
             PersistenceError::File { path, .. }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::{Contents, put_rows};
-use crate::memory::late::DatabaseError;
+use crate::memory::late_database::DatabaseError;
 use crate::memory::remember::{self, RUN};
 use crate::memory::state_json::from_json;
 
@@ -199,8 +199,8 @@ mod tests {
     fn a_file_of_the_format_before_is_read_once_and_rewritten() {
         // The first versions did not write the formats.
         for formats in [&[("format", "1"), ("rows", "1")][..], &[]] {
-            let path = std::env::temp_dir().join(format!("maple-format-1-{}-{}", std::process::id(), formats.len()));
-            let _ = std::fs::remove_file(&path);
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("state");
             old_file(&path, formats);
             let expected = {
                 let mac = Value::Mac(Mac([0, 0, 0, 0, 0, 7]));
@@ -221,19 +221,17 @@ mod tests {
                 assert_eq!((&switch.leaves[..], &switch.surroundings), (&[witness][..], &around), "{round}");
                 assert_eq!((&switch.rows[..], remembered.epoch), (&[7 << 48 | 5][..], 8 + round));
             }
-            std::fs::remove_file(path).expect("it is there");
         }
     }
 
     #[test]
     fn leaves_of_an_unknown_format_are_left_out_and_the_rest_is_kept() {
-        let path = std::env::temp_dir().join(format!("maple-format-1-{}-leaves", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state");
         old_file(&path, &[("format", "0"), ("rows", "1")]);
         let (database, mut contents) = open_there(&StateFile::new(&path)).expect("it can be read");
         convert_to_types(&path, &database, &mut contents, &Snapshot::default()).expect("any type");
         let Ok(remembered) = remember::begin(&database) else { panic!("it can be read") };
         assert!(remembered.switches.is_empty() && contents.writes.len() == 2);
-        std::fs::remove_file(path).expect("it is there");
     }
 }

@@ -19,7 +19,7 @@ use super::file::{self, Contents, hold, put};
 use super::pending::{PendingWrites, Work};
 use super::place::{Estranged, StateFile};
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::memory::late::{LateDatabase, OpenDatabase, guarded};
+use crate::memory::late_database::{LateDatabase, OpenDatabase, guarded};
 use crate::memory::remember::begin_known;
 
 /// The pauses of the thread.

@@ -49,9 +49,9 @@ use maple_wire::Dpid;
 use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
-use crate::memory::late::{DatabaseError, LateDatabase};
+use crate::memory::known_switches::{Departed, Restart};
+use crate::memory::late_database::{DatabaseError, LateDatabase};
 use crate::memory::remember::{self, Archive, LeafJournal, RememberedRows, Remembering, begin, begin_known};
-use crate::memory::restart::{Departed, Restart};
 use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
 pub use error::PersistenceError;
@@ -65,9 +65,9 @@ const RELEASE: Duration = Duration::from_secs(10);
 /// The time between two attempts to open it.
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 /// The time between two checks whether this is the end, while another process has the file.
-const END_LOOK: Duration = Duration::from_millis(50);
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The time between two warnings that opening the file takes long.
-const SLOW: Duration = Duration::from_secs(3);
+const WARNING_INTERVAL: Duration = Duration::from_secs(3);
 
 /// A function that waits until another process has closed the file.
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
@@ -206,7 +206,7 @@ impl Persistence {
         Ok(Arc::new(Archive { journal, restart, database: Arc::clone(&self.database) }))
     }
 
-    /// Returns the writes on their way to the file.
+    /// The writes on their way to the file.
     pub fn pending_writes(&self) -> Arc<PendingWrites> {
         Arc::clone(&self.pending)
     }
@@ -245,12 +245,12 @@ fn load(
     Ok((database, contents, remembered))
 }
 
-/// Does work with the file at the start, and logs every [`SLOW`] that the start waits for it.
+/// Does work with the file at the start, and logs every [`WARNING_INTERVAL`] that the start waits for it.
 fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, PersistenceError> {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     let (path, began) = (path.display().to_string(), Instant::now());
     let say = move || {
-        while is_done.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+        while is_done.recv_timeout(WARNING_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let seconds = began.elapsed().as_secs();
             tracing::warn!("the start has waited {seconds} s for the state file {path}: its disk is slow");
         }
@@ -265,7 +265,7 @@ fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Res
 /// Receives from a channel; `None` if that is closed, or `is_ending`, before something comes.
 fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T> {
     loop {
-        match receiver.recv_timeout(END_LOOK) {
+        match receiver.recv_timeout(END_CHECK_INTERVAL) {
             Ok(it) => return Some(it),
             Err(RecvTimeoutError::Timeout) if !is_ending() => {}
             Err(_) => return None,
@@ -301,7 +301,7 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     Ok(begin(&database).map_err(failed)?.switches)
 }
 
-/// Returns the policy that ran last; `None` if there is no such file, or it does not say.
+/// The policy that ran last; `None` if there is no such file, or it does not say.
 ///
 /// # Errors
 /// [`PersistenceError`] if the file can't be read, or a controller uses it.
@@ -334,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_file_that_another_process_has_is_opened_when_it_is_released() {
-        let path = std::env::temp_dir().join(format!("maple-released-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state");
         let (first, _) = Persistence::open(&path, &store(1), &KeptFiles::default()).expect("a file");
         let (second, names) = (store(2), ["mode".into()]);
         let (release, released) = std::sync::mpsc::channel::<Release>();
@@ -364,6 +364,5 @@ mod tests {
         let fourth = store(0);
         let (_last, remembered) = Persistence::open(&path, &fourth, &KeptFiles::default()).expect("the file");
         assert_eq!((fourth.snapshot().var("mode"), remembered.epoch), (Some(&Value::Int(3)), 9));
-        std::fs::remove_file(path).expect("it was there");
     }
 }

@@ -14,7 +14,7 @@ pub(super) type Cells = BTreeMap<Cell, Option<Value>>;
 /// Writes on their way from the store to the file.
 #[derive(Default)]
 pub(crate) struct PendingWrites {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingValues>,
     /// Signals that there is something to write, or that this is the end.
     work: Condvar,
     /// Signals that something was written, or can't be.
@@ -22,7 +22,7 @@ pub(crate) struct PendingWrites {
 }
 
 #[derive(Default)]
-struct Pending {
+struct PendingValues {
     /// The newest value of each cell that is not written yet.
     cells: Cells,
     /// The newest commit, whose writes are in `cells` unless the file fails.
@@ -69,7 +69,7 @@ impl PendingWrites {
 
     /// Waits for pending writes, at most for `patience`, and takes them with their newest commit.
     pub(super) fn take(&self, patience: Duration) -> Work {
-        let is_idle = |pending: &mut Pending| pending.written == pending.newest && !pending.ending;
+        let is_idle = |pending: &mut PendingValues| pending.written == pending.newest && !pending.ending;
         let waited = self.work.wait_timeout_while(self.lock(), patience, is_idle);
         let mut pending = waited.unwrap_or_else(PoisonError::into_inner).0;
         match pending.written == pending.newest {
@@ -138,13 +138,13 @@ impl PendingWrites {
         pending.written != pending.newest
     }
 
-    /// Returns the number of cells that wait in memory.
+    /// The number of cells that wait in memory.
     #[cfg(test)]
     pub(super) fn cells(&self) -> usize {
         self.lock().cells.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingValues> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use maple_wire::{Constraint, Dpid, Port, Version};
 use serde::{Deserialize, Serialize};
 
 use crate::memory::format::{Damaged, Reader, put};
-use crate::memory::messages::{OTHER, flows, message, put_flows};
+use crate::memory::message_bytes::{OTHER, flows, message, put_flows};
 
 /// The reason why an event can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,7 +105,7 @@ enum SwitchEvent<'a> {
 }
 
 impl Events {
-    /// Returns the version that a switch speaks; 1.3 if that is not known.
+    /// The version that a switch speaks; 1.3 if that is not known.
     pub fn version(&self, dpid: Dpid) -> Version {
         self.versions.get(&dpid).copied().unwrap_or(Version::Of13)
     }

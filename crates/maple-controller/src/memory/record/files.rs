@@ -136,7 +136,7 @@ impl Header {
     }
 }
 
-/// Returns the runs in a folder of recordings, oldest first.
+/// The runs in a folder of recordings, oldest first.
 pub(crate) fn runs(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -352,7 +352,7 @@ fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
     Fingerprint::from_parts(parts).to_string()
 }
 
-/// Returns the fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,
+/// The fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,
 /// such as Python's for files that it has compiled, do not count.
 pub(crate) fn hash_of(folder: &Path) -> io::Result<Option<String>> {
     let (mut files, mut left) = (Vec::new(), MAX_BYTES);
@@ -373,22 +373,6 @@ mod tests {
 
     use super::*;
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Folder {
-            let path = std::env::temp_dir().join(format!("maple-files-{name}-{}", std::process::id()));
-            let _ = std::fs::remove_dir_all(&path);
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
     fn header() -> Header {
         Header::new(SystemTime::UNIX_EPOCH, 2, "maple", 0)
     }
@@ -407,8 +391,8 @@ mod tests {
 
     #[test]
     fn blocks_are_read_as_they_were_written_until_any_byte_where_the_file_ends() {
-        let all = Folder::new("torn");
-        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let mut files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         let blocks = [noise(300), b"text".repeat(50), noise(2)];
         for (number, block) in blocks.iter().enumerate() {
             files.append(number as u16, block).expect("there is room");
@@ -432,8 +416,8 @@ mod tests {
 
     #[test]
     fn a_byte_that_changed_is_found() {
-        let all = Folder::new("changed");
-        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let mut files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         files.append(0, &noise(100)).expect("there is room");
         let folder = files.folder().to_owned();
         drop(files);
@@ -454,11 +438,11 @@ mod tests {
 
     #[test]
     fn the_oldest_run_goes_when_all_reach_the_limit_and_a_run_of_its_own_ends() {
-        let all = Folder::new("limit");
-        let mut first = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let mut first = Files::create(all.path(), LEAST, &header()).expect("a folder");
         (0..6).for_each(|_| first.append(0, &noise(100_000)).expect("there is room"));
         let earlier = first.folder().to_owned();
-        let mut second = Files::create(&all.0, LEAST, &header()).expect("another folder");
+        let mut second = Files::create(all.path(), LEAST, &header()).expect("another folder");
         (0..3).for_each(|_| second.append(0, &noise(100_000)).expect("there is room"));
         assert!(earlier.exists(), "it is being recorded");
         first.end("it is over");
@@ -472,13 +456,13 @@ mod tests {
         assert!(!earlier.exists(), "it was the oldest");
         assert!(matches!(full, Some(WriteStop::Limit(LEAST))), "{full:?}");
         second.end("the limit");
-        assert!(size_of(&all.0).expect("it is there") <= LEAST);
+        assert!(size_of(all.path()).expect("it is there") <= LEAST);
     }
 
     #[test]
     fn a_part_of_a_block_that_did_not_fit_is_written_over() {
-        let all = Folder::new("part");
-        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let mut files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         files.append(0, &noise(300)).expect("there is room");
         // A full disk may leave this of the next block.
         files.file.write_all_at(&noise(900)[100..], files.written).expect("it can be written");
@@ -494,8 +478,8 @@ mod tests {
 
     #[test]
     fn a_segment_that_could_not_be_begun_is_begun_again() {
-        let all = Folder::new("begun");
-        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let mut files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         let folder = files.folder().to_owned();
         // A folder is in its place, which can't be removed as a file is.
         std::fs::create_dir(segment::path(&folder, 2)).expect("a folder");
@@ -514,8 +498,8 @@ mod tests {
 
     #[test]
     fn another_format_or_version_is_refused_with_both_numbers() {
-        let all = Folder::new("version");
-        let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         let folder = files.folder().to_owned();
         drop(files);
         assert_eq!(Header::read(&folder).expect("it is ours"), header());
@@ -532,14 +516,14 @@ mod tests {
         assert_eq!(error, told, "the one before");
         let error = write(&Header { format: 9, ..header() });
         assert!(error.contains("has format 9, and this version of Maple reads format 3"), "{error}");
-        assert!(Header::read(&all.0).expect_err("no run").to_string().contains("has no recording"));
+        assert!(Header::read(all.path()).expect_err("no run").to_string().contains("has no recording"));
     }
 
     #[test]
     fn files_of_a_policy_are_copied_for_their_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
-        let all = Folder::new("policy");
-        let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let all = tempfile::tempdir().expect("a folder");
+        let files = Files::create(all.path(), LEAST, &header()).expect("a folder");
         let source =
             PolicySource::Files { name: "acl.py:strict".into(), files: vec![("acl.py".into(), b"pass".to_vec())] };
         copy(files.folder(), 3, &source).expect("it can be written");

@@ -69,7 +69,7 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// The maximum pause before a write that the disk has refused is tried again.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// The time between two checks that all files are there.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A buffer of more bytes than this is written at once.
 const HIGH: usize = 1 << 20;
 /// The maximum number of policies whose files wait to be copied.
@@ -160,7 +160,7 @@ impl RecordingError {
 
 /// A recording that is being made. Clones are of the same one.
 #[derive(Clone)]
-pub struct Recording(Arc<Shared>);
+pub struct Recording(Arc<SharedRecording>);
 
 /// The thread that writes a recording. Dropping this writes everything and ends the thread.
 pub struct Writer {
@@ -170,7 +170,7 @@ pub struct Writer {
 }
 
 /// The data that shards, the store and the writer share.
-pub(crate) struct Shared {
+pub(crate) struct SharedRecording {
     /// The folder of this run.
     folder: PathBuf,
     /// The time when the clock of the run was at zero.
@@ -223,8 +223,8 @@ impl fmt::Debug for Recording {
     }
 }
 
-impl Shared {
-    /// Returns the number of times that the store had moved at the start.
+impl SharedRecording {
+    /// The number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
     }
@@ -328,7 +328,7 @@ impl Shared {
             let is_last = self.wait(pause);
             // After a failure, shards and store append nothing.
             let is_over = is_last || !self.is_on();
-            if looked.elapsed() >= LOOK {
+            if looked.elapsed() >= CHECK_INTERVAL {
                 looked = Instant::now();
                 if let Err(why) = files.check() {
                     return self.end(files, Some(why));
@@ -382,7 +382,7 @@ impl Recording {
         let began = now_at_zero(&clock);
         let header = Header::new(began, shards, &options.compiler, engine.look_up_tables);
         let mut files = Files::create(&options.folder, options.limit, &header)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedRecording {
             folder: files.folder().to_owned(),
             began,
             clock,
@@ -398,7 +398,7 @@ impl Recording {
             kept: kept.clone(),
         });
         kept.keep(KeptFile::Recording, &shared.folder);
-        let (state, from) = store.attend(Arc::new(OutsideRecorder(Arc::clone(&shared))));
+        let (state, from) = store.record_to(Arc::new(OutsideRecorder(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
         let values = RecordingStart { options: engine.clone(), from, writes: state.of_users() };
@@ -414,7 +414,7 @@ impl Recording {
         Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
     }
 
-    /// Returns the folder of this run.
+    /// The folder of this run.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
@@ -424,12 +424,12 @@ impl Recording {
         lock(&self.0.failure).clone()
     }
 
-    /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
+    /// The present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
         timestamp_of(self.0.began, self.0.clock.now())
     }
 
-    /// Returns a text for the report of a crash: where the recording is, and when the crash was.
+    /// A text for the report of a crash: where the recording is, and when the crash was.
     pub(crate) fn crash_text(&self) -> String {
         match self.failure() {
             None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
@@ -508,7 +508,7 @@ impl Sources {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.store.dismiss();
+        self.store.stop_recording();
         self.recording.0.wake(|wanted| wanted.is_over = true);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -518,7 +518,7 @@ impl Drop for Writer {
     }
 }
 
-/// Returns the time when this clock was at zero.
+/// The time when this clock was at zero.
 fn now_at_zero(clock: &Clock) -> SystemTime {
     let since = Duration::from_nanos(clock.now().0);
     SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)

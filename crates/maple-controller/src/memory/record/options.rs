@@ -52,7 +52,7 @@ pub(super) struct OptionsForm {
     check_rate: u32,
 }
 
-/// Returns the compiler of engines that nobody has given another.
+/// The compiler of engines that nobody has given another.
 fn compiler() -> fn(Target) -> Table {
     Options::default().new_table
 }

@@ -6,7 +6,7 @@ use maple_core::state::{KeptLabel, Store, StoreRecorder, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::Shared;
+use super::SharedRecording;
 
 /// A change of the store from outside of the engines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl OutsideChange {
 }
 
 /// Records these changes, each with the number of times that the store had moved before.
-pub(crate) struct OutsideRecorder(pub Arc<Shared>);
+pub(crate) struct OutsideRecorder(pub Arc<SharedRecording>);
 
 impl OutsideRecorder {
     fn note(&self, at: u64, what: &OutsideChange) {

@@ -14,13 +14,13 @@ use maple_wire::msg::Message;
 
 use serde::{Deserialize, Serialize};
 
-use super::Shared;
+use super::SharedRecording;
 use super::events::Events;
 use crate::memory::format::{Damaged, Reader, put};
 
 /// Records the turns of one shard.
 pub(crate) struct ShardRecorder {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRecording>,
     shard: ShardId,
     events: Events,
     /// The time of the last turn.
@@ -54,13 +54,13 @@ struct TurnEnd<'a> {
 }
 
 impl ShardRecorder {
-    pub fn new(shared: Arc<Shared>, shard: ShardId) -> ShardRecorder {
+    pub fn new(shared: Arc<SharedRecording>, shard: ShardId) -> ShardRecorder {
         let (events, hits) = (Events::default(), BTreeMap::new());
         let [turn, part, scratch] = [const { Vec::new() }; 3];
         ShardRecorder { shared, shard, events, last: Time(0), hits, turn, part, scratch }
     }
 
-    /// Returns the number of times that the store had moved when the recording began.
+    /// The number of times that the store had moved when the recording began.
     pub fn from(&self) -> u64 {
         self.shared.from()
     }
@@ -118,7 +118,7 @@ impl Drop for ShardRecorder {
     }
 }
 
-/// Returns the message of an effect that sends one.
+/// The message of an effect that sends one.
 pub(crate) fn sent(effect: &Effect) -> Option<(Dpid, u32, &Message)> {
     match effect {
         Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => Some((*dpid, *xid, message)),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{leaves, once};
 use super::journal::{COPY, LeafJournal};
-use crate::memory::late::LateDatabase;
-use crate::memory::restart::Restart;
+use crate::memory::known_switches::Restart;
+use crate::memory::late_database::LateDatabase;
 
 /// What a run knows of switches that may come back, and notes of its leaves for the next run.
 #[derive(Clone, Debug)]

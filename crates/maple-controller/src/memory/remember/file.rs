@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::journal::Rows;
 use crate::memory::format::{bytes, read};
-use crate::memory::late::DatabaseError;
-use crate::memory::restart::{Departed, Restart, by_switch};
+use crate::memory::known_switches::{Departed, Restart, by_switch};
+use crate::memory::late_database::DatabaseError;
 use crate::policy_record::PolicyRecord;
 
 pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("maple leaves");
@@ -107,7 +107,7 @@ pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError
     Ok(remembered)
 }
 
-/// Returns the policy that ran last, from a file that no controller uses.
+/// The policy that ran last, from a file that no controller uses.
 pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, DatabaseError> {
     let run = match database.begin_read()?.open_table(RUN) {
         Ok(run) => run,
@@ -197,7 +197,7 @@ fn switches(
     Ok(departed(rows, all.unwrap_or_default()))
 }
 
-/// Returns the leaves in the file by their rows, and the number of rows that are damaged.
+/// The leaves in the file by their rows, and the number of rows that are damaged.
 fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Witness)>, u64), DatabaseError> {
     let (mut rows, mut damaged) = (Vec::new(), 0);
     for row in leaves.iter()? {
@@ -210,7 +210,7 @@ fn rows(leaves: &impl ReadableTable<u64, &'static [u8]>) -> Result<(Vec<(u64, Wi
     Ok((rows, damaged))
 }
 
-/// Returns the leaves in the file by their rows.
+/// The leaves in the file by their rows.
 pub(super) fn leaves(database: &Database) -> Result<Vec<(u64, Witness)>, DatabaseError> {
     match database.begin_read()?.open_table(LEAVES) {
         Ok(table) => Ok(rows(&table)?.0),

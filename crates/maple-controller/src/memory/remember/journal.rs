@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use maple_core::ids::LeafId;
 use maple_core::remembered::{Surroundings, Witness};
 
-use crate::memory::restart::Departed;
+use crate::memory::known_switches::Departed;
 use crate::policy_record::PolicyRecord;
 
 /// The time between two writes. A crash loses the changes of at most this time.
@@ -25,7 +25,7 @@ pub(super) const MAX_PENDING: usize = 1 << 19;
 #[derive(Debug)]
 pub(crate) struct LeafJournal {
     epoch: u16,
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingLeaves>,
     end: Condvar,
     /// Signals that something was written.
     progress: Condvar,
@@ -37,7 +37,7 @@ pub(crate) struct LeafJournal {
 pub(crate) type Rows = BTreeMap<u64, Option<Witness>>;
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingLeaves {
     rows: Rows,
     /// Whether the thread has taken rows that are not written yet.
     is_writing: bool,
@@ -90,12 +90,12 @@ impl LeafJournal {
         Departed { leaves: departed, rows, surroundings }
     }
 
-    /// Returns the epoch of the run.
+    /// The epoch of the run.
     pub(super) fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// Returns the number of times that shards were asked to report all their leaves again.
+    /// The number of times that shards were asked to report all their leaves again.
     pub fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -118,7 +118,7 @@ impl LeafJournal {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
     }
 
-    /// Returns the policy that runs, as JSON.
+    /// The policy that runs, as JSON.
     pub(super) fn policy(&self) -> Option<String> {
         self.lock().policy.clone()
     }
@@ -129,7 +129,7 @@ impl LeafJournal {
         self.end.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingLeaves> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,7 +179,7 @@ impl LeafJournal {
     }
 }
 
-impl Pending {
+impl PendingLeaves {
     fn change(&mut self, row: u64, witness: Option<Witness>) {
         if let Some(since) = &mut self.since_copy {
             since.insert(row, witness.clone());

@@ -40,7 +40,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::Ipv6Addr;
     use std::sync::Arc;
-    use std::time::Instant;
 
     use maple_core::engine::Time;
     use maple_core::ids::LeafId;
@@ -49,13 +48,14 @@ mod tests {
     use maple_core::state::Store;
     use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
     use redb::{Database, TableDefinition};
+    use tempfile::TempDir;
 
     use super::file::{LEAVES, WrittenRows, write};
     use super::journal::MAX_PENDING;
     use super::*;
     use crate::memory::format::bytes;
-    use crate::memory::late::LateDatabase;
-    use crate::memory::restart::{Departed, Restart};
+    use crate::memory::known_switches::{Departed, Restart};
+    use crate::memory::late_database::LateDatabase;
 
     fn location(switch: u64, port: u32) -> Location {
         Location::new(Dpid(switch), PortNo(port))
@@ -88,9 +88,9 @@ mod tests {
         }
     }
 
-    fn file() -> (Database, std::path::PathBuf) {
-        let path = std::env::temp_dir().join(format!("maple-remember-{}-{:?}", std::process::id(), Instant::now()));
-        (Database::create(&path).expect("a file"), path)
+    fn file() -> (Database, TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        (Database::create(folder.path().join("state")).expect("a file"), folder)
     }
 
     /// Runs the controller once: returns what it found in the file, and leaves these leaves.
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_next_run_finds_what_the_last_one_knew_under_an_epoch_of_its_own() {
-        let (database, path) = file();
+        let (database, _folder) = file();
         let first = run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(1)))]);
         assert!(first.switches.is_empty());
         let second = run(&database, vec![(LeafId(5), Some(witness(1)))]);
@@ -120,12 +120,11 @@ mod tests {
         assert_eq!(second.switches[&Dpid(9)].surroundings.links, around(1).links, "the other end knows the link too");
         let third = run(&database, Vec::new());
         assert_eq!(third.switches[&Dpid(1)].rows.len(), 3, "rows of two runs do not replace each other");
-        std::fs::remove_file(path).expect("it was there");
     }
 
     #[test]
     fn damaged_rows_and_other_formats_are_left_out() {
-        let (database, path) = file();
+        let (database, _folder) = file();
         run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(2)))]);
         let spoil = |table: TableDefinition<'_, u64, &[u8]>, row: &[u8]| {
             let transaction = database.begin_write().expect("a transaction");
@@ -143,12 +142,11 @@ mod tests {
         transaction.open_table(RUN).expect("a table").insert("format", "3").expect("a row");
         transaction.commit().expect("it is written");
         assert!(run(&database, Vec::new()).switches.is_empty());
-        std::fs::remove_file(path).expect("it was there");
     }
 
     #[test]
     fn a_copy_and_what_changes_after_it_are_everything() {
-        let (database, path) = file();
+        let (database, _folder) = file();
         run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(1)))]);
         let restart = Arc::new(Restart::new(Time(1), Store::new(), BTreeMap::new()));
         let (journal, database) = (Arc::new(LeafJournal::new(2)), Arc::new(LateDatabase::open(database)));
@@ -161,7 +159,6 @@ mod tests {
         let later = journal.end_copy().expect("it is not too much");
         assert_eq!(later, [(row(7), None), (row(8), Some(witness(2)))].into());
         assert_eq!(journal.end_copy(), None, "nothing is noted any more");
-        std::fs::remove_file(path).expect("it was there");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::thread::JoinHandle;
 
 use super::file::{WrittenRows, write};
 use super::journal::{LeafJournal, PERIOD, Rows};
-use crate::memory::late::{LateDatabase, OpenDatabase};
-use crate::memory::restart::Restart;
+use crate::memory::known_switches::Restart;
+use crate::memory::late_database::{LateDatabase, OpenDatabase};
 use crate::priority::lower_for_good;
 
 /// The thread that writes leaves and surroundings. Dropping this ends it.
@@ -30,7 +30,7 @@ impl Remembering {
             if database.wait().is_some() {
                 // Nothing waits for it, and after a start there is much to write.
                 lower_for_good();
-                Writer::new(&database, &of_thread, &restart).run();
+                LeafWriter::new(&database, &of_thread, &restart).run();
             }
         };
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
@@ -51,7 +51,7 @@ impl Drop for Remembering {
 }
 
 /// Writes what waits, into a database that may fail and be opened again.
-struct Writer<'a> {
+struct LeafWriter<'a> {
     database: &'a LateDatabase,
     journal: &'a LeafJournal,
     restart: &'a Restart,
@@ -67,11 +67,11 @@ struct Writer<'a> {
     has_lost: bool,
 }
 
-impl<'a> Writer<'a> {
-    fn new(database: &'a LateDatabase, journal: &'a LeafJournal, restart: &'a Restart) -> Writer<'a> {
+impl<'a> LeafWriter<'a> {
+    fn new(database: &'a LateDatabase, journal: &'a LeafJournal, restart: &'a Restart) -> LeafWriter<'a> {
         let (written, version, was_quiet) = (WrittenRows::default(), 0, false);
         let (made_anew, has_failed, has_lost) = (0, false, false);
-        Writer { database, journal, restart, written, version, was_quiet, made_anew, has_failed, has_lost }
+        LeafWriter { database, journal, restart, written, version, was_quiet, made_anew, has_failed, has_lost }
     }
 
     /// Writes until the journal ends, or the database is closed.

@@ -30,11 +30,11 @@ enum Wait {
 
 /// Lets parties wait for each other.
 pub(super) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
-struct State {
+struct GateState {
     /// The number of times that the store has moved.
     now: u64,
     parties: Vec<Party>,
@@ -52,7 +52,7 @@ struct Party {
     is_done: bool,
 }
 
-impl State {
+impl GateState {
     fn is_fulfilled(&self, party: usize, wait: Wait) -> bool {
         match wait {
             Wait::Mail(from, number) => self.mails.contains_key(&(from, number)),
@@ -79,11 +79,11 @@ impl Gate {
     /// of times that the store has moved.
     pub fn new(parties: usize, from: u64) -> Gate {
         let party = Party { next: from, wait: None, is_done: false };
-        let state = State { now: from, parties: vec![party; parties], mails: BTreeMap::new(), is_released: false };
+        let state = GateState { now: from, parties: vec![party; parties], mails: BTreeMap::new(), is_released: false };
         Gate { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -128,7 +128,7 @@ impl ReplayCommons {
         }
     }
 
-    /// Returns the outcome, after all threads have ended.
+    /// The outcome, after all threads have ended.
     fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
         let (counts, until) = (self.counts(), self.until);
         let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -64,7 +64,7 @@ use crate::memory::remember::{Archive, Archived, Rows};
 pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, HandedRow};
 
-/// Returns the first request of a process that wants to take over, with or without certificates for TLS.
+/// The first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
     if has_tls { r#"{"takeover":{"tls":true,"form":2}}"# } else { r#"{"takeover":{"tls":false,"form":2}}"# }
 }
@@ -80,7 +80,7 @@ const MAX_LINE: usize = 64 * 1024;
 /// The maximum length of a value, in bytes.
 const MAX_BYTES: usize = 1 << 30;
 /// The time that the old process may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that the new process may take to get ready.
 pub(crate) const READINESS: Duration = Duration::from_secs(120);
 
@@ -154,7 +154,7 @@ impl Takeover {
     /// The system's error if there is no such controller, or its refusal.
     pub fn ask(control: &Path, has_tls: bool) -> io::Result<Takeover> {
         let mut stream = UnixStream::connect(control)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         writeln!(stream, "{}", request(has_tls))?;
         let copy = decoded(&receive(&mut stream)?)?;
         Ok(Takeover { stream, copy })
@@ -242,7 +242,7 @@ pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'
     Ok(base)
 }
 
-/// Returns the names of the tables and variables that are known.
+/// The names of the tables and variables that are known.
 pub(crate) fn names_of(store: &Store) -> Vec<Name> {
     store.tables().into_iter().chain(store.vars()).collect()
 }
@@ -283,7 +283,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the other controller sent something unexpected: {what}"))
 }
 
-/// Returns the cell of a write, for messages; `None` if it is not of a table or variable.
+/// The cell of a write, for messages; `None` if it is not of a table or variable.
 pub(crate) fn place(write: &StateWrite) -> Option<Cell> {
     match write {
         StateWrite::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),

@@ -13,7 +13,7 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::HandedConnection;
-use crate::memory::messages::{flows, put_flows};
+use crate::memory::message_bytes::{flows, put_flows};
 use crate::memory::remember::Rows;
 use crate::session::SwitchInfo;
 

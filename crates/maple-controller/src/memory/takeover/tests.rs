@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
@@ -23,13 +22,6 @@ fn pair() -> (TcpListener, TcpStream, TcpStream) {
     (listener, near, far)
 }
 
-fn place_for_a_socket() -> PathBuf {
-    let thread = std::thread::current().id();
-    let path = std::env::temp_dir().join(format!("maple-takeover-{}-{thread:?}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
-}
-
 fn line(stream: &UnixStream) -> String {
     let mut line = String::new();
     BufReader::new(stream.try_clone().expect("a descriptor")).read_line(&mut line).expect("a line");
@@ -38,7 +30,8 @@ fn line(stream: &UnixStream) -> String {
 
 /// Hands over a store, switches and `handed`. Returns what another process receives.
 fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Copy, HandedOver) {
-    let path = place_for_a_socket();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
     let socket = UnixListener::bind(&path).expect("a socket");
     let store = store.copy();
     let sender = std::thread::spawn(move || {
@@ -54,7 +47,6 @@ fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Co
     let (received, released) = takeover.finish().expect("all of it");
     sender.join().expect("it sends");
     released();
-    std::fs::remove_file(&path).expect("it is there");
     (copy, received)
 }
 

@@ -13,7 +13,7 @@
 //! | connections | [`MAX_CLIENTS`] | one gives way to the new one: first the oldest whose request is not complete |
 //! | the bytes of a request | [`MAX_REQUEST`] | 431 |
 //! | the time of a connection | [`CLIENT_TIMEOUT`] | it is closed |
-//! | the time that scrapes take | one part in [`REST`] | clients get the text of the scrape before |
+//! | the time that scrapes take | one part in [`REUSE_FACTOR`] | clients get the text of the scrape before |
 //!
 //! So incomplete requests, however many, never keep a complete one out: a client that sends its request at once waits
 //! for no other. A client that does not read its answer keeps the text of one scrape, which others may share.
@@ -47,7 +47,7 @@ const ACCEPT_SHARE: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The text of a scrape answers further requests for this many times as long as the scrape took. So scrapes take at most
 /// a twentieth of the time of this thread.
-const REST: u32 = 20;
+const REUSE_FACTOR: u32 = 20;
 /// The maximum time for which it does: a busy shard answers late.
 const MAX_REST: Duration = Duration::from_secs(5);
 
@@ -121,7 +121,7 @@ impl HttpServer {
         Ok(HttpServer { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
     }
 
-    /// Returns the address that it listens on.
+    /// The address that it listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -232,12 +232,12 @@ fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> 
     *last = None;
     let text: Arc<str> = scrape()?.into();
     let ended = Instant::now();
-    *last = Some(Scraped { text: Arc::clone(&text), until: ended + ((ended - began) * REST).min(MAX_REST) });
+    *last = Some(Scraped { text: Arc::clone(&text), until: ended + ((ended - began) * REUSE_FACTOR).min(MAX_REST) });
     Some(text)
 }
 
 impl ClientState {
-    /// Returns the rank of a connection. Lower ones give way first.
+    /// The rank of a connection. Lower ones give way first.
     fn rank(&self) -> u8 {
         match self {
             ClientState::Reading(_) => 0,

@@ -96,7 +96,7 @@ impl Peer {
 
     /// Reports whether the session rests before the next piece of the rules.
     fn is_at_rest(&self) -> bool {
-        self.session.deadline().is_some_and(|at| at <= later(self.now, super::pieces::REST))
+        self.session.deadline().is_some_and(|at| at <= later(self.now, super::rule_pieces::MIN_REST))
     }
 
     /// Takes the messages that the session has sent since the last call; other outputs stay.

@@ -2,7 +2,7 @@
 
 use maple_wire::msg::stats::{FlowStats, RequestBody};
 
-use super::super::pieces::REST;
+use super::super::rule_pieces::MIN_REST;
 use super::*;
 
 #[test]
@@ -50,7 +50,7 @@ fn answer(peer: &mut Peer, rules: &[u64], selects: bool) -> (Vec<usize>, Vec<Out
             if !peer.is_at_rest() {
                 return (asked, rest);
             }
-            peer.waits(REST);
+            peer.waits(MIN_REST);
             continue;
         };
         let RequestBody::Flow(request) = &request.body else { panic!("{request:?}") };
@@ -98,7 +98,7 @@ fn a_switch_rests_after_each_piece_but_not_after_the_sample() {
         let (first, _) = peer.sent()[0];
         peer.says(Version::Of13, first, &part(0, vec![rule(0x100); 100]));
         assert!(peer.is_at_rest());
-        peer.waits(REST - Duration::from_micros(1));
+        peer.waits(MIN_REST - Duration::from_micros(1));
         assert_eq!(peer.sent(), [], "it rests");
         peer.waits(Duration::from_micros(1));
         let sent = peer.sent();

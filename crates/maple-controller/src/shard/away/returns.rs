@@ -1,4 +1,4 @@
-//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/restart.rs`).
+//! Switches that come back: after a restart of the controller, or after they disconnected (`memory/known_switches.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
 //! engine has done so, the shard tells all shards, after the mail of that turn. Each shard has its engine restore the
@@ -102,7 +102,7 @@ impl ReturningSwitches {
         Some(self.known.as_ref()?.restart.store().snapshot())
     }
 
-    /// Returns the time at which the switches stop waiting for each other.
+    /// The time at which the switches stop waiting for each other.
     pub fn deadline(&self) -> Option<Time> {
         self.known.as_ref()?.restart.deadline()
     }
@@ -179,7 +179,7 @@ pub(in crate::shard) fn announce_presumed(presumed: Vec<Arc<BTreeSet<Dpid>>>, ct
     }
 }
 
-/// Returns the attachment of a port that discovery takes for granted.
+/// The attachment of a port that discovery takes for granted.
 pub(in crate::shard) fn attachment(state: &Snapshot, at: Location) -> Attachment {
     match state.port(at).map(|port| port.kind) {
         Some(PortKind::Link(peer)) => Attachment::Link(peer),

@@ -32,7 +32,7 @@ use super::store::EntryId;
 use crate::tuple_space::OneOrMany;
 
 /// The maximum number of members of a small group.
-const FEW: usize = 24;
+const MAX_SMALL: usize = 24;
 
 /// The maximum number of members that a look-up in a view may find on average, if the view is to replace a more exact
 /// one.
@@ -98,11 +98,11 @@ struct GroupView {
 struct Masks(Box<[u64]>);
 
 /// Members with the same values.
-type EqualMembers = OneOrMany<Member>;
+type EqualMembers = OneOrMany<IndexMember>;
 
 /// An entry. It is a member as long as it has this stamp.
 #[derive(Clone, Copy, Debug)]
-struct Member {
+struct IndexMember {
     entry: EntryId,
     stamp: u32,
 }
@@ -123,14 +123,14 @@ impl OverlapIndex {
             place.at = self.loose.len() as u32;
             self.loose.push(entry);
             self.loose_sets.extend_from_slice(matches.get(entry));
-            if group.size > FEW {
+            if group.size > MAX_SMALL {
                 self.enlarge(matches, at);
             }
             return;
         }
         place.at = group.members.len() as u32;
         group.members.push(entry);
-        let member = Member { entry, stamp: place.stamp };
+        let member = IndexMember { entry, stamp: place.stamp };
         group.views.iter_mut().for_each(|view| view.insert(matches.get(entry), member));
     }
 
@@ -290,7 +290,7 @@ impl MaskGroup {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = GroupView { masks: Masks(masks), by_values };
         for entry in &self.members {
-            let member = Member { entry: *entry, stamp: places[*entry as usize].stamp };
+            let member = IndexMember { entry: *entry, stamp: places[*entry as usize].stamp };
             view.insert(matches.get(*entry), member);
         }
         self.views.push(view);
@@ -298,14 +298,14 @@ impl MaskGroup {
     }
 }
 
-impl Member {
+impl IndexMember {
     fn is_there(self, places: &[Stamped]) -> bool {
         places[self.entry as usize].stamp == self.stamp
     }
 }
 
 impl GroupView {
-    fn insert(&mut self, set: &[u64], member: Member) {
+    fn insert(&mut self, set: &[u64], member: IndexMember) {
         self.by_values.entry(self.masks.key(set)).or_default().push(member);
     }
 }

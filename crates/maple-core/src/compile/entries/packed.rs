@@ -2,7 +2,7 @@
 //!
 //! # What
 //!
-//! A [`Layout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is
+//! A [`PackedLayout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is
 //! then a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions for
 //! each word. The five fields of a filter take two words.
 //!
@@ -26,7 +26,7 @@ const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
 /// The places of fields in packed sets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct PackedLayout {
     /// The place of each field, in OXM order.
     places: Vec<(Field, BitPlace)>,
     /// The number of bits of each word that are used.
@@ -65,7 +65,7 @@ impl<T> Default for PackedRow<T> {
     }
 }
 
-impl Layout {
+impl PackedLayout {
     /// Gives each field of a match a place. Returns whether packed matches become longer: existing ones must then be
     /// widened.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> bool {

@@ -10,7 +10,7 @@ use super::store::EntryId;
 pub(super) struct PriorityPlan {
     /// The level of each entry.
     levels: Vec<u32>,
-    steps: Vec<Step>,
+    steps: Vec<PlanStep>,
     /// The number of entries that the plan moves, and of rules that are sent again for it.
     moved: usize,
     resent: u64,
@@ -18,7 +18,7 @@ pub(super) struct PriorityPlan {
 
 /// A step of a plan: an entry takes a level.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Step {
+pub(super) struct PlanStep {
     pub(super) id: EntryId,
     pub(super) level: u32,
     before: u32,
@@ -37,7 +37,7 @@ pub(super) struct PlanMark {
 /// Steps that were taken back.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlanStep>,
     /// The number of rules that the plan sends again, including these steps.
     pub(super) resent: u64,
 }
@@ -79,7 +79,7 @@ impl PriorityPlan {
     pub(super) fn step(&mut self, id: EntryId, level: u32, resent: u64) {
         let is_first = !self.moves(id);
         let before = std::mem::replace(&mut self.levels[id as usize], level);
-        self.steps.push(Step { id, level, before, is_first });
+        self.steps.push(PlanStep { id, level, before, is_first });
         self.moved += usize::from(is_first);
         self.resent += resent;
     }

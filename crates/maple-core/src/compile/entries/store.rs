@@ -6,7 +6,7 @@
 use maple_wire::{Constraint, Field};
 
 use super::actions::ActionId;
-use super::packed::{Layout, PackedMatches};
+use super::packed::{PackedLayout, PackedMatches};
 use crate::tree::{LeafId, NodeId, Tree};
 
 /// The name of an entry while it exists. Numbers are reused ([`EntryStore::recycle`]).
@@ -46,7 +46,7 @@ struct EntryHot {
 /// The entries of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EntryStore {
-    layout: Layout,
+    layout: PackedLayout,
     matches: PackedMatches,
     hot: Vec<EntryHot>,
     states: Vec<EntryState>,

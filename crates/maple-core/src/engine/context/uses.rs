@@ -277,7 +277,7 @@ impl EngineStore {
     fn read<T>(&self, read: impl Fn(&Store) -> T) -> T {
         match &self.mode {
             UseMode::Plain => read(&self.store),
-            _ => self.used(|store| store.read_seen(read)),
+            _ => self.used(|store| store.use_unlocked(read)),
         }
     }
 
@@ -342,22 +342,22 @@ impl EngineStore {
 
     pub fn is_current(&self, dependent: impl Into<DependentId>) -> bool {
         let dependent = dependent.into();
-        self.used(|store| store.seen(|state| state.dependents.has(dependent)))
+        self.used(|store| store.use_locked(|state| state.dependents.has(dependent)))
     }
 
     pub fn forget(&self, dependent: impl Into<DependentId>) {
         let dependent = dependent.into();
-        self.used(|store| store.seen(|state| state.dependents.forget(dependent)));
+        self.used(|store| store.use_locked(|state| state.dependents.forget(dependent)));
     }
 
     /// Returns the dependents of a cell. In a replay only those of this engine are as recorded.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<DependentId> {
-        self.used(|store| store.seen(|state| state.dependents.of_cell(cell)))
+        self.used(|store| store.use_locked(|state| state.dependents.of_cell(cell)))
     }
 
     /// Returns the dependents of a flood. In a replay only those of this engine are as recorded.
     pub fn dependents_of_floods(&self) -> BTreeSet<DependentId> {
-        self.used(|store| store.seen(|state| state.dependents.of_floods()))
+        self.used(|store| store.use_locked(|state| state.dependents.of_floods()))
     }
 
     pub fn address_kinds(&self) -> AddressKinds {
@@ -369,33 +369,33 @@ impl EngineStore {
     }
 
     pub fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        self.used(|store| store.alone(|state| state.dependents.wanted_of_ports(dpid, &store.snapshot())))
+        self.used(|store| store.use_as_move(|state| state.dependents.wanted_of_ports(dpid, &store.snapshot())))
     }
 
     pub fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        self.used(|store| store.alone(|state| state.dependents.wanted_of_rules(dpid, &store.snapshot())))
+        self.used(|store| store.use_as_move(|state| state.dependents.wanted_of_rules(dpid, &store.snapshot())))
     }
 
     pub fn wants_use_of_links(&self) -> bool {
-        self.used(|store| store.alone(|state| state.dependents.want_use_of_links()))
+        self.used(|store| store.use_as_move(|state| state.dependents.want_use_of_links()))
     }
 
     /// Runs `work` on the label ids of a switch of this engine.
     pub fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        self.used(|store| store.label_ids_seen(switch, work))
+        self.used(|store| store.use_label_ids(switch, work))
     }
 
     /// Runs `work` on the label ids of any switch.
     pub fn with_other_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        self.used(|store| store.alone(|_| store.with_label_ids(switch, work)))
+        self.used(|store| store.use_as_move(|_| store.with_label_ids(switch, work)))
     }
 
     pub fn restoring<T>(&self, read: impl FnOnce(&crate::state::RestoreProgress) -> T) -> T {
-        self.used(|store| store.restoring_seen(read))
+        self.used(|store| store.use_restoring(read))
     }
 
     pub fn change_restoring<T>(&self, work: impl FnOnce(&mut crate::state::RestoreProgress) -> T) -> T {
-        self.used(|store| store.alone(|_| store.change_restoring(work)))
+        self.used(|store| store.use_as_move(|_| store.change_restoring(work)))
     }
 
     /// Notes the model of a switch of this engine.

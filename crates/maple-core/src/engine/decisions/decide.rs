@@ -194,7 +194,7 @@ impl Decisions {
         fabric.ctx.report_violations(violations, received.at);
         fabric.ctx.report_logged(&logged, received);
         self.access_hits.count_packet(&trace);
-        if trace.short {
+        if trace.reads_missing_bytes {
             fabric.ctx.stats.short_captures += 1;
         }
         match id {

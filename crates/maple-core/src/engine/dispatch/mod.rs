@@ -489,7 +489,7 @@ impl Engine {
     }
 
     /// Starts recording each use of the store. `from`: the store's move count when the recording began
-    /// ([`Store::attend`]).
+    /// ([`Store::record_to`]).
     pub fn record(&mut self, from: u64) {
         self.fabric.ctx.store.record(from);
     }

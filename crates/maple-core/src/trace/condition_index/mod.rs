@@ -52,16 +52,16 @@ const MAX_SLOTS: usize = 160;
 /// A list of conditions, with a fast search for the first one that a packet fits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConditionIndex {
-    segments: Vec<Segment>,
+    segments: Vec<ListSegment>,
     len: usize,
 }
 
 /// A part of the list.
 #[derive(Clone, Debug, Default)]
-struct Segment {
+struct ListSegment {
     /// The position of its first condition in the whole list.
     start: usize,
-    entries: Vec<Entry>,
+    entries: Vec<SegmentEntry>,
     groups: Vec<Group>,
     by_shape: FxHashMap<Shape, u16>,
     /// The first and the last condition of a group with certain values, by a hash of group and values.
@@ -79,7 +79,7 @@ struct Segment {
 
 /// A condition of a segment.
 #[derive(Clone, Debug)]
-struct Entry {
+struct SegmentEntry {
     cond: Arc<Cond>,
     group: u16,
     /// Its key in `members`.
@@ -140,7 +140,7 @@ impl ConditionIndex {
         {
             return last.push(cond);
         }
-        let mut segment = Segment { start: self.len - 1, words: 1, ..Segment::default() };
+        let mut segment = ListSegment { start: self.len - 1, words: 1, ..ListSegment::default() };
         segment.push(cond);
         self.segments.push(segment);
     }
@@ -157,7 +157,7 @@ impl ConditionIndex {
 
     /// The approximate size in bytes, without the conditions.
     pub fn bytes(&self) -> usize {
-        self.segments.iter().map(Segment::bytes).sum()
+        self.segments.iter().map(ListSegment::bytes).sum()
     }
 
     /// The position of the first condition that the packet fits.
@@ -167,7 +167,7 @@ impl ConditionIndex {
 
     /// The position of the first condition that the packet fits, among those whose position `counts`.
     pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
-        let first = |segment: &Segment| {
+        let first = |segment: &ListSegment| {
             let counts = |at: u32| counts(segment.start + at as usize);
             Some(segment.start + segment.first(packet, counts)?)
         };
@@ -175,7 +175,7 @@ impl ConditionIndex {
     }
 }
 
-impl Segment {
+impl ListSegment {
     /// Reports whether the segment has room for any further condition.
     fn has_room(&self) -> bool {
         self.groups.len() < MAX_GROUPS && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
@@ -289,7 +289,7 @@ impl Segment {
         if let Some(before) = before {
             self.entries[before as usize].after = Some(at);
         }
-        self.entries.push(Entry { cond, group, key, before, after: None });
+        self.entries.push(SegmentEntry { cond, group, key, before, after: None });
     }
 
     fn pop(&mut self) {
@@ -317,7 +317,7 @@ impl Segment {
     /// Rebuilds the segment with the conditions that exist.
     fn rebuild(&mut self) {
         let entries = std::mem::take(&mut self.entries);
-        *self = Segment { start: self.start, words: 1, ..Segment::default() };
+        *self = ListSegment { start: self.start, words: 1, ..ListSegment::default() };
         entries.into_iter().for_each(|entry| self.push(entry.cond));
     }
 

@@ -42,7 +42,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns the datapath ids.
+    /// The datapath ids.
     pub fn dpids(&self) -> Vec<Dpid> {
         self.scenario.network.dpids()
     }
@@ -85,12 +85,12 @@ impl Case {
     }
 }
 
-/// Returns the name of a host by its index.
+/// The name of a host by its index.
 pub fn host_name(at: usize) -> String {
     format!("h{}", at + 1)
 }
 
-/// Returns a time as the emulator counts it.
+/// A time as the emulator counts it.
 pub fn nanoseconds(time: Duration) -> Time {
     time.as_nanos() as Time
 }

@@ -94,7 +94,7 @@ impl MessageCounts {
         other.how.iter().for_each(|(how, n)| *self.how.entry(*how).or_default() += n);
     }
 
-    /// Returns the number of frames that were excused.
+    /// The number of frames that were excused.
     pub fn excuses(&self) -> u64 {
         self.excused.values().sum()
     }

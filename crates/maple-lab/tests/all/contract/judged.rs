@@ -170,7 +170,7 @@ impl fmt::Display for JudgedFrame<'_> {
     }
 }
 
-/// Returns the oracle's verdicts in all states that the controller knew between two times.
+/// The oracle's verdicts in all states that the controller knew between two times.
 fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
     let history = &world.history;
     let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
@@ -188,7 +188,7 @@ fn skeleton(state: &State) -> impl PartialEq + use<> {
     (state.switches.clone(), links, closed)
 }
 
-/// Returns a port by which a copy of a frame left a switch, although f's route does not leave there.
+/// A port by which a copy of a frame left a switch, although f's route does not leave there.
 pub fn strays(said: &Decided, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
     let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
     let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));

@@ -71,7 +71,7 @@ impl Arrival<'_> {
     }
 }
 
-/// Returns the decision of the policy `program` about a packet in `state`.
+/// The decision of the policy `program` about a packet in `state`.
 pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Decided {
     let mut after = state.clone();
     let nothing = |after, how| Decided { out: Out::new(), after, how, hops: BTreeMap::new() };
@@ -133,7 +133,7 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
     if arrival.get(Field::EthDst) == Some(PROBE_MAC) { Err("probe answer") } else { Ok(()) }
 }
 
-/// Returns the frame with fields rewritten.
+/// The frame with fields rewritten.
 fn rewritten(arrival: Arrival, rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
     let mut frame = arrival.frame.to_vec();
     let tagged = arrival.get(Field::VlanPcp).is_some();

@@ -20,7 +20,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     })
 }
 
-/// Returns the smallest case found that fails as this one does, and its failure.
+/// The smallest case found that fails as this one does, and its failure.
 pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
     let (mut best, mut failure, mut left) = (case.clone(), failure, BUDGET);
     loop {
@@ -82,7 +82,7 @@ fn without_links(case: &Case) -> Vec<Case> {
     (0..case.scenario.network.links.len()).map(without).collect()
 }
 
-/// Returns the case with one thing made as simple as can be, in each possible way.
+/// The case with one thing made as simple as can be, in each possible way.
 fn plainer(case: &Case) -> Vec<Case> {
     let mut all = vec![
         Case { shards: 1, ..case.clone() },

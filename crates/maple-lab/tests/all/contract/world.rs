@@ -104,7 +104,7 @@ impl<'a> World<'a> {
         self.case.tables.1 < 1000
     }
 
-    /// Returns the policy.
+    /// The policy.
     pub fn program(&self) -> &Program {
         &self.case.scenario.policy
     }
@@ -190,12 +190,12 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the counters of all engines.
+    /// The counters of all engines.
     pub fn stats(&self) -> Vec<Stats> {
         (0..self.case.shards).map(|shard| self.control.shards().stats(shard.into())).collect()
     }
 
-    /// Returns the rules of a switch, as the shard that serves it believes them to be.
+    /// The rules of a switch, as the shard that serves it believes them to be.
     fn believed_rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let shards = self.control.shards();
         shards.shard_of(dpid).map(|shard| shards.rules(shard, dpid)).unwrap_or_default()
@@ -328,7 +328,7 @@ impl<'a> World<'a> {
         self.outages.push(Outage { dpid, from: now, to, last: now, connected: true });
     }
 
-    /// Returns a time between these two when a switch was not under control, if there is one.
+    /// A time between these two when a switch was not under control, if there is one.
     pub fn outage(&self, dpid: Dpid, from: Time, to: Time) -> Option<Outage> {
         let overlaps = |o: &&Outage| o.dpid == dpid && o.from <= to && o.to.is_none_or(|end| end >= from);
         self.outages.iter().find(overlaps).copied()
@@ -372,7 +372,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Returns the switches and ports as they are in the network.
+    /// The switches and ports as they are in the network.
     fn truth(&self) -> State {
         let mut state = State::default();
         let facts = Arc::clone(&self.state().facts);
@@ -398,7 +398,7 @@ impl<'a> World<'a> {
         state
     }
 
-    /// Returns the contents of a switch's tables as text, and those that the engine believes it has.
+    /// The contents of a switch's tables as text, and those that the engine believes it has.
     pub fn tables(&self, dpid: Dpid) -> (BTreeSet<String>, BTreeSet<String>) {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();

@@ -11,7 +11,7 @@ use maple_wire::{Instruction, Match};
 use super::graph::{Area, Graph, Kind, NodeId};
 
 impl Graph {
-    /// Returns all rules, by falling priority.
+    /// All rules, by falling priority.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let mut rules: Vec<Rule> = self.ids().flat_map(|id| self.rules_at(id)).collect();
         rules.sort_by(|a, b| {
@@ -61,7 +61,7 @@ impl Graph {
         }
     }
 
-    /// Returns the packets that the node's own rule takes, and its priority.
+    /// The packets that the node's own rule takes, and its priority.
     pub(super) fn rule_of(&self, node: NodeId) -> Option<(Arc<Area>, u32)> {
         let node = self.node(node);
         match &node.kind {
@@ -80,7 +80,7 @@ impl Graph {
         }
     }
 
-    /// Returns the highest priority that has a number.
+    /// The highest priority that has a number.
     fn last(&self) -> u32 {
         let priorities = &self.target.priorities;
         self.lowest + u32::from(*priorities.end()).saturating_sub(u32::from(*priorities.start()))
@@ -99,13 +99,13 @@ impl Graph {
         area.matches.iter().map(rule).collect()
     }
 
-    /// Returns the number that a priority has on the switch.
+    /// The number that a priority has on the switch.
     fn number(&self, priority: u32) -> Option<u16> {
         let above = priority.checked_sub(self.lowest)?;
         u16::try_from(u32::from(*self.target.priorities.start()) + above).ok()
     }
 
-    /// Returns the instructions of the node's rule, and its leaf.
+    /// The instructions of the node's rule, and its leaf.
     fn does(&self, id: NodeId) -> (Option<LeafId>, Arc<[Instruction]>) {
         match &self.node(id).kind {
             Kind::Leaf { leaf, action: LeafAction::Apply(instructions) | LeafAction::ApplyTo(_, instructions) } => {

@@ -107,7 +107,7 @@ pub(super) struct Area {
 }
 
 impl Graph {
-    /// Returns the capabilities of the switch.
+    /// The capabilities of the switch.
     pub(super) fn capabilities(&self) -> &Capabilities {
         &self.target.capabilities
     }
@@ -199,7 +199,7 @@ impl Graph {
         }
     }
 
-    /// Returns all nodes that exist.
+    /// All nodes that exist.
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
         (0..self.slots.len() as u32).map(NodeId).filter(|id| self.get(*id).is_some())
     }
@@ -261,7 +261,7 @@ impl Graph {
         }
     }
 
-    /// Returns the kind of the node that asks the item's question, for the packets of an area.
+    /// The kind of the node that asks the item's question, for the packets of an area.
     fn asking(&self, item: &Item, area: Option<&Arc<Area>>) -> Kind {
         match item {
             Item::Read(Constraint { field, mask, .. }) => {
@@ -319,7 +319,7 @@ impl Graph {
         Some(Arc::new(Area { region, matches }))
     }
 
-    /// Returns the smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can
+    /// The smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can
     /// be matched. Returns `None` if that would be all of `rest`.
     fn widened(&self, rest: &Arc<Area>, cond: &Cond) -> Option<Arc<Area>> {
         let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
@@ -336,7 +336,7 @@ impl Graph {
 }
 
 impl Test {
-    /// Returns the area to which the rules of the negative side must yield: that of the barrier rule.
+    /// The area to which the rules of the negative side must yield: that of the barrier rule.
     pub(super) fn positive(&self) -> Option<&Arc<Area>> {
         match &self.question {
             Question::Splits(area) | Question::Within(area) => Some(area),
@@ -344,14 +344,14 @@ impl Test {
         }
     }
 
-    /// Returns the minimum priority of the positive side.
+    /// The minimum priority of the positive side.
     pub(super) fn positive_base(&self) -> u32 {
         self.priority + u32::from(self.barrier)
     }
 }
 
 impl Branch {
-    /// Returns the branch that a packet with this item takes.
+    /// The branch that a packet with this item takes.
     fn taken_by(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),

@@ -37,12 +37,12 @@ impl Merged {
         merged
     }
 
-    /// Returns the root, unless there is no trace.
+    /// The root, unless there is no trace.
     pub(super) fn root(&self) -> Option<NodeId> {
         self.root
     }
 
-    /// Returns a node.
+    /// A node.
     pub(super) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }

@@ -239,7 +239,7 @@ impl Case {
         case
     }
 
-    /// Returns the case with its other policy.
+    /// The case with its other policy.
     pub fn swapped(&self) -> Option<Case> {
         let mut swapped = self.clone();
         swapped.scenario.policy = self.other.clone()?;
@@ -264,7 +264,7 @@ impl Case {
         (0..self.seed % 8).map(|_| sample()).collect()
     }
 
-    /// Returns the policy without its constraints. Under constraints it is a part of a composition, which also fails if
+    /// The policy without its constraints. Under constraints it is a part of a composition, which also fails if
     /// a branch that leads nowhere writes a field that the packet lacks.
     fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
         let policy: Arc<dyn Policy> = if lists {
@@ -275,7 +275,7 @@ impl Case {
         if self.guards.is_empty() { policy } else { Arc::new(Composition::single(policy)) }
     }
 
-    /// Returns the policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
+    /// The policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
     pub fn sliced(&self, lists: bool) -> Arc<dyn Policy> {
         let policy = self.unguarded(lists);
         if !self.sliced {
@@ -292,7 +292,7 @@ impl Case {
         Arc::new(slices)
     }
 
-    /// Returns the policy that runs, with slices and constraints.
+    /// The policy that runs, with slices and constraints.
     pub fn whole(&self) -> Arc<dyn Policy> {
         let policy = self.sliced(self.lists);
         if self.guards.is_empty() {
@@ -321,7 +321,7 @@ impl Case {
         Ok(play.tally)
     }
 
-    /// Returns the case with the fewest steps and the smallest policy found that still fails.
+    /// The case with the fewest steps and the smallest policy found that still fails.
     pub fn shrunk(mut self) -> Case {
         let mut chunk = self.scenario.steps.len();
         while chunk > 0 {

@@ -116,7 +116,7 @@ fn group(random: &mut Random, world: &World) -> Vec<Member> {
 }
 
 impl Guard {
-    /// Returns the guard as a constraint of `guard/`.
+    /// The guard as a constraint of `guard/`.
     pub fn constraint(&self) -> RouteConstraint<Arc<dyn Policy>> {
         let group = |members: &Vec<Member>| HostGroup::new(members.clone());
         let rule = match self.clone() {
@@ -144,7 +144,7 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// Returns the verdict of all constraints together.
+    /// The verdict of all constraints together.
     pub fn verdict(&self, guards: &[Guard]) -> Judgement {
         let refuse = || guards.iter().filter(|guard| self.is_refused(guard));
         match refuse().any(|guard| matches!(guard, Guard::FailsOnTcp)) {
@@ -205,7 +205,7 @@ impl Judged<'_> {
         })
     }
 
-    /// Returns the deliveries that a waypoint before this group watches.
+    /// The deliveries that a waypoint before this group watches.
     fn watched(&self, dst: &[Member], deliveries: &[Location]) -> impl Iterator<Item = Location> {
         let mut leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
         let is_new = leaving.any(|hops| hops.treatment.rewrites.contains_key(&Field::EthDst));
@@ -234,7 +234,7 @@ impl Judged<'_> {
         self.route.switches.iter().flat_map(of).collect()
     }
 
-    /// Returns the edge ports where the packet leaves. The port where it came in counts only if the route sends it back
+    /// The edge ports where the packet leaves. The port where it came in counts only if the route sends it back
     /// by name.
     fn deliveries(&self) -> Vec<Location> {
         let edges = self.edges();
@@ -243,7 +243,7 @@ impl Judged<'_> {
         edges.into_iter().map(place).filter(|at| named || *at != self.came_in).collect()
     }
 
-    /// Returns the switches on the way to one of them.
+    /// The switches on the way to one of them.
     fn way(&self, to: Dpid) -> Vec<Dpid> {
         let mut way = vec![to];
         while let Some((from, _)) = self.links().iter().find(|(_, far)| far.switch == way[way.len() - 1]) {

@@ -204,7 +204,7 @@ impl Play<'_> {
         if inconsistent > 0 { Err("a function was called none".to_owned()) } else { Ok(()) }
     }
 
-    /// Returns the rules that the engines believe a switch to have, sorted.
+    /// The rules that the engines believe a switch to have, sorted.
     fn believed(&self, dpid: Dpid) -> Vec<String> {
         let rules = self.sim.engines().iter().flat_map(|engine| engine.rules(dpid));
         let mut believed: Vec<String> = rules.map(|one| format!("{} {:?}", one.table_id, one.rule)).collect();
@@ -234,7 +234,7 @@ fn count_look_ups(switch: &SimSwitch) -> u64 {
     switch.flows().iter().filter(|flow| is_of_look_up(flow)).count() as u64
 }
 
-/// Returns the rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express
+/// The rules of a switch, sorted. Packets don't reach rules in other tables than 1.0's, and 1.0 can't express
 /// their deletion.
 fn rules_of(switch: &SimSwitch) -> Vec<String> {
     let counts = |flow: &&InstalledFlow| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);

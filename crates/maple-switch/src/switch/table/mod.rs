@@ -107,7 +107,7 @@ impl Table {
         Table { capacity, unexpired_until: Time::MAX, ..Table::default() }
     }
 
-    /// Returns the rules, highest priority first, older ones first among equals.
+    /// The rules, highest priority first, older ones first among equals.
     pub fn rules(&self) -> Vec<&Rule> {
         let mut rules: Vec<&(Rank, Rule)> = self.slots.iter().flatten().collect();
         rules.sort_unstable_by_key(|(rank, _)| *rank);
@@ -119,7 +119,7 @@ impl Table {
         self.slots.iter().flatten().map(|(_, rule)| rule)
     }
 
-    /// Returns the number of rules.
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -254,7 +254,7 @@ impl Table {
         self.remove(chosen)
     }
 
-    /// Returns the slots of the rules that a request selects.
+    /// The slots of the rules that a request selects.
     fn selected(&self, request: &FlowMod, strict: bool) -> Vec<u32> {
         if strict {
             let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| has_cookie(rule, request));
@@ -263,13 +263,13 @@ impl Table {
         self.chosen(|rule| selects(rule, request))
     }
 
-    /// Returns the slots of the rules of which this is true.
+    /// The slots of the rules of which this is true.
     fn chosen(&self, mut is_meant: impl FnMut(&Rule) -> bool) -> Vec<u32> {
         let rules = (0..).zip(&self.slots).filter_map(|(slot, rule)| Some((slot, &rule.as_ref()?.1)));
         rules.filter(|(_, rule)| is_meant(rule)).map(|(slot, _)| slot).collect()
     }
 
-    /// Returns the rules that a request's match and cookie select, whatever their priority.
+    /// The rules that a request's match and cookie select, whatever their priority.
     pub fn covered(&self, request: &FlowMod) -> Vec<&Rule> {
         let mut rules = self.rules();
         rules.retain(|rule| selects(rule, request));
@@ -327,7 +327,7 @@ impl Table {
         self.slots[slot as usize].as_ref().map(|(_, rule)| rule)
     }
 
-    /// Returns the slot of the rule that a strict request selects, whatever its cookie.
+    /// The slot of the rule that a strict request selects, whatever its cookie.
     fn strictly(&self, request: &FlowMod) -> Option<u32> {
         let is_meant = |slot: &u32| self.rule(*slot).is_some_and(|rule| rule.matching == request.matching);
         self.index.strictly(&request.matching, request.priority).find(is_meant)
@@ -344,7 +344,7 @@ impl Rule {
         self.idle_timeout > 0 || self.hard_timeout > 0
     }
 
-    /// Returns the time when the rule expires, if no packet arrives before.
+    /// The time when the rule expires, if no packet arrives before.
     fn expiry(&self) -> Option<Time> {
         let (hard, idle) = self.deadlines();
         hard.into_iter().chain(idle).min()

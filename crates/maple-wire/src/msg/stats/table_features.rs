@@ -129,7 +129,7 @@ pub struct OxmId {
 }
 
 impl TableProperty {
-    /// Returns the type, `OFPTFPT_*`.
+    /// The type, `OFPTFPT_*`.
     pub fn kind(&self) -> u16 {
         match self {
             TableProperty::Instructions { miss, .. } => PropertyKind::INSTRUCTIONS + u16::from(*miss),

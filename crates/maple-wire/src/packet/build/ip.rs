@@ -189,7 +189,7 @@ impl IpFrame {
         self.icmp(kind, 0, [a, b, c, d])
     }
 
-    /// Returns a neighbour discovery message. The type determines which option carries `mac`.
+    /// A neighbour discovery message. The type determines which option carries `mac`.
     pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
         let is_solicit = kind == icmpv6_type::NEIGHBOR_SOLICIT;
         let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };
@@ -230,7 +230,7 @@ impl TransportFrame {
         self.payload(&[])
     }
 
-    /// Returns the frame with this payload.
+    /// The frame with this payload.
     ///
     /// # Panics
     /// If the IP packet would be longer than 65535 bytes.

@@ -229,7 +229,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
     Ok(())
 }
 
-/// Returns the place of a field, and the checksums that cover it.
+/// The place of a field, and the checksums that cover it.
 fn place(packet: &Packet, field: Field) -> std::result::Result<(BitPlace, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
@@ -379,7 +379,7 @@ fn crc(frame: &[u8], network: &NetworkLayer) -> Option<u32> {
     Some(checksum::crc32c(&segment))
 }
 
-/// Returns the offset of the time to live or hop limit. It may be beyond the captured bytes.
+/// The offset of the time to live or hop limit. It may be beyond the captured bytes.
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
     match network.kind() {
@@ -389,12 +389,12 @@ fn ttl_place(packet: &Packet) -> Option<usize> {
     }
 }
 
-/// Returns the offset of the outermost MPLS entry.
+/// The offset of the outermost MPLS entry.
 fn mpls_place(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     mpls::entry(packet).map(|_| packet.link().end()).ok_or(RewriteError::NoHeader("MPLS"))
 }
 
-/// Returns the end of the link layer of a frame that has an Ethernet II type.
+/// The end of the link layer of a frame that has an Ethernet II type.
 fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> {
     let end = packet.link().end();
     match packet.link().eth_type() {
@@ -403,7 +403,7 @@ fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> 
     }
 }
 
-/// Returns the offset of the time to live under the outermost MPLS entry, and the start of the IPv4 header that
+/// The offset of the time to live under the outermost MPLS entry, and the start of the IPv4 header that
 /// contains it.
 fn inner_ttl(frame: &[u8], at: usize) -> std::result::Result<(usize, Option<usize>), RewriteError> {
     let is_bottom = frame[at - 2] & 1 != 0;

@@ -14,7 +14,7 @@ pub fn is_there() -> bool {
     found
 }
 
-/// Returns the text that Open vSwitch prints for a message.
+/// The text that Open vSwitch prints for a message.
 pub fn text(message: &[u8]) -> String {
     let hex: String = message.iter().map(|byte| format!("{byte:02x}")).collect();
     let output = Command::new("ovs-ofctl").args(["ofp-print", &hex]).output().expect("ovs-ofctl runs");

@@ -9,12 +9,12 @@ use redb::backends::FileBackend;
 /// A disk whose failures the tests control.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
-    state: Mutex<State>,
+    state: Mutex<DiskState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct DiskState {
     /// After this number of accesses that write, all fail.
     pub good: Option<u64>,
     /// After this number of accesses that write, one fails.
@@ -34,11 +34,11 @@ pub(super) struct OnDisk {
 }
 
 impl Disk {
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn set(&self, change: impl FnOnce(&mut State)) {
+    pub fn set(&self, change: impl FnOnce(&mut DiskState)) {
         change(&mut self.lock());
         self.changed.notify_all();
     }
@@ -48,7 +48,7 @@ impl Disk {
     }
 
     pub fn heals(&self) {
-        self.set(|state| *state = State::default());
+        self.set(|state| *state = DiskState::default());
     }
 
     /// Waits while the disk is stuck. Then returns whether an access that writes is successful.

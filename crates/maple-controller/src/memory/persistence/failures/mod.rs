@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use maple_core::engine::Time;
 use maple_core::state::{Cell, Snapshot, Store, Value, Write};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use tempfile::TempDir;
 
 use super::file::cell;
 use super::place::StateFile;
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(120);
 
 /// A run of a controller's persistence, with a folder that is removed with it.
 struct Bench {
-    folder: PathBuf,
+    folder: TempDir,
     disk: Arc<Disk>,
     store: Arc<Store>,
     files: KeptFiles,
@@ -38,20 +38,15 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.disk.heals();
         self.persistence.take();
-        drop(fs::remove_dir_all(&self.folder));
     }
 }
 
 impl Bench {
     fn new() -> Bench {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("maple-failures-{}-{number}", std::process::id()));
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir(&folder).expect("a folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
         let to = Arc::clone(&told);
-        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.report_to(move |news| to.lock().expect("no panic").push(news.to_string()));
         let mut bench = Bench { folder, disk: Arc::default(), store: Store::new(), files, told, persistence: None };
         bench.store.keep("t");
         bench.start().expect("the disk is in order");
@@ -59,7 +54,7 @@ impl Bench {
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.join("state")
+        self.folder.path().join("state")
     }
 
     fn start(&mut self) -> Result<(), PersistenceError> {
@@ -108,7 +103,7 @@ impl Bench {
         self.until("it is mended", |bench| !bench.files.is_failing(KeptFile::State));
     }
 
-    /// Returns the news of files so far.
+    /// The news of files so far.
     fn told(&self) -> Vec<String> {
         self.told.lock().expect("no panic").clone()
     }
@@ -123,12 +118,12 @@ impl Bench {
         self.told().pop().expect("that it is mended")
     }
 
-    /// Returns the contents of the file.
+    /// The contents of the file.
     fn file(&self) -> BTreeMap<Cell, Value> {
         contents_of(&self.path())
     }
 
-    /// Returns the contents of the memory.
+    /// The contents of the memory.
     fn memory(&self) -> BTreeMap<Cell, Value> {
         rows(&self.store)
     }
@@ -143,7 +138,7 @@ fn rows(store: &Store) -> BTreeMap<Cell, Value> {
     store.kept_contents().1.iter().filter_map(cell).filter_map(|(cell, value)| Some((cell, value?))).collect()
 }
 
-/// Returns the contents of a file, on a disk that is in order.
+/// The contents of a file, on a disk that is in order.
 fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
     let store = Store::new();
     let opened = Persistence::open(path, &store, &KeptFiles::default());
@@ -200,7 +195,8 @@ fn a_file_that_is_deleted_is_made_anew() {
     let expected = bench.memory();
     bench.persistence.take();
     assert_eq!(bench.file(), expected);
-    let names: Vec<_> = fs::read_dir(&bench.folder).expect("a folder").flatten().map(|one| one.file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(bench.folder.path()).expect("a folder").flatten().map(|one| one.file_name()).collect();
     assert_eq!(names, ["state"], "nothing is left");
 }
 
@@ -230,11 +226,11 @@ fn a_file_in_its_place_is_set_aside_as_it_is() {
     bench.kept();
     for (round, aside) in ["state.aside", "state.aside-2"].into_iter().enumerate() {
         let text = format!("somebody's own {round}");
-        let other = bench.folder.join("other");
+        let other = bench.folder.path().join("other");
         fs::write(&other, &text).expect("it can be written");
         let told = bench.is_mended_after(|| fs::rename(&other, bench.path()).expect("it can be moved"));
         assert!(told.contains("made anew, and what was there is ") && told.ends_with(aside), "{told}");
-        assert_eq!(fs::read_to_string(bench.folder.join(aside)).expect("it is there"), text);
+        assert_eq!(fs::read_to_string(bench.folder.path().join(aside)).expect("it is there"), text);
         bench.kept();
     }
     let expected = bench.memory();
@@ -265,7 +261,7 @@ fn a_file_that_another_process_uses_is_left_alone_until_it_is_free() {
     });
     drop(other);
     bench.kept();
-    let aside = contents_of(&bench.folder.join("state.aside"));
+    let aside = contents_of(&bench.folder.path().join("state.aside"));
     assert_eq!(aside, rows(&store), "the other one's is not lost");
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use maple_core::state::{Cell, Value};
 use proptest::prelude::*;
 
-use super::disk::State;
+use super::disk::DiskState;
 use super::{Bench, LONG};
 
 /// An event of a run.
@@ -78,7 +78,7 @@ impl Bench {
 
     fn meddle(&self, what: &Meddling) {
         // The file may be missing, and there may be a part of another one: whatever others do is right.
-        let other = self.folder.join("other");
+        let other = self.folder.path().join("other");
         drop(match what {
             Meddling::Delete => fs::remove_file(self.path()),
             Meddling::Replace => fs::write(&other, "another").and_then(|()| fs::rename(&other, self.path())),
@@ -86,7 +86,7 @@ impl Bench {
             Meddling::Truncate => fs::write(self.path(), ""),
         });
         // What is set aside is bounded, and somebody tidies up.
-        for entry in fs::read_dir(&self.folder).expect("a folder").flatten() {
+        for entry in fs::read_dir(self.folder.path()).expect("a folder").flatten() {
             if entry.file_name().to_string_lossy().contains("aside") {
                 drop(fs::remove_file(entry.path()));
             }
@@ -142,7 +142,7 @@ proptest! {
         let mut history = History::default();
         steps.iter().for_each(|step| bench.step(step, &mut history));
         // Nothing more is written.
-        bench.disk.set(|state| *state = State { good: Some(0), ..State::default() });
+        bench.disk.set(|state| *state = DiskState { good: Some(0), ..DiskState::default() });
         bench.persistence.take();
         let file = bench.file();
         for (key, possible) in &history.possible {

@@ -16,7 +16,7 @@ const HANDSHAKE_SHARE: usize = 4;
 
 /// The lists of connections that have something to do.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionLists {
+pub(super) struct DueConnections {
     to_read: VecDeque<usize>,
     to_write: Vec<usize>,
     /// The deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
@@ -29,7 +29,7 @@ pub(super) struct ReadShare {
     handshakes: usize,
 }
 
-impl ConnectionLists {
+impl DueConnections {
     /// Queues a connection for reading, if it has data.
     pub fn want_read(&mut self, connection: &mut Connection) {
         let is_due = connection.input.readable && !connection.input.paused;
@@ -56,7 +56,7 @@ impl ConnectionLists {
         }
     }
 
-    /// Returns the number of connections to read.
+    /// The number of connections to read.
     pub fn reads(&self) -> usize {
         self.to_read.len()
     }
@@ -100,7 +100,7 @@ impl ConnectionLists {
         self.to_write = buffer;
     }
 
-    /// Returns the time of the next timer.
+    /// The time of the next timer.
     pub fn deadline(&self) -> Option<Time> {
         self.timers.peek().map(|Reverse((time, _))| *time)
     }

@@ -72,19 +72,19 @@ pub trait StoreRecorder: Send + Sync {
 impl Store {
     /// Starts to report to `recorder` what happens besides what engines do. Returns the state in which that begins, and
     /// the number of moves before it.
-    pub fn attend(&self, recorder: Arc<dyn StoreRecorder>) -> (Arc<Snapshot>, u64) {
+    pub fn record_to(&self, recorder: Arc<dyn StoreRecorder>) -> (Arc<Snapshot>, u64) {
         let mut inner = self.lock();
         inner.recorder = Some(recorder);
         (self.snapshot(), self.moves.load(SeqCst) / 2)
     }
 
     /// Stops reporting to a recorder.
-    pub fn dismiss(&self) {
+    pub fn stop_recording(&self) {
         self.lock().recorder = None;
     }
 
     /// Does something under the lock of the state. Returns also its place among the moves.
-    pub(crate) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
+    pub(crate) fn use_locked<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst);
         let done = work(&mut inner);
@@ -92,19 +92,19 @@ impl Store {
     }
 
     /// Does something that depends on what other engines do between two moves, or that they can see. It is a move.
-    pub(crate) fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
-        self.seen(|inner| self.show(inner, work))
+    pub(crate) fn use_as_move<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, UseMoment) {
+        self.use_locked(|inner| self.make_move(inner, work))
     }
 
-    /// Moves the store: `show` makes visible what readers without the lock see.
-    pub(super) fn show<T>(&self, locked: &mut StoreState, show: impl FnOnce(&mut StoreState) -> T) -> T {
+    /// Moves the store: `make_visible` makes visible what readers without the lock see.
+    pub(super) fn make_move<T>(&self, locked: &mut StoreState, make_visible: impl FnOnce(&mut StoreState) -> T) -> T {
         self.moves.fetch_add(1, SeqCst);
-        let shown = show(locked);
+        let shown = make_visible(locked);
         self.moves.fetch_add(1, SeqCst);
         shown
     }
 
-    /// Returns the counter of moves, which is twice their number, once no move is under way.
+    /// The counter of moves, which is twice their number, once no move is under way.
     fn settled_moves(&self) -> u64 {
         loop {
             let moves = self.moves.load(SeqCst);
@@ -117,7 +117,7 @@ impl Store {
     }
 
     /// Reads something without the lock, again and again until the store does not move meanwhile.
-    pub(crate) fn read_seen<T>(&self, read: impl Fn(&Store) -> T) -> (T, UseMoment) {
+    pub(crate) fn use_unlocked<T>(&self, read: impl Fn(&Store) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let value = read(self);
@@ -130,7 +130,7 @@ impl Store {
     /// Notes the abilities of a switch that has connected. Forgets disconnected switches if there are more than
     /// [`MAX_DEPARTED`].
     pub(crate) fn note_model(&self, now: Time, dpid: Dpid, model: SwitchModel) -> ((), UseMoment) {
-        self.alone(|_| {
+        self.use_as_move(|_| {
             let state = self.snapshot();
             let is_here = |of: Dpid| of == dpid || state.switch(of).is_some();
             let mut models = self.coordination.models();
@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// Works on the label ids of a switch of the caller's shard.
-    pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, UseMoment) {
+    pub(crate) fn use_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let mut labels = self.coordination.labels();
@@ -166,12 +166,12 @@ impl Store {
         }
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst) / 2;
-        self.show(&mut inner, |_| self.coordination.labels().rehearse(&by_switch));
+        self.make_move(&mut inner, |_| self.coordination.labels().rehearse(&by_switch));
         inner.recorder.iter().for_each(|recorder| recorder.rehearsed(at, labels));
     }
 
     /// Reads the lists of switches that are restored.
-    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, UseMoment) {
+    pub(crate) fn use_restoring<T>(&self, read: impl FnOnce(&RestoreProgress) -> T) -> (T, UseMoment) {
         loop {
             let at = self.settled_moves();
             let restoring = self.coordination.restoring();

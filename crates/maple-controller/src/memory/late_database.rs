@@ -13,7 +13,7 @@ use redb::Database;
 /// A database that may not be open, or not for good.
 #[derive(Default)]
 pub(crate) struct LateDatabase {
-    state: Mutex<State>,
+    state: Mutex<DatabaseState>,
     changed: Condvar,
     /// Whether nobody opens it again after a failure.
     is_last: AtomicBool,
@@ -40,7 +40,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, DatabaseError>) -> Res
 }
 
 #[derive(Default)]
-enum State {
+enum DatabaseState {
     /// Another process still has it.
     #[default]
     Awaited,
@@ -98,7 +98,7 @@ impl LateDatabase {
 
     /// Sets the database that is open.
     pub fn arrive(&self, database: Database, made_anew: u64) {
-        self.set(State::Open(OpenDatabase { database: Some(Arc::new(database)), made_anew }));
+        self.set(DatabaseState::Open(OpenDatabase { database: Some(Arc::new(database)), made_anew }));
     }
 
     /// Waits until it is open. Returns `None` if it will not be.
@@ -114,10 +114,10 @@ impl LateDatabase {
     /// # Errors
     /// The reason why it has failed.
     pub fn look(&self) -> Result<Option<OpenDatabase>, String> {
-        let is_awaited = |state: &mut State| matches!(state, State::Awaited);
+        let is_awaited = |state: &mut DatabaseState| matches!(state, DatabaseState::Awaited);
         let state = self.changed.wait_while(self.lock(), is_awaited).unwrap_or_else(PoisonError::into_inner);
         match &*state {
-            State::Failed(why) => Err(why.clone()),
+            DatabaseState::Failed(why) => Err(why.clone()),
             state => Ok(state.opened()),
         }
     }
@@ -130,15 +130,16 @@ impl LateDatabase {
 
     /// Reports whether it is open, and was made anew another number of times than this.
     pub fn is_another(&self, made_anew: u64) -> bool {
-        matches!(&*self.lock(), State::Open(now) if now.made_anew != made_anew)
+        matches!(&*self.lock(), DatabaseState::Open(now) if now.made_anew != made_anew)
     }
 
     /// Notes that something could not be written to it: everybody waits until it is open again. The first reason
     /// counts.
     pub fn fail(&self, which: &OpenDatabase, why: String) {
         let mut state = self.lock();
-        if matches!(&*state, State::Open(now) if now.is(which)) {
-            *state = if self.is_last.load(Ordering::Relaxed) { State::Closed } else { State::Failed(why) };
+        if matches!(&*state, DatabaseState::Open(now) if now.is(which)) {
+            *state =
+                if self.is_last.load(Ordering::Relaxed) { DatabaseState::Closed } else { DatabaseState::Failed(why) };
             self.changed.notify_all();
         }
     }
@@ -147,8 +148,8 @@ impl LateDatabase {
     pub fn is_last(&self) {
         let mut state = self.lock();
         self.is_last.store(true, Ordering::Relaxed);
-        if matches!(&*state, State::Failed(_)) {
-            *state = State::Closed;
+        if matches!(&*state, DatabaseState::Failed(_)) {
+            *state = DatabaseState::Closed;
             self.changed.notify_all();
         }
     }
@@ -156,8 +157,8 @@ impl LateDatabase {
     /// Notes that it could not be opened the first time.
     pub fn fail_to_open(&self, why: String) {
         let mut state = self.lock();
-        if matches!(&*state, State::Awaited) {
-            *state = State::Failed(why);
+        if matches!(&*state, DatabaseState::Awaited) {
+            *state = DatabaseState::Failed(why);
             self.changed.notify_all();
         }
     }
@@ -165,40 +166,40 @@ impl LateDatabase {
     /// Returns why it failed, if it is not open again.
     pub fn failure(&self) -> Option<String> {
         match &*self.lock() {
-            State::Failed(why) => Some(why.clone()),
+            DatabaseState::Failed(why) => Some(why.clone()),
             _ => None,
         }
     }
 
     /// Reports whether it will not be open again.
     pub fn is_closed(&self) -> bool {
-        matches!(&*self.lock(), State::Closed)
+        matches!(&*self.lock(), DatabaseState::Closed)
     }
 
     /// Closes it for good. The file is closed once those that have the database have dropped it.
     pub fn close(&self) {
-        self.set(State::Closed);
+        self.set(DatabaseState::Closed);
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: DatabaseState) {
         *self.lock() = state;
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DatabaseState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DatabaseState {
     fn is_awaited(&self) -> bool {
-        matches!(self, State::Awaited | State::Failed(_))
+        matches!(self, DatabaseState::Awaited | DatabaseState::Failed(_))
     }
 
     fn opened(&self) -> Option<OpenDatabase> {
         match self {
-            State::Open(opened) => Some(opened.clone()),
-            State::Awaited | State::Failed(_) | State::Closed => None,
+            DatabaseState::Open(opened) => Some(opened.clone()),
+            DatabaseState::Awaited | DatabaseState::Failed(_) | DatabaseState::Closed => None,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::NodeId;
 use crate::trace::Fields;
 
 /// The maximum number of children in a list.
-const FEW: usize = 4;
+const MAX_LISTED: usize = 4;
 
 /// A read of a field under a mask, with a child for each value seen.
 #[derive(Clone, Debug)]
@@ -267,7 +267,7 @@ impl ValueNode {
                 None => {
                     list.reserve_exact(1);
                     list.push((value, child));
-                    if list.len() > FEW {
+                    if list.len() > MAX_LISTED {
                         self.children = match self.mask {
                             mask if u32::try_from(mask).is_ok() => Children::Short(ChildTable::from_list(list)),
                             mask if u64::try_from(mask).is_ok() => Children::Long(ChildTable::from_list(list)),

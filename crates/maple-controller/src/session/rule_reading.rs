@@ -14,7 +14,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::pieces::{Next, PieceTurn, RulePieces};
+use super::rule_pieces::{Next, PieceTurn, RulePieces};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
@@ -24,7 +24,7 @@ const MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// A read in progress.
 #[derive(Debug)]
-pub(super) struct FlowReading {
+pub(super) struct RuleReading {
     turn: PieceTurn,
     pieces: RulePieces,
     flows: Vec<InstalledFlow>,
@@ -37,8 +37,8 @@ pub(super) struct FlowReading {
     is_deleting: bool,
 }
 
-impl FlowReading {
-    /// Returns the time at which the next piece is requested, or by which the switch must have answered.
+impl RuleReading {
+    /// The time at which the next piece is requested, or by which the switch must have answered.
     pub(super) fn deadline(&self) -> Time {
         self.turn.rest_until().unwrap_or(self.part_due)
     }
@@ -64,12 +64,12 @@ impl Session {
 
     fn begin_reading(&mut self, now: Time, xid: u32, pieces: RulePieces, is_deleting: bool) {
         let (turn, part_due) = (PieceTurn::Answer(xid), after(now, self.deadlines.request));
-        self.reading = Some(FlowReading { turn, pieces, flows: Vec::new(), bytes: 0, part_due, is_deleting });
+        self.reading = Some(RuleReading { turn, pieces, flows: Vec::new(), bytes: 0, part_due, is_deleting });
     }
 
     /// Asks for the next piece, if a rest is over.
     pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
-        let is_due = |reading: &mut FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
+        let is_due = |reading: &mut RuleReading| reading.turn.rest_until().is_some_and(|until| until <= now);
         if let Some(mut reading) = self.reading.take_if(is_due) {
             reading.turn = PieceTurn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
             reading.part_due = after(now, self.deadlines.request);

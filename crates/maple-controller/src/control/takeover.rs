@@ -14,7 +14,7 @@ use crate::shard::mailbox::ShardQuery;
 
 /// The state of takeovers by other processes.
 #[derive(Debug, Default)]
-pub(crate) struct Succession {
+pub(crate) struct TakeoverState {
     /// Whether the program allows takeovers.
     is_served: AtomicBool,
     /// Whether a process has a copy.
@@ -32,7 +32,7 @@ impl NotedTakeover<'_> {
     /// Passes on the process, which is ready, to the program, which then ends.
     pub fn succeed(mut self, successor: Successor) {
         self.is_over = true;
-        *self.handle.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+        *self.handle.shared.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
     }
 }
 
@@ -43,7 +43,7 @@ impl Drop for NotedTakeover<'_> {
             if let Some(archive) = &self.handle.shared.archive {
                 drop(archive.journal.end_copy());
             }
-            self.handle.shared.succession.is_begun.store(false, Ordering::Relaxed);
+            self.handle.shared.takeover.is_begun.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -51,17 +51,17 @@ impl Drop for NotedTakeover<'_> {
 impl Handle {
     /// Allows takeovers. The program then has to check [`Handle::successor`].
     pub fn serve_successors(&self) {
-        self.shared.succession.is_served.store(true, Ordering::Relaxed);
+        self.shared.takeover.is_served.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
+    /// The process that is ready to take over, once ([`crate::Controller::hand_over`]).
     pub fn successor(&self) -> Option<Successor> {
-        self.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.shared.takeover.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.
-    pub(crate) fn begin_succession(&self) -> Option<NotedTakeover<'_>> {
-        let Succession { is_served, is_begun, .. } = &self.shared.succession;
+    pub(crate) fn begin_takeover(&self) -> Option<NotedTakeover<'_>> {
+        let TakeoverState { is_served, is_begun, .. } = &self.shared.takeover;
         let may_begin = is_served.load(Ordering::Relaxed) && !is_begun.swap(true, Ordering::Relaxed);
         may_begin.then_some(NotedTakeover { handle: self, is_over: false })
     }

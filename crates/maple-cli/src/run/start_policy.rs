@@ -28,7 +28,7 @@ use crate::service;
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// The policy that a start runs.
-pub struct Succession {
+pub struct StartPolicy {
     record: PolicyRecord,
     /// The policy that ran before, if it is known already.
     before: Option<PolicyRecord>,
@@ -37,12 +37,12 @@ pub struct Succession {
     began: Instant,
 }
 
-impl Succession {
+impl StartPolicy {
     /// Decides for a start that names this policy.
     ///
     /// # Errors
     /// If the state file can't be read.
-    pub fn for_start(named: &str, args: &RunArgs) -> anyhow::Result<Succession> {
+    pub fn for_start(named: &str, args: &RunArgs) -> anyhow::Result<StartPolicy> {
         let named = identity_or_none(named);
         let before = before(args)?;
         let (mut record, mut why) = (PolicyRecord::new(named.clone(), BroughtBy::Start, named.clone()), None);
@@ -56,7 +56,7 @@ impl Succession {
             },
             None => why = Some("--resume-applied would go on with it"),
         }
-        Ok(Succession { record, before, why, began: Instant::now() })
+        Ok(StartPolicy { record, before, why, began: Instant::now() })
     }
 
     /// Reports whether the start continues with the policy that ran before.
@@ -128,7 +128,7 @@ impl Succession {
     }
 }
 
-/// Returns the identity of a policy with its present content. A policy whose files can't be read has no content.
+/// The identity of a policy with its present content. A policy whose files can't be read has no content.
 pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     identity(policy).unwrap_or_else(|_| PolicyIdentity {
         name: absolute(policy).unwrap_or_else(|_| policy.to_owned()),
@@ -136,7 +136,7 @@ pub fn identity_or_none(policy: &str) -> PolicyIdentity {
     })
 }
 
-/// Returns the reason why a start that names a policy does not continue with the one that ran before.
+/// The reason why a start that names a policy does not continue with the one that ran before.
 fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str> {
     if before.configured != *named {
         return Some("what the command line or the configuration names has changed since");
@@ -147,7 +147,7 @@ fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str
     (identity_or_none(&before.policy.name) != before.policy).then_some("its files have changed since")
 }
 
-/// Returns the policy that ran before, if the start must know it before it loads one.
+/// The policy that ran before, if the start must know it before it loads one.
 fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
     let options = &args.options;
     if options.emulate.is_some() {
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_start_goes_on_with_what_was_applied_unless_a_newer_intention_or_a_doubt_stands_against_it() {
-        let folder = std::env::temp_dir().join(format!("maple-succession-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("maple-start-policy-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let path = |name: &str| folder.join(name).display().to_string();
         let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("it can be written");

@@ -84,7 +84,7 @@ pub struct Written {
 }
 
 impl Writer {
-    /// Returns this writer at a line, if it has lines.
+    /// This writer at a line, if it has lines.
     fn at_line(&self, line: Option<&Source>) -> Writer {
         match (self, line) {
             (Writer::Policy(_), Some(line)) => Writer::Policy(Some(line.clone())),
@@ -169,7 +169,7 @@ const NONE: u32 = u32::MAX;
 
 /// A place with its last write; `None` if that is not known. Slots form a list in the order of these writes.
 #[derive(Debug)]
-struct Slot {
+struct WriteSlot {
     place: WrittenPlace,
     last: Option<Written>,
     newer: u32,
@@ -179,7 +179,7 @@ struct Slot {
 /// The last writes to places.
 #[derive(Debug)]
 pub(super) struct LastWrites {
-    slots: Vec<Slot>,
+    slots: Vec<WriteSlot>,
     by_place: HashMap<WrittenPlace, u32, RandomState>,
     newest: u32,
     oldest: u32,
@@ -223,7 +223,7 @@ impl LastWrites {
     /// Adds an unwritten slot at the newest end of the list.
     fn new_slot(&mut self, place: WrittenPlace) -> u32 {
         let slot = if self.slots.len() < MAX_PLACES {
-            self.slots.push(Slot { place: place.clone(), last: None, newer: NONE, older: NONE });
+            self.slots.push(WriteSlot { place: place.clone(), last: None, newer: NONE, older: NONE });
             self.slots.len() as u32 - 1
         } else {
             let slot = self.oldest;
@@ -238,7 +238,7 @@ impl LastWrites {
     }
 
     fn unlink(&mut self, slot: u32) {
-        let Slot { newer, older, .. } = self.slots[slot as usize];
+        let WriteSlot { newer, older, .. } = self.slots[slot as usize];
         match self.slots.get_mut(newer as usize) {
             Some(next) => next.older = older,
             None => self.newest = older,
@@ -270,7 +270,7 @@ impl LastWrites {
     }
 
     /// The slots, the most recently written first.
-    fn newest_first(&self) -> impl Iterator<Item = &Slot> {
+    fn newest_first(&self) -> impl Iterator<Item = &WriteSlot> {
         let slot = |at: u32| self.slots.get(at as usize);
         std::iter::successors(slot(self.newest), move |before| slot(before.older))
     }

@@ -6,7 +6,7 @@
 //! the engine restores it (`maple_core`, `engine/reruns/restore.rs`).
 //!
 //! After a restart of the controller most switches come back within moments, and f's decisions for one may depend on
-//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`PATIENCE`] is over.
+//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`RECONNECT_TIME`] is over.
 //! Their rules may be read before or after that. A switch that comes later is restored alone, when its rules are read:
 //! until the rules of such a switch are known, no switch gets new labels.
 //!
@@ -29,7 +29,7 @@ use crate::time::after;
 
 /// The time for which switches wait for each other after the start. Open vSwitch tries to connect again after at most 8
 /// seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECONNECT_TIME: Duration = Duration::from_secs(10);
 
 /// The maximum number of departed switches. Anyone that reaches the controller's port can claim datapath ids, unless
 /// TLS asks for certificates.
@@ -96,12 +96,12 @@ impl Restart {
     ) -> Restart {
         awaited.retain(|dpid| departed.contains_key(dpid));
         let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
-        let until = (!awaited.is_empty()).then(|| after(now, PATIENCE));
+        let until = (!awaited.is_empty()).then(|| after(now, RECONNECT_TIME));
         let inner = Inner { departed, leaves, until, awaited, waiting: BTreeSet::new() };
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
-    /// Returns the leaves of all departed switches, with their rows.
+    /// The leaves of all departed switches, with their rows.
     pub fn departed_rows(&self) -> Vec<(u64, Witness)> {
         let inner = self.lock();
         let rows =
@@ -173,7 +173,7 @@ impl Restart {
         if self.is_waited.load(Ordering::Relaxed) { self.lock().until } else { None }
     }
 
-    /// Returns the switches to restore because the others have not come in time.
+    /// The switches to restore because the others have not come in time.
     pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
         self.deadline().filter(|until| *until <= now)?;
         let mut inner = self.lock();
@@ -183,7 +183,7 @@ impl Restart {
         Some(std::mem::take(&mut inner.waiting))
     }
 
-    /// Returns the combined surroundings of these switches.
+    /// The combined surroundings of these switches.
     pub fn around(&self, switches: &BTreeSet<Dpid>) -> Surroundings {
         let (inner, mut all) = (self.lock(), Surroundings::default());
         switches.iter().filter_map(|dpid| inner.departed.get(dpid)).for_each(|switch| all.extend(&switch.surroundings));
@@ -224,7 +224,7 @@ impl Restart {
         all
     }
 
-    /// Returns the tracked state.
+    /// The tracked state.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }

@@ -3,7 +3,7 @@
 //! A switch that reports many rules may do nothing else meanwhile. Open vSwitch in user space forwards no packet while
 //! it writes an answer, which takes about 4 µs a rule: for three switches with 3,300 rules each, 40 ms, in which the
 //! queues of their ports overflow. So a 1.3 switch, which selects rules by the bits of their cookies, is asked for a
-//! piece of its rules at a time. After each answer it rests, and forwards packets, for a time between [`REST`] and
+//! piece of its rules at a time. After each answer it rests, and forwards packets, for a time between [`MIN_REST`] and
 //! [`MAX_REST`] that is proportional to its answer's. Without rests, reading the rules of three switches took a
 //! third of the time of the thread that forwards their packets, for a tenth of a second.
 //!
@@ -26,7 +26,7 @@ use super::{Output, ProtocolWarning, Session};
 use crate::time::{after, until};
 
 /// Minimum and maximum rest of a switch between two pieces. It is short because people wait for counters.
-pub(super) const REST: Duration = Duration::from_millis(8);
+pub(super) const MIN_REST: Duration = Duration::from_millis(8);
 pub(super) const MAX_REST: Duration = Duration::from_millis(30);
 /// The length of a rest between these limits, in multiples of the answer's time. Three switches may share a thread,
 /// which has other work too.
@@ -83,7 +83,7 @@ impl RulePieces {
 
     /// Returns how long the switch rests after a piece whose answer ends at `now`.
     pub fn rest(&self, now: Time) -> Duration {
-        (until(self.asked, now) * REST_BY_ANSWER).clamp(REST, MAX_REST)
+        (until(self.asked, now) * REST_BY_ANSWER).clamp(MIN_REST, MAX_REST)
     }
 
     /// Reports whether the switch has reported rules that it was not asked for.
@@ -132,7 +132,7 @@ pub(super) enum PieceTurn {
 }
 
 impl PieceTurn {
-    /// Returns the time at which the next piece is requested, if the switch rests.
+    /// The time at which the next piece is requested, if the switch rests.
     pub fn rest_until(self) -> Option<Time> {
         match self {
             PieceTurn::Answer(_) => None,

@@ -26,11 +26,11 @@ use super::NodeId;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     /// The places by node. Those of nodes that are not in the list mean nothing.
-    places: Vec<Slot>,
+    places: Vec<OrderSlot>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct OrderSlot {
     label: u64,
     before: Option<NodeId>,
     after: Option<NodeId>,
@@ -55,7 +55,7 @@ const STEP: u64 = 1 << 32;
 
 /// The divisor for the gap in which a new child of a `V` node is inserted. One part of the gap is left after the child,
 /// and all others before it, where the next child is inserted. So a gap takes hundreds of children, not 32.
-const SHARE: u64 = 32;
+const GAP_DIVISOR: u64 = 32;
 
 impl Order {
     /// The label of a node in the list. It is higher than the labels of all nodes before it, until the next insertion.
@@ -70,7 +70,7 @@ impl Order {
             InsertionPoint::Before(after) => (self.place(after).before, Some(after)),
             InsertionPoint::After(before) | InsertionPoint::First(before) => (Some(before), self.place(before).after),
         };
-        let share = if matches!(at, InsertionPoint::First(_)) { SHARE } else { 2 };
+        let share = if matches!(at, InsertionPoint::First(_)) { GAP_DIVISOR } else { 2 };
         let label = match self.room(before, after, share) {
             Some(label) => label,
             None => {
@@ -79,9 +79,9 @@ impl Order {
             }
         };
         if self.places.len() <= node.index() {
-            self.places.resize(node.index() + 1, Slot { label: 0, before: None, after: None });
+            self.places.resize(node.index() + 1, OrderSlot { label: 0, before: None, after: None });
         }
-        self.places[node.index()] = Slot { label, before, after };
+        self.places[node.index()] = OrderSlot { label, before, after };
         if let Some(before) = before {
             self.places[before.index()].after = Some(node);
         }
@@ -97,13 +97,13 @@ impl Order {
 
     /// Prefetches the places of a node's neighbours.
     pub(super) fn prefetch_around(&self, node: NodeId) {
-        let Slot { before, after, .. } = self.place(node);
+        let OrderSlot { before, after, .. } = self.place(node);
         before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
     }
 
     /// Removes a node.
     pub(super) fn remove(&mut self, node: NodeId) {
-        let Slot { before, after, .. } = *self.place(node);
+        let OrderSlot { before, after, .. } = *self.place(node);
         if let Some(before) = before {
             self.places[before.index()].after = after;
         }
@@ -159,7 +159,7 @@ impl Order {
         size_of_val(&self.places[..])
     }
 
-    fn place(&self, node: NodeId) -> &Slot {
+    fn place(&self, node: NodeId) -> &OrderSlot {
         &self.places[node.index()]
     }
 }

@@ -12,7 +12,7 @@ use crate::memory::record::ShardRecorder;
 use crate::tls::Tls;
 
 /// The parts of a shard, except its engine.
-pub(crate) struct Parts {
+pub(crate) struct ShardParts {
     pub ctx: Context,
     pub io: IoParts,
     /// The certificates for TLS, and which switches need one.
