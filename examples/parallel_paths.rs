@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let paths = match ParallelPaths::new(threads) {
         Ok(paths) => paths,
         Err(error) => {
-            eprintln!("no threads: {error}");
+            eprintln!("{error}");
             return ExitCode::FAILURE;
         }
     };

@@ -37,6 +37,20 @@ use crate::net::Net;
 /// ```
 pub type Link = (Location, Location);
 
+/// The reason why there are no threads for computing paths: the system refused to create them.
+///
+/// ```
+/// use maple::paths::{ParallelPaths, ThreadsError};
+///
+/// fn paths() -> Result<ParallelPaths, ThreadsError> {
+///     ParallelPaths::new(2)
+/// }
+/// assert!(paths().is_ok());
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("cannot create the threads for computing paths: {0}")]
+pub struct ThreadsError(#[source] rayon::ThreadPoolBuildError);
+
 /// Shortest paths of the network, recomputed in parallel when a link comes or goes.
 ///
 /// ```
@@ -88,12 +102,13 @@ impl ParallelPaths {
     /// ```
     ///
     /// # Errors
-    /// If the system refuses to create the threads.
-    pub fn new(threads: usize) -> Result<ParallelPaths, rayon::ThreadPoolBuildError> {
+    /// [`ThreadsError`] if the system refuses to create the threads.
+    pub fn new(threads: usize) -> Result<ParallelPaths, ThreadsError> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|index| format!("paths-{index}"))
-            .build()?;
+            .build()
+            .map_err(ThreadsError)?;
         Ok(ParallelPaths { pool, last: Mutex::new(None) })
     }
 
