@@ -1,4 +1,4 @@
-//! The memory of a controller from one run to the next: the places of links and hosts, the meanings of labels, and the
+//! The memory of a controller from one run to the next: the places of links and hosts, the meanings of labels and look-ups, and the
 //! witness packet of each leaf (docs/restart.md). It saves time, and nothing depends on it.
 //!
 //! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), and the store where
@@ -15,6 +15,7 @@ pub use crate::capabilities::SwitchModel;
 use crate::labels::{LabelIds, LabelKey};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Store};
+pub use crate::trace::ReadMetadata;
 
 /// The remembered part of a leaf: the packet that f decided, and the leaf's specialisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,9 +28,11 @@ pub struct Witness {
     pub total_len: usize,
     /// The constraints that made the leaf narrower than its trace.
     pub extra_reads: Box<[Constraint]>,
+    /// The classes of what f looked up.
+    pub metadata: ReadMetadata,
 }
 
-/// The places of links, edge ports and hosts, the meanings of labels, and the models of switches.
+/// The places of links, edge ports and hosts, the meanings of labels and look-ups, and the models of switches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
     /// The links, each once.
@@ -42,6 +45,8 @@ pub struct Surroundings {
     pub labels: Vec<RememberedLabel>,
     /// The models of the switches.
     pub models: Vec<(Dpid, SwitchModel)>,
+    /// The meanings of look-ups at the switches, in a form that only the engine reads.
+    pub look_ups: Vec<(Dpid, Vec<u8>)>,
 }
 
 /// A label in use.
@@ -77,6 +82,7 @@ impl Surroundings {
             hosts: state.hosts().map(|(mac, info)| (*mac, info.clone())).collect(),
             labels,
             models: store.models(),
+            look_ups: store.look_ups(),
         }
     }
 
@@ -90,6 +96,7 @@ impl Surroundings {
             hosts: hosts.collect(),
             labels: store.with_label_ids(dpid, |ids| labels_of(dpid, ids).collect()),
             models: store.model(dpid).map(|model| (dpid, model)).into_iter().collect(),
+            look_ups: store.look_ups_of(dpid).map(|look_ups| (dpid, look_ups)).into_iter().collect(),
         }
     }
 
@@ -100,6 +107,7 @@ impl Surroundings {
         self.hosts.extend(others.hosts.iter().cloned());
         self.labels.extend(&others.labels);
         self.models.extend(&others.models);
+        self.look_ups.extend(others.look_ups.iter().cloned());
     }
 
     /// The ports of a switch that links or edges name.

@@ -251,6 +251,9 @@ pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
     for label in all.labels {
         parts.entry(label.switch).or_default().labels.push(label);
     }
+    for (dpid, look_ups) in all.look_ups {
+        parts.entry(dpid).or_default().look_ups.push((dpid, look_ups));
+    }
     // A switch of which only the model is known has nothing to restore.
     for (dpid, model) in all.models {
         parts.entry(dpid).and_modify(|part| part.models.push((dpid, model)));
@@ -261,13 +264,14 @@ pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
 #[cfg(test)]
 mod tests {
     use maple_core::network::Location;
+    use maple_core::remembered::ReadMetadata;
     use maple_wire::PortNo;
 
     use super::*;
 
     fn witness() -> Witness {
         let at = Location::new(Dpid(1), PortNo(1));
-        Witness { at, frame: [].into(), total_len: 0, extra_reads: [].into() }
+        Witness { at, frame: [].into(), total_len: 0, extra_reads: [].into(), metadata: ReadMetadata::default() }
     }
 
     fn departed(dpids: impl IntoIterator<Item = u64>) -> BTreeMap<Dpid, Departed> {

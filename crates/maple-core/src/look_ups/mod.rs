@@ -34,6 +34,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use maple_wire::Field;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::Name;
 use crate::network::Mac;
@@ -47,7 +48,7 @@ pub(crate) use registers::{Classified, Registers, SOURCE_IS_HERE, SharedRegister
 pub(crate) type KeyBits = Box<[u128]>;
 
 /// A table, and the fields of the packet whose values are its key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LookUp {
     table: LookUpTable,
     fields: Arc<[KeyField]>,
@@ -55,7 +56,7 @@ pub struct LookUp {
 }
 
 /// A table that look-ups ask.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum LookUpTable {
     /// A table of the policy's.
     Named(Name),
@@ -64,7 +65,7 @@ pub enum LookUpTable {
 }
 
 /// A field that is a key of a table, or a part of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct KeyField {
     /// The field. The policy sees its whole value, so it is not `vlan_vid`, of which it sees a part.
     pub field: Field,
@@ -73,7 +74,7 @@ pub struct KeyField {
 }
 
 /// The form that the value of a field has in a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum KeyForm {
     /// A number.
     Int,
@@ -92,7 +93,7 @@ pub enum KeyForm {
 }
 
 /// What f asks of the value that it looks up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum Component {
     /// Whether the table has the key.
     Presence,
@@ -205,6 +206,15 @@ impl LookUp {
             CellValue::Value(value) => value,
             CellValue::Location(at) => at.map(Value::Location),
             _ => None,
+        }
+    }
+
+    /// Returns the value of a cell that holds this.
+    pub(crate) fn cell_value(&self, value: Option<Value>) -> CellValue {
+        match (&self.table, value) {
+            (LookUpTable::Hosts, Some(Value::Location(at))) => CellValue::Location(Some(at)),
+            (LookUpTable::Hosts, _) => CellValue::Location(None),
+            (LookUpTable::Named(_), value) => CellValue::Value(value),
         }
     }
 

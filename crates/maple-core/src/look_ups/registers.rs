@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use maple_wire::{Constraint, Field};
-use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 
 use super::{Component, LookUp};
-use crate::state::Value;
+use crate::state::{Memorable, Value};
+use crate::trace::ReadMetadata;
 
 /// The bit of the metadata that says that the source of the packet is known to be where the packet came in. The
 /// classifier's rules of hosts write it, so this question takes no table.
@@ -40,19 +41,19 @@ pub(crate) struct Registers {
 }
 
 /// A look-up that has registers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct InUse {
     look_up: LookUp,
     registers: BTreeMap<Component, Register>,
 }
 
 /// Bits that hold the class of one component.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Register {
     shift: u8,
     width: u8,
     /// The number of each value's class, from 1 on. 0 is the class of keys that the table lacks.
-    classes: FxHashMap<Value, u64>,
+    classes: BTreeMap<Value, u64>,
 }
 
 /// The answer to the question for a class.
@@ -131,6 +132,23 @@ impl Registers {
         }
     }
 
+    /// Returns what a look-up found, by the bits of a packet's metadata. `None` if it is not among these bits. Of a key
+    /// that is only known to be there, the value is [`Value::None`].
+    pub fn found(&self, look_up: &LookUp, component: Component, metadata: ReadMetadata) -> Option<Option<Value>> {
+        let register = self.look_ups.iter().find(|in_use| in_use.look_up == *look_up)?.registers.get(&component)?;
+        let mask = register.mask();
+        if mask & metadata.mask != mask {
+            return None;
+        }
+        match ((metadata.value & mask) >> register.shift, component) {
+            (0, _) => Some(None),
+            (_, Component::Presence) => Some(Some(Value::None)),
+            (class, Component::Value) => {
+                register.classes.iter().find(|(_, number)| **number == class).map(|(value, _)| Some(value.clone()))
+            }
+        }
+    }
+
     /// Returns whether the source is where the packet came in, as a part of the packet's metadata.
     pub fn source(&mut self, is_here: bool) -> Classified {
         if self.is_closed {
@@ -170,7 +188,7 @@ impl Registers {
         });
         let used_bits = &mut self.used_bits;
         Some(self.look_ups[at].registers.entry(component).or_insert_with(|| {
-            let register = Register { shift: *used_bits, width: component.width(), classes: FxHashMap::default() };
+            let register = Register { shift: *used_bits, width: component.width(), classes: BTreeMap::new() };
             *used_bits += register.width;
             register
         }))
@@ -199,6 +217,65 @@ impl Registers {
         let bits = registers.map(|(component, register)| register.bits(*component, Some(value)));
         bits.into_iter().try_fold(0, |all, bits| Some(all | bits?))
     }
+}
+
+/// What is remembered of registers.
+#[derive(Serialize, Deserialize)]
+struct RememberedRegisters {
+    look_ups: Vec<InUse>,
+    is_source_asked: bool,
+}
+
+impl Memorable for Mutex<Registers> {
+    fn bytes(&self) -> Vec<u8> {
+        let registers = self.lock().unwrap_or_else(PoisonError::into_inner);
+        if registers.look_ups.is_empty() && !registers.is_source_asked {
+            return Vec::new();
+        }
+        let Registers { look_ups, is_source_asked, .. } = registers.clone();
+        // What can't be written is not remembered.
+        postcard::to_stdvec(&RememberedRegisters { look_ups, is_source_asked }).unwrap_or_default()
+    }
+}
+
+impl Registers {
+    /// Takes over the registers and classes of an earlier run, in the form of [`Memorable::bytes`], if no run has
+    /// recorded anything and they fit. Damaged ones do not.
+    pub fn adopt(&mut self, bytes: &[u8]) {
+        let Ok(RememberedRegisters { look_ups, is_source_asked }) = postcard::from_bytes(bytes) else { return };
+        let is_new = self.look_ups.is_empty() && self.lowered.is_empty() && !self.is_closed;
+        let Some(used_bits) = used_bits(&look_ups).filter(|_| is_new && look_ups.len() <= self.max_look_ups) else {
+            return;
+        };
+        self.used_bits = used_bits;
+        self.look_ups = look_ups;
+        self.is_source_asked |= is_source_asked;
+    }
+}
+
+/// Returns the number of bits of the metadata that registers use, with those between them. `None` if they are not as
+/// this module makes them.
+fn used_bits(look_ups: &[InUse]) -> Option<u8> {
+    let mut used = SOURCE_IS_HERE;
+    for (at, InUse { look_up, registers }) in look_ups.iter().enumerate() {
+        if registers.is_empty() || look_ups[..at].iter().any(|other| other.look_up == *look_up) {
+            return None;
+        }
+        for (component, Register { shift, width, classes }) in registers {
+            let numbers: BTreeSet<u64> = classes.values().copied().collect();
+            let is_whole = *width == component.width() && shift.checked_add(*width)? <= METADATA_BITS;
+            let are_classes = numbers.len() == classes.len() && numbers.iter().copied().eq(1..=classes.len() as u64);
+            if !is_whole || !are_classes || classes.len() >> width != 0 {
+                return None;
+            }
+            let mask = ((1 << width) - 1) << shift;
+            if used & mask != 0 {
+                return None;
+            }
+            used |= mask;
+        }
+    }
+    Some(METADATA_BITS - used.leading_zeros() as u8)
 }
 
 /// Locks registers. What a run did to them before it panicked is whole.

@@ -3,7 +3,7 @@
 use maple_wire::{Field, PortNo};
 
 use super::{AccountItem, Net, Observe, RunState};
-use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, lock};
+use crate::look_ups::{Classified, Component, KeyBits, LookUp, LookUpTable, SOURCE_IS_HERE, lock};
 use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
 use crate::state::{Cell, CellValue, Value};
@@ -98,11 +98,17 @@ impl RunState {
         let packet = self.subject.view(self.ingress);
         let mac = Mac::from_bits(self.recorder.peek(&packet, field));
         let cell = Cell::HostAt(mac);
-        let value = self.result.txn.look_up(cell.clone());
-        let is_edge = self.result.txn.peek().port(self.ingress).is_some_and(|port| port.kind == PortKind::Edge);
-        let is_here = is_edge && value == CellValue::Location(Some(self.ingress));
+        let is_here = if self.assumed.mask & SOURCE_IS_HERE == 0 {
+            let is_edge = self.result.txn.peek().port(self.ingress).is_some_and(|port| port.kind == PortKind::Edge);
+            self.result.txn.look_up(cell.clone()) == CellValue::Location(Some(self.ingress)) && is_edge
+        } else {
+            self.assumed.value & SOURCE_IS_HERE != 0
+        };
         let Classified::As(class) = lock(&registers).source(is_here) else { return false };
-        self.note(source.as_ref(), || AccountItem::Cell(cell, value));
+        if is_here {
+            let at = CellValue::Location(Some(self.ingress));
+            self.note(source.as_ref(), || AccountItem::Cell(cell, at));
+        }
         let source = self.in_tier(source);
         self.recorder.read_class(class, source);
         is_here
@@ -130,7 +136,11 @@ impl RunState {
         };
         let packet = self.subject.view(self.ingress);
         let key: KeyBits = of.fields().map(|field| self.recorder.peek(&packet, field)).collect();
-        let value = self.result.txn.look_up(own.cell(&key));
+        let assumed = lock(&registers).found(&own, component, self.assumed);
+        let value = match assumed {
+            Some(found) => own.cell_value(found),
+            None => self.result.txn.look_up(own.cell(&key)),
+        };
         let class = lock(&registers).classify(&own, component, LookUp::value(value.clone()).as_ref());
         match class {
             Classified::Lowered => return None,

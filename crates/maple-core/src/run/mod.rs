@@ -16,7 +16,7 @@ use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, OmittedPlace, PathReads, Resolved, Route, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
-use crate::trace::{Cond, Fields, Recorder, Source, Trace};
+use crate::trace::{Cond, Fields, ReadMetadata, Recorder, Source, Trace};
 
 mod account;
 mod changes;
@@ -46,6 +46,8 @@ struct RunState {
     recorder: Recorder,
     /// The registers of the ingress switch; `None`: look-ups are reads of their keys' fields.
     registers: Option<SharedRegisters>,
+    /// The bits of the metadata that the packet is assumed to have, whatever the tables say of it.
+    assumed: ReadMetadata,
     /// The fields that earlier policies of a composition wrote into the packet.
     changes: FieldChanges,
     /// The tier of a composition that is running.
@@ -166,6 +168,7 @@ impl Run {
             track_hosts,
             recorder,
             registers: None,
+            assumed: ReadMetadata::default(),
             changes: FieldChanges::default(),
             tier: None,
             slice: None,
@@ -185,6 +188,13 @@ impl Run {
     #[must_use]
     pub(crate) fn with_registers(self, registers: SharedRegisters) -> Run {
         self.state().registers = Some(registers);
+        self
+    }
+
+    /// Lets the run find what packets with these bits of the metadata find, whatever the tables say of its own packet.
+    #[must_use]
+    pub(crate) fn assuming(self, metadata: ReadMetadata) -> Run {
+        self.state().assumed = metadata;
         self
     }
 

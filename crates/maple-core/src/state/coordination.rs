@@ -2,10 +2,12 @@
 //! it, so no leaf depends on it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use maple_wire::Dpid;
 
+use super::store_moves::MAX_DEPARTED;
 use super::sync::{HeldLock, LockRank};
 use super::{Store, sync};
 use crate::capabilities::SwitchModel;
@@ -26,6 +28,12 @@ pub(crate) struct RestoreProgress {
     pub unreachable: BTreeSet<Dpid>,
 }
 
+/// What is known of a switch and is remembered from one run to the next, in a form that only its owner reads.
+pub(crate) trait Memorable: fmt::Debug + Send + Sync {
+    /// Returns it as it is now.
+    fn bytes(&self) -> Vec<u8>;
+}
+
 /// What shards tell each other. Each part has its own lock.
 #[derive(Debug, Default)]
 pub(super) struct Coordination {
@@ -34,6 +42,8 @@ pub(super) struct Coordination {
     restoring: Mutex<RestoreProgress>,
     /// The abilities of the switches, also of those that have disconnected.
     models: Mutex<BTreeMap<Dpid, SwitchModel>>,
+    /// What look-ups mean at the switches. No shard reads that of another.
+    look_ups: Mutex<BTreeMap<Dpid, Arc<dyn Memorable>>>,
 }
 
 impl Coordination {
@@ -50,6 +60,10 @@ impl Coordination {
         sync::lock_in_order(LockRank::Labels, &self.labels)
     }
 
+    fn look_ups(&self) -> HeldLock<MutexGuard<'_, BTreeMap<Dpid, Arc<dyn Memorable>>>> {
+        sync::lock_in_order(LockRank::LookUps, &self.look_ups)
+    }
+
     pub(super) fn restoring(&self) -> HeldLock<MutexGuard<'_, RestoreProgress>> {
         sync::lock_in_order(LockRank::Restoring, &self.restoring)
     }
@@ -64,6 +78,29 @@ impl Store {
     /// The abilities of a switch, if they are known.
     pub(crate) fn model(&self, dpid: Dpid) -> Option<SwitchModel> {
         self.coordination.models().get(&dpid).copied()
+    }
+
+    /// Keeps what look-ups mean at a switch, so that it is remembered.
+    pub(crate) fn keep_look_ups(&self, dpid: Dpid, look_ups: Arc<dyn Memorable>) {
+        let state = self.snapshot();
+        let mut all = self.coordination.look_ups();
+        all.insert(dpid, look_ups);
+        if all.len() > MAX_DEPARTED + state.switches().count() {
+            all.retain(|of, _| *of == dpid || state.switch(*of).is_some());
+        }
+    }
+
+    /// What look-ups mean at the switches, in the form of [`Memorable::bytes`].
+    pub(crate) fn look_ups(&self) -> Vec<(Dpid, Vec<u8>)> {
+        let all: Vec<(Dpid, Arc<dyn Memorable>)> =
+            self.coordination.look_ups().iter().map(|(dpid, of)| (*dpid, Arc::clone(of))).collect();
+        all.into_iter().map(|(dpid, of)| (dpid, of.bytes())).filter(|(_, bytes)| !bytes.is_empty()).collect()
+    }
+
+    /// What look-ups mean at a switch, in the form of [`Memorable::bytes`].
+    pub(crate) fn look_ups_of(&self, dpid: Dpid) -> Option<Vec<u8>> {
+        let of = self.coordination.look_ups().get(&dpid).cloned();
+        of.map(|of| of.bytes()).filter(|bytes| !bytes.is_empty())
     }
 
     /// Works on the label ids of a switch. Only the shard that serves the switch calls this.

@@ -73,7 +73,7 @@ mod tests;
 pub use atomically::{Access, Attempt, ExclusiveCommit, Patience, Read, Stop, Stopped, Tx, View};
 pub use cell::{Cell, CellValue};
 pub(crate) use cell::{is_place, is_up};
-pub(crate) use coordination::RestoreProgress;
+pub(crate) use coordination::{Memorable, RestoreProgress};
 pub(crate) use dependents::AddressKinds;
 pub use dependents::WaiterId;
 pub use history::RateHistory;

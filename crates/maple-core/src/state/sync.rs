@@ -52,6 +52,8 @@ pub enum LockRank {
     Labels,
     /// The switches that are restored.
     Restoring,
+    /// The meanings of look-ups.
+    LookUps,
 }
 
 /// A held lock, with its place in the order.

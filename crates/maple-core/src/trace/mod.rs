@@ -204,6 +204,15 @@ impl PartialEq for Step<'_> {
     }
 }
 
+/// Bits of the metadata that a trace reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadMetadata {
+    /// The bits.
+    pub value: u64,
+    /// Which bits are read.
+    pub mask: u64,
+}
+
 impl Trace {
     /// Reads, tests and answers of lists in the order in which they were made.
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
@@ -225,12 +234,13 @@ impl Trace {
     }
 
     /// The bits of the metadata that the trace reads: the classes of what look-ups found.
-    pub(crate) fn metadata(&self) -> u64 {
-        let bits = |item: &Item| match item {
-            Item::Read(Constraint { field: Field::Metadata, value, .. }) => *value as u64,
-            _ => 0,
-        };
-        self.items.iter().fold(0, |all, item| all | bits(item))
+    pub(crate) fn metadata(&self) -> ReadMetadata {
+        self.items.iter().fold(ReadMetadata::default(), |all, item| match item {
+            Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                ReadMetadata { value: all.value | *value as u64, mask: all.mask | *mask as u64 }
+            }
+            _ => all,
+        })
     }
 
     /// Reports whether another trace has the same reads, tests and answers.

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::{Options, Stats};
+use maple_core::engine::{Event, Options, Stats};
+use maple_core::look_ups::{KeyField, KeyForm, LookUp};
+use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
+use maple_core::state::{Value, Write};
 use maple_core::trace::Cond;
 use maple_sim::Random;
 use maple_sim::{Delivery, SimNetwork};
 use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
-use maple_wire::{Constraint, Dpid, Field, Version};
+use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 
-use crate::scripts::{A, B, at, ring_with, send};
+use crate::scripts::{A, B, at, ring_with, send, udp};
 
 /// The number of TCP ports that the policy asks for.
 const PORTS: u16 = 200;
@@ -104,6 +107,56 @@ fn a_restart_changes_no_rule_and_loses_no_packet() {
             assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);
             assert_eq!(sim.stats().packet_ins, 0, "rules still carry packets");
         }
+    }
+}
+
+/// Denies sources that a table has, and takes the way to where the destination is.
+fn looking_up() -> Arc<dyn Policy> {
+    let denied = LookUp::by("denied", KeyField { field: Field::EthSrc, form: KeyForm::Mac });
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        if net.has_key(&denied, None) {
+            return Route::drop();
+        }
+        match net.locate_by(Field::EthDst, None).ok().flatten() {
+            Some(to) if net.is_source_here(None) => net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to),
+            _ => net.flood(),
+        }
+    })
+}
+
+#[test]
+fn a_restart_changes_no_rule_of_look_ups() {
+    for (before, after) in [(1, 1), (2, 1), (2, 2), (1, 2)] {
+        let options = Options { look_up_tables: 3, ..Options::default() };
+        let mut sim = ring_with(&options, looking_up(), 3, before, Version::Of13);
+        let hosts: Vec<Mac> = (1..=6).map(|n| Mac([2, 0, 0, 0, 0, n])).collect();
+        let place = |number: usize| at(1 + number as u64 % 3, 3 + number as u32 / 3);
+        let all = |sim: &mut SimNetwork| {
+            let pairs = (0..6).flat_map(|from| (0..6).map(move |to| (from, to)));
+            pairs.map(|(from, to)| send(sim, place(from), udp(hosts[from], hosts[to], 80))).collect::<Vec<_>>()
+        };
+        all(&mut sim);
+        let deny = |n: usize| Write::Table {
+            table: "denied".into(),
+            key: Value::Mac(hosts[n]),
+            value: Some(Value::Bool(true)),
+        };
+        sim.tell(Event::Write(vec![deny(1), deny(4)]));
+        sim.run();
+        let expected = all(&mut sim);
+        assert_eq!(expected, all(&mut sim), "nothing is open");
+        for round in 0..3 {
+            sim.messages = Some(Vec::new());
+            sim.restart_controller(after);
+            sim.run();
+            assert_eq!(all(&mut sim), expected);
+            let changes = flow_mods(&mut sim);
+            assert!(changes.is_empty(), "round {round}, {before} to {after} shards: {changes:?}");
+        }
+        // The classes of the run before go on.
+        sim.tell(Event::Write(vec![deny(2)]));
+        sim.run();
+        assert!(all(&mut sim)[2 * 6].is_empty() && !all(&mut sim)[3 * 6].is_empty());
     }
 }
 

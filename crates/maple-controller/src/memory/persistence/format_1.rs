@@ -1,7 +1,7 @@
 //! State files of format 1, whose rows are JSON. Such a file is read once, and written again in today's format.
 
 use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{RememberedLabel, Surroundings, SwitchModel, Witness};
+use maple_core::remembered::{ReadMetadata, RememberedLabel, Surroundings, SwitchModel, Witness};
 use maple_core::state::Write;
 use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use redb::{Database, ReadTransaction, ReadableTable, TableDefinition, WriteTransaction};
@@ -115,6 +115,7 @@ fn witness(row: WitnessRow) -> Option<Witness> {
         frame: hex::decode(row.frame).ok()?.into(),
         total_len: row.total_len,
         extra_reads: row.narrower.into_iter().map(part).collect::<Option<_>>()?,
+        metadata: ReadMetadata::default(),
     })
 }
 
@@ -138,6 +139,7 @@ fn surroundings(row: SurroundingsRow) -> Surroundings {
         hosts: row.hosts.into_iter().map(host).collect(),
         labels: row.labels.into_iter().map(label).collect(),
         models: row.models.into_iter().filter_map(model).collect(),
+        look_ups: Vec::new(),
     }
 }
 
@@ -177,7 +179,13 @@ mod tests {
         let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
         let narrower = Constraint { field: Field::Ipv6Dst, value: 6, mask: 14 };
         let frame = [0, 1, 0xfe, 0xff].into();
-        let witness = Witness { at: at(1, 4_294_967_294), frame, total_len: 1514, extra_reads: [narrower].into() };
+        let witness = Witness {
+            at: at(1, 4_294_967_294),
+            frame,
+            total_len: 1514,
+            extra_reads: [narrower].into(),
+            metadata: ReadMetadata::default(),
+        };
         let host = HostInfo {
             location: at(1, 1),
             ipv4: [[10, 0, 0, 1].into()].into(),
@@ -191,6 +199,7 @@ mod tests {
             hosts: vec![(Mac([2, 0, 0, 0, 0, 0xff]), host)],
             labels: vec![label(Some(PortNo(2)), 4094, u64::MAX), label(None, 1, 2)],
             models: vec![(Dpid(1), model)],
+            look_ups: Vec::new(),
         };
         (witness, around)
     }

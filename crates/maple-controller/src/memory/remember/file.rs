@@ -15,12 +15,14 @@ use crate::policy_record::PolicyRecord;
 
 pub(super) const LEAVES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("maple leaves");
 /// The surroundings, in one row.
-const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition::new("maple surroundings");
+pub(super) const SURROUNDINGS: TableDefinition<'_, (), &[u8]> = TableDefinition::new("maple surroundings");
 /// What each version reads, as text: the formats, the epoch, and the policy as JSON.
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The format of leaves and surroundings.
-pub(crate) const FORMAT: &str = "2";
+pub(crate) const FORMAT: &str = "3";
+/// The format before that had no look-ups.
+const WITHOUT_LOOK_UPS: &str = "2";
 /// The format of tables and variables (`persistence/`). A file of a later format is refused, because they can't be made
 /// anew.
 pub(crate) const STATE_FORMAT: &str = "2";
@@ -94,17 +96,44 @@ pub(crate) fn begin(database: &Database) -> Result<RememberedRows, DatabaseError
         remembered.epoch = last.map_or(1, next_epoch);
         remembered.policy = get(&run, POLICY)?.and_then(|text| serde_json::from_str(&text).ok());
         let format = get(&run, "format")?;
-        if format.as_deref().is_some_and(|format| format != FORMAT) {
+        let is_read = |format: &str| [FORMAT, WITHOUT_LOOK_UPS].contains(&format);
+        if format.as_deref().is_some_and(|format| !is_read(format)) {
             tracing::warn!("the state file was last used by another version of Maple: rules are made anew");
             leaves.retain(|_, _| false)?;
-        } else if let Some(row) = transaction.open_table(SURROUNDINGS)?.get(())? {
-            remembered.switches = switches(&leaves, row.value())?;
+        } else {
+            let mut surroundings = transaction.open_table(SURROUNDINGS)?;
+            if format.as_deref() == Some(WITHOUT_LOOK_UPS) {
+                add_no_look_ups(&mut leaves, &mut surroundings)?;
+            }
+            if let Some(row) = surroundings.get(())? {
+                remembered.switches = switches(&leaves, row.value())?;
+            }
         }
         run.insert("epoch", remembered.epoch.to_string().as_str())?;
     }
     put_formats(&transaction)?;
     transaction.commit()?;
     Ok(remembered)
+}
+
+/// Brings rows of the format [`WITHOUT_LOOK_UPS`] into this one: their last members say that nothing is looked up.
+fn add_no_look_ups(
+    leaves: &mut redb::Table<'_, u64, &'static [u8]>,
+    surroundings: &mut redb::Table<'_, (), &'static [u8]>,
+) -> Result<(), DatabaseError> {
+    let mut all = Vec::new();
+    for row in leaves.iter()? {
+        let (key, value) = row?;
+        all.push((key.value(), [value.value(), &[0, 0]].concat()));
+    }
+    for (key, row) in all {
+        leaves.insert(key, row.as_slice())?;
+    }
+    let earlier = surroundings.get(())?.map(|row| [row.value(), &[0]].concat());
+    if let Some(row) = earlier {
+        surroundings.insert((), row.as_slice())?;
+    }
+    Ok(())
 }
 
 /// The policy that ran last, from a file that no controller uses.
@@ -164,6 +193,7 @@ pub(super) fn once(mut all: Surroundings) -> Surroundings {
     let links: BTreeSet<_> = all.links.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
     all.links = links.into_iter().collect();
     all.models = all.models.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
+    all.look_ups = all.look_ups.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect();
     all
 }
 

@@ -44,13 +44,13 @@ mod tests {
     use maple_core::engine::Time;
     use maple_core::ids::LeafId;
     use maple_core::network::{HostInfo, Location, Mac};
-    use maple_core::remembered::{RememberedLabel, Surroundings, SwitchModel, Witness};
+    use maple_core::remembered::{ReadMetadata, RememberedLabel, Surroundings, SwitchModel, Witness};
     use maple_core::state::Store;
     use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
     use redb::{Database, TableDefinition};
     use tempfile::TempDir;
 
-    use super::file::{LEAVES, WrittenRows, write};
+    use super::file::{LEAVES, SURROUNDINGS, WrittenRows, write};
     use super::journal::MAX_PENDING;
     use super::*;
     use crate::memory::format::bytes;
@@ -68,6 +68,7 @@ mod tests {
             frame: [0, 1, 0xfe, 0xff].into(),
             total_len: 1514,
             extra_reads: [widest].into(),
+            metadata: ReadMetadata { value: u64::MAX - 1, mask: u64::MAX },
         }
     }
 
@@ -85,6 +86,7 @@ mod tests {
             hosts: vec![(Mac([2, 0, 0, 0, 0, 0xff]), host)],
             labels: vec![label(None), label(Some(PortNo(2)))],
             models: vec![(Dpid(switch), model)],
+            look_ups: vec![(Dpid(switch), vec![1, 2, 3])],
         }
     }
 
@@ -139,9 +141,35 @@ mod tests {
             assert!(found.switches[&Dpid(1)].leaves.is_empty());
         }
         let transaction = database.begin_write().expect("a transaction");
-        transaction.open_table(RUN).expect("a table").insert("format", "3").expect("a row");
+        transaction.open_table(RUN).expect("a table").insert("format", "4").expect("a row");
         transaction.commit().expect("it is written");
         assert!(run(&database, Vec::new()).switches.is_empty());
+    }
+
+    #[test]
+    fn rows_without_look_ups_are_read() {
+        let (database, path) = file();
+        run(&database, vec![(LeafId(5), Some(witness(1)))]);
+        let leaf = Witness { metadata: ReadMetadata::default(), ..witness(1) };
+        let around = Surroundings { look_ups: Vec::new(), ..around(1) };
+        let transaction = database.begin_write().expect("a transaction");
+        {
+            // In format 2 rows ended before these members.
+            let [leaf, around] = [bytes(&leaf), bytes(&around)].map(|row| row.expect("it has a form"));
+            let mut leaves = transaction.open_table(LEAVES).expect("a table");
+            leaves.insert(1 << 48 | 5, &leaf[..leaf.len() - 2]).expect("a row");
+            let mut rows = transaction.open_table(SURROUNDINGS).expect("a table");
+            rows.insert((), &around[..around.len() - 1]).expect("a row");
+            transaction.open_table(RUN).expect("a table").insert("format", "2").expect("a row");
+        }
+        transaction.commit().expect("it is written");
+        for _ in 0..2 {
+            // The second time, the rows are of this format.
+            let Ok(found) = begin(&database) else { panic!("the file can be read") };
+            let switch = &found.switches[&Dpid(1)];
+            assert_eq!((&switch.leaves[..], &switch.surroundings), (&[leaf.clone()][..], &around));
+        }
+        std::fs::remove_file(path).expect("it was there");
     }
 
     #[test]

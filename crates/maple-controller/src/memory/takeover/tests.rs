@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
-use maple_core::remembered::Witness;
+use maple_core::remembered::{ReadMetadata, Witness};
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, NO_BUFFER, PacketInReason};
 use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
@@ -134,7 +134,8 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
         StateWrite::Var { name: "v".into(), value: None },
     ];
     let at = Location::new(Dpid(1), PortNo(1));
-    let witness = Witness { at, frame: [1, 2].into(), total_len: 2, extra_reads: [].into() };
+    let witness =
+        Witness { at, frame: [1, 2].into(), total_len: 2, extra_reads: [].into(), metadata: ReadMetadata::default() };
     let sent = HandedOver {
         listeners: vec![(listener, true)],
         connections,

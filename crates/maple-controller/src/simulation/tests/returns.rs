@@ -1,7 +1,7 @@
 //! Switches of an earlier run that come back while shards take turns in every order.
 
 use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{Surroundings, Witness};
+use maple_core::remembered::{ReadMetadata, Surroundings, Witness};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -16,7 +16,8 @@ fn departed(dpid: Dpid) -> Departed {
     let frame: Arc<[u8]> = Frame::ethernet([2; 6], mac).ipv4([10; 4], [11; 4]).udp(1, 2).build().into();
     let host = HostInfo { location: at, ipv4: Default::default(), ipv6: Default::default() };
     let surroundings = Surroundings { edges: vec![at], hosts: vec![(Mac(mac), host)], ..Surroundings::default() };
-    let leaf = Witness { at, total_len: frame.len(), frame, extra_reads: Box::default() };
+    let leaf =
+        Witness { at, total_len: frame.len(), frame, extra_reads: Box::default(), metadata: ReadMetadata::default() };
     Departed { leaves: vec![leaf], rows: vec![dpid.0], surroundings }
 }
 

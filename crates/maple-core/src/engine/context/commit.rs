@@ -17,14 +17,15 @@ use crate::trace::Source;
 
 impl Context {
     /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
-    /// host that is known or declared to be elsewhere may not enter by an edge port.
-    pub fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
+    /// host that is known or declared to be elsewhere may not enter by an edge port, unless the packet stands for those of
+    /// hosts that are there (`is_source_here`).
+    pub fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot, is_source_here: bool) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let known = || state.host(source).map(|host| host.location);
         let elsewhere = || [known(), state.facts().place(source)].into_iter().flatten().any(|at| at != received.at);
         match kind {
-            Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
+            Some(PortKind::Edge) => is_source_here || !(self.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),
         }
     }

@@ -35,7 +35,8 @@ use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
 use crate::state::{
-    AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, UseMoment, Write, Written,
+    AddressKinds, Author, Cell, Commit, Conflict, ExclusiveCommit, Memorable, Snapshot, Store, Txn, UseMoment, Write,
+    Written,
 };
 
 /// When a use of the store is due in a replay.
@@ -401,6 +402,11 @@ impl EngineStore {
     /// Notes the model of a switch of this engine.
     pub fn note_model(&self, now: Time, dpid: Dpid, model: SwitchModel) {
         self.used(|store| store.note_model(now, dpid, model));
+    }
+
+    /// Keeps what look-ups mean at a switch of this engine, so that it is remembered. Nothing here reads it.
+    pub fn keep_look_ups(&self, dpid: Dpid, look_ups: Arc<dyn Memorable>) {
+        self.shared().keep_look_ups(dpid, look_ups);
     }
 
     /// Returns the surroundings of a switch of this engine.

@@ -141,7 +141,7 @@ impl Decisions {
 /// questions.
 pub(in crate::engine) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     // The leaf is for packets of the classes that its run observed, whatever class its witness packet is in by now.
-    let metadata = leaf.trace.metadata();
+    let metadata = leaf.trace.metadata().value;
     let packet = WithMetadata { packet: leaf.witness.packet(), metadata };
     let mut run = table.begin_replay();
     run.observe(&packet, &leaf.trace);

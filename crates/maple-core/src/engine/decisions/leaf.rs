@@ -81,7 +81,13 @@ impl Leaf {
     pub fn remembered(&self) -> Witness {
         let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
         let extra_reads = self.extra_reads.clone();
-        Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, extra_reads }
+        Witness {
+            at: *at,
+            frame: Arc::clone(frame),
+            total_len: *total_len,
+            extra_reads,
+            metadata: self.trace.metadata(),
+        }
     }
 
     /// Returns the number of packets that wait.

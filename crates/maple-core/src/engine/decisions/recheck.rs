@@ -62,7 +62,7 @@ impl Decisions {
 
     /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
     fn run_again(&mut self, fabric: &mut Fabric, id: LeafId) -> Option<Observation> {
-        let run = Decisions::admissible_run(fabric, &self.leaves.get(&id)?.witness)?;
+        let run = Decisions::rerun(fabric, self.leaves.get(&id)?)?;
         fabric.ctx.stats.rechecks += 1;
         Some(Observation::from_run(&*self.policy, &run))
     }

@@ -63,7 +63,7 @@ impl Decisions {
             fabric.ctx.stats.leaves_invalidated += 1;
             let has_time = runs.len() < fabric.ctx.options.max_reconsidered;
             let is_seen = sees_first_packets(fabric, &leaf.witness);
-            match Decisions::admissible_run(fabric, &leaf.witness).filter(|_| has_time && is_seen) {
+            match Decisions::rerun(fabric, leaf).filter(|_| has_time && is_seen) {
                 Some(run) => runs.push((run, id)),
                 None => self.withdraw(fabric, id),
             }

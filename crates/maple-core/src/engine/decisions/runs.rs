@@ -5,13 +5,16 @@ use std::sync::Arc;
 use maple_wire::Version;
 
 use super::Decisions;
+use super::leaf::Leaf;
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::received_packet::ReceivedPacket;
 use crate::engine::fabric::Fabric;
+use crate::look_ups::SOURCE_IS_HERE;
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run};
+use crate::trace::ReadMetadata;
 
 /// The result of a run.
 pub(in crate::engine) enum RunOutcome {
@@ -26,15 +29,29 @@ pub(in crate::engine) enum RunOutcome {
 impl Decisions {
     /// Creates a run on the newest state. `None` for a packet that may not enter the network.
     pub fn admissible_run(fabric: &Fabric, received: &ReceivedPacket) -> Option<Run> {
+        Decisions::run_assuming(fabric, received, ReadMetadata::default())
+    }
+
+    /// Creates a run on the newest state for the packets of a leaf. What its witness packet looks up may have changed,
+    /// or its host may have gone: then the leaf is for other packets, which find what the leaf's run has found.
+    pub fn rerun(fabric: &Fabric, leaf: &Leaf) -> Option<Run> {
+        Decisions::run_assuming(fabric, &leaf.witness, leaf.trace.metadata())
+    }
+
+    /// Creates a run on the newest state for packets like this one that have these bits of the metadata. `None` if they
+    /// may not enter the network.
+    pub fn run_assuming(fabric: &Fabric, received: &ReceivedPacket, metadata: ReadMetadata) -> Option<Run> {
         let txn = fabric.ctx.store.begin_txn();
         let switch = fabric.switches.get(&received.at.switch)?;
-        if !fabric.ctx.is_admissible(received, txn.peek()) {
+        let is_source_here = metadata.value & SOURCE_IS_HERE != 0;
+        if !fabric.ctx.is_admissible(received, txn.peek(), is_source_here) {
             return None;
         }
         let run =
             Run::new(received.frame.clone(), received.total_len, received.at, txn, fabric.ctx.options.track_hosts);
         let has_look_ups = !switch.layout.look_ups().is_empty();
-        let run = if has_look_ups { run.with_registers(switch.ingress.look_ups.registers()) } else { run };
+        let run =
+            if has_look_ups { run.with_registers(switch.ingress.look_ups.registers()).assuming(metadata) } else { run };
         if !switch.has_pipeline() {
             // In OpenFlow 1.0 a label replaces the packet's VLAN id. So the leaf must determine that id.
             run.read_location(switch.version() == Version::Of10);

@@ -73,7 +73,7 @@ impl Decisions {
         let Some(held) = self.leaves.get_mut(&id).and_then(|leaf| leaf.held.take()) else { return Vec::new() };
         let state = fabric.ctx.store.snapshot();
         let (packets, left_out): (Vec<_>, Vec<_>) =
-            held.packets.into_iter().partition(|packet| fabric.ctx.is_admissible(packet, &state));
+            held.packets.into_iter().partition(|packet| fabric.ctx.is_admissible(packet, &state, false));
         left_out.iter().for_each(|packet| Decisions::refuse_packet(fabric, packet));
         packets
     }

@@ -80,6 +80,11 @@ impl LookUps {
         }
     }
 
+    /// Takes over what look-ups meant in an earlier run, unless something was looked up already.
+    pub fn adopt(&self, earlier: &[u8]) {
+        lock(&self.registers).adopt(earlier);
+    }
+
     /// Returns the registers, for runs of f.
     pub fn registers(&self) -> SharedRegisters {
         SharedRegisters::clone(&self.registers)

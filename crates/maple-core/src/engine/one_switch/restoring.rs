@@ -184,10 +184,17 @@ mod tests {
 
     use super::*;
     use crate::network::Location;
+    use crate::remembered::ReadMetadata;
 
     fn witnesses(count: usize) -> Vec<Witness> {
         let at = Location::new(maple_wire::Dpid(1), maple_wire::PortNo(1));
-        let witness = Witness { at, frame: Arc::from([0; 14]), total_len: 14, extra_reads: Box::default() };
+        let witness = Witness {
+            at,
+            frame: Arc::from([0; 14]),
+            total_len: 14,
+            extra_reads: Box::default(),
+            metadata: ReadMetadata::default(),
+        };
         vec![witness; count]
     }
 

@@ -103,7 +103,7 @@ impl Reload {
         let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
-        let run = |id: LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(&id)?.witness)?, id));
+        let run = |id: LeafId| Some((Decisions::rerun(fabric, decisions.leaves.get(&id)?)?, id));
         let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
         if !runs.is_empty() {
             let policy = Arc::clone(&trying.candidate.policy);
@@ -263,7 +263,7 @@ fn decide_again(
         Some(RunOutcome::Answer(_, finished)) => fabric.ctx.store.is_valid(&finished.txn),
         _ => false,
     };
-    let run = |id: &LeafId| Some((Decisions::admissible_run(fabric, &decisions.leaves.get(id)?.witness)?, *id));
+    let run = |id: &LeafId| Some((Decisions::rerun(fabric, decisions.leaves.get(id)?)?, *id));
     let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
     decided.extend(decisions.run_policy(fabric, runs));
 }

@@ -46,6 +46,7 @@
 //! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a
 //! rule with 3,000 rules, and more for each with more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::msg::NO_BUFFER;
@@ -96,6 +97,8 @@ impl Restore {
         known: &Surroundings,
     ) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return Restore::give_up(fabric, dpid) };
+        let earlier = known.look_ups.iter().filter(|(of, _)| *of == dpid);
+        earlier.for_each(|(_, look_ups)| switch.ingress.look_ups.adopt(look_ups));
         let until = fabric.ctx.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = fabric.ctx.store.with_label_ids(dpid, |ids| {
@@ -205,15 +208,16 @@ impl Restore {
             return fabric.mark_dirty(dpid);
         };
         let run = |witness: Witness| {
-            let Witness { at, frame, total_len, extra_reads } = witness;
-            let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
+            let Witness { at, total_len, metadata, .. } = witness;
+            let received = ReceivedPacket { frame: Arc::clone(&witness.frame), total_len, buffer_id: NO_BUFFER, at };
             // A packet that has come meanwhile may have been decided already.
-            let is_open = at.switch == dpid && fabric.switches.find_leaf(&received).is_none();
-            Some((Decisions::admissible_run(fabric, &received).filter(|_| is_open)?, (received, extra_reads)))
+            let is_open = at.switch == dpid && fabric.switches.find_leaf_with(&received, metadata).is_none();
+            let run = Decisions::run_assuming(fabric, &received, metadata).filter(|_| is_open)?;
+            Some((run, (received, witness)))
         };
         let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
-        for ((received, extra_reads), outcome) in decisions.run_policy(fabric, runs) {
-            restore_leaf(decisions, fabric, outcome, received, extra_reads);
+        for ((received, witness), outcome) in decisions.run_policy(fabric, runs) {
+            restore_leaf(decisions, fabric, outcome, received, witness);
         }
         let Some(restoring) = fabric.switches.restoring_mut(dpid).expected() else { return };
         if restoring.end_batch(fabric.ctx.now) {
@@ -313,17 +317,16 @@ fn restore_leaf(
     fabric: &mut Fabric,
     outcome: RunOutcome,
     received: ReceivedPacket,
-    extra_reads: Box<[Constraint]>,
+    witness: Witness,
 ) {
     let RunOutcome::Answer((goal, _), finished) = outcome else { return };
     let at = received.at;
     if !finished.lasts() || !fabric.check_capacity_for_trace(at.switch) {
         return;
     }
-    let Some(adopted) = decisions.adopt(fabric, goal, *finished, received.clone()) else {
+    let Some(adopted) = decisions.adopt(fabric, goal, *finished, received) else {
         if let Some(restoring) = fabric.switches.restoring_mut(at.switch) {
-            let ReceivedPacket { frame, total_len, .. } = received;
-            restoring.repeat(Witness { at, frame, total_len, extra_reads });
+            restoring.repeat(witness);
         }
         return;
     };
@@ -331,7 +334,7 @@ fn restore_leaf(
     if adopted.is_new
         && let Some(switch) = fabric.switches.get_mut(&at.switch)
     {
-        switch.ingress.table.specialise(adopted.leaf, &extra_reads);
+        switch.ingress.table.specialise(adopted.leaf, &witness.extra_reads);
     }
 }
 

@@ -28,6 +28,7 @@ use crate::engine::one_switch::restoring::Restoring;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::network::Mac;
+use crate::trace::ReadMetadata;
 use measure::Demand;
 
 /// The maximum number of switches that are remembered because they have fewer tables than they announce.
@@ -161,11 +162,19 @@ impl Switches {
 
     /// Returns the leaf whose trace a packet passes at its ingress.
     pub fn find_leaf(&self, received: &ReceivedPacket) -> Option<LeafId> {
+        self.find_leaf_with(received, ReadMetadata::default())
+    }
+
+    /// Returns the leaf whose trace a packet passes at its ingress, if it has these bits of the metadata.
+    pub fn find_leaf_with(&self, received: &ReceivedPacket, assumed: ReadMetadata) -> Option<LeafId> {
         let switch = self.get(&received.at.switch)?;
         let fields = CapturedFields::new(received);
         let source = received.packet().switch_value(Field::EthSrc).map(Mac::from_bits);
         let is_here = source.is_some_and(|mac| switch.ports.host_rules.is_present(received.at.port, mac));
-        let metadata = switch.ingress.look_ups.metadata(&fields, is_here)?;
+        let found = switch.ingress.look_ups.metadata(&fields, is_here);
+        // All that it looks up may be assumed.
+        let found = found.or((assumed.mask != 0).then_some(0))?;
+        let metadata = found & !assumed.mask | assumed.value;
         let leaf = switch.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())
     }
