@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn rows_without_look_ups_are_read() {
-        let (database, path) = file();
+        let (database, _folder) = file();
         run(&database, vec![(LeafId(5), Some(witness(1)))]);
         let leaf = Witness { metadata: ReadMetadata::default(), ..witness(1) };
         let around = Surroundings { look_ups: Vec::new(), ..around(1) };
@@ -169,7 +169,6 @@ mod tests {
             let switch = &found.switches[&Dpid(1)];
             assert_eq!((&switch.leaves[..], &switch.surroundings), (&[leaf.clone()][..], &around));
         }
-        std::fs::remove_file(path).expect("it was there");
     }
 
     #[test]
