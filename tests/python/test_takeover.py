@@ -195,8 +195,8 @@ def test_what_changes_after_the_copy_follows_with_the_sockets(
     with socket.socket(socket.AF_UNIX) as stream:
         copy = ask(first.control, stream)
         # At the end: what is remembered (an epoch, no leaves, nothing around switches), a key, and no switches.
-        there, epoch, *nothing = copy[-25:-17]
-        assert row("seen", "one", 1) in copy and there == 1 and epoch > 0 and nothing == [0] * 6, copy
+        there, epoch, *nothing = copy[-26:-17]
+        assert row("seen", "one", 1) in copy and there == 1 and epoch > 0 and nothing == [0] * 7, copy
         # While one process gets ready, another one is refused.
         with socket.socket(socket.AF_UNIX) as other, pytest.raises(AssertionError, match="taking over already"):
             ask(first.control, other)
