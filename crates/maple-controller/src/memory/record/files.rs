@@ -45,8 +45,7 @@ pub(crate) struct Header {
     pub shards: usize,
     /// The compiler of the rules.
     pub compiler: String,
-    /// The maximum number of a switch's tables that are for look-ups. Recordings without it had none.
-    #[serde(default)]
+    /// The maximum number of a switch's tables that are for look-ups.
     pub look_up_tables: u8,
 }
 
@@ -512,10 +511,10 @@ mod tests {
         assert!(error.contains("recorded by Maple 0.0.9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
         let error = write(&Header { format: 2, ..header() });
         let path = folder.join(HEADER);
-        let told = format!("{} has format 2, and this version of Maple reads format 3", path.display());
+        let told = format!("{} has format 2, and this version of Maple reads format 4", path.display());
         assert_eq!(error, told, "the one before");
         let error = write(&Header { format: 9, ..header() });
-        assert!(error.contains("has format 9, and this version of Maple reads format 3"), "{error}");
+        assert!(error.contains("has format 9, and this version of Maple reads format 4"), "{error}");
         assert!(Header::read(all.path()).expect_err("no run").to_string().contains("has no recording"));
     }
 
