@@ -53,7 +53,7 @@ pub mod report;
 pub use capabilities::Capabilities;
 pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};
 pub use compose::{Composed, Composition};
-pub use engine::{Effect, Engine, Event, Mail, Options};
+pub use engine::{Effect, Engine, Event, LOOK_UP_TABLES, Mail, Options};
 pub use ids::{DependentId, LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};
 pub use policy::Policy;

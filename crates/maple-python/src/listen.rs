@@ -124,7 +124,7 @@ pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>
     let counts = counts.map_err(late)?;
     let host = |mac: Option<maple_core::Mac>| mac.map(|mac| Mac::cached(py, mac.bits() as u64)).transpose();
     let one = |(count, _): (Traffic, Duration)| {
-        let pair = (count.switch.0, host(count.from)?, host(count.to)?);
+        let pair = (count.switch.0, host(count.from.host())?, host(count.to.host())?);
         Ok((pair, seconds(count.time), count.packets, count.bytes))
     };
     counts.into_iter().map(one).collect()

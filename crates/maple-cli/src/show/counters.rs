@@ -176,7 +176,10 @@ fn rates(port: &Value) -> String {
 
 fn flow(flow: &Value, hosts: &Hosts) -> String {
     let host = |name: &str| match flow[name].as_str() {
-        None => "any".to_owned(),
+        None => match &flow[format!("{name}_at")] {
+            Value::Null => "any".to_owned(),
+            at => format!("hosts at {}:{}", plain(&at["switch"]), plain(&at["port"])),
+        },
         Some(mac) => hosts.get(mac).map_or_else(|| mac.to_owned(), |ip| format!("{mac} ({ip})")),
     };
     let rate = if flow["bits_per_second"].is_null() { "not known yet".into() } else { rate(flow, "") };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic, Trial};
+use maple_core::engine::{Counted, Party, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -221,8 +221,10 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let one = |(traffic, age): &(Traffic, Duration)| {
         json!({
             "switch": traffic.switch.to_string(),
-            "from": traffic.from.map(|mac| mac.to_string()),
-            "to": traffic.to.map(|mac| mac.to_string()),
+            "from": traffic.from.host().map(|mac| mac.to_string()),
+            "from_at": place_of(traffic.from),
+            "to": traffic.to.host().map(|mac| mac.to_string()),
+            "to_at": place_of(traffic.to),
             "packets": traffic.packets,
             "bytes": traffic.bytes,
             "bits_per_second": traffic.rate.map(|rate| rate.bits),
@@ -231,6 +233,14 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
         })
     };
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
+}
+
+/// The port at which one of several hosts is that rules do not tell apart.
+fn place_of(party: Party) -> Option<Value> {
+    match party {
+        Party::At(at) => Some(location(at)),
+        Party::Any | Party::Host(_) => None,
+    }
 }
 
 /// A duration in seconds, rounded to milliseconds.

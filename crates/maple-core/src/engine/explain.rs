@@ -29,8 +29,8 @@ impl ExplainedNetwork for Engines<'_> {
         self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
     }
 
-    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView> {
-        self.engine_of(packet.at.switch)?.leaf_view(packet)
+    fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
+        self.engine_of(packet.at.switch)?.leaf_view(packet, is_learned)
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {

@@ -72,7 +72,7 @@ pub use context::cause::{DropCause, Origin};
 pub use context::event::{Effect, Event, InstalledFlow, ListenerPacket, RuleCount};
 pub use context::histogram::Histogram;
 pub use context::messages::Mail;
-pub use context::options::Options;
+pub use context::options::{LOOK_UP_TABLES, Options};
 pub use context::reports::ViolationKey;
 pub use context::stats::Stats;
 pub use context::trial::{Candidate, DecidedPacket, DecisionSummary, Difference, DifferenceKind, Trial};
@@ -92,7 +92,7 @@ pub use one_switch::protocols::PROBE_MAC;
 pub use one_switch::view::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;
-pub use switches::traffic::{PortCount, Traffic};
+pub use switches::traffic::{Party, PortCount, Traffic};
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};

@@ -78,8 +78,9 @@ pub trait ExplainedNetwork {
     /// Reports whether f decides about a packet, and what is learned from it.
     fn admit(&mut self, packet: &EnteringPacket) -> Admission;
 
-    /// Returns the leaf that decides about a packet, if there is one.
-    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView>;
+    /// Returns the leaf that decides about a packet, if there is one. `is_learned`: the controller learns from the packet
+    /// first that its source is where it comes in.
+    fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView>;
 
     /// Returns what a switch does with a frame that comes in by a port; `None` if the switch is not connected.
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage>;
@@ -116,9 +117,11 @@ pub fn explain(
     conditions: &RunConditions,
     packet: EnteringPacket,
 ) -> Explanation {
-    let (journey, leaf) = (Journey::follow(network, &store.snapshot(), &packet), network.leaf(&packet));
+    let journey = Journey::follow(network, &store.snapshot(), &packet);
     let policy = network.policy(packet.at);
-    let (decision, alternatives) = match (learned(network, &packet, |_| journey.begins_at_controller()), policy) {
+    let learned = learned(network, &packet, |_| journey.begins_at_controller());
+    let leaf = network.leaf(&packet, learned.as_ref().is_ok_and(|learned| !learned.is_empty()));
+    let (decision, alternatives) = match (learned, policy) {
         (Err(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Ok(learned), Some(policy)) => {

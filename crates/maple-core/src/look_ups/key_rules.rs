@@ -115,6 +115,24 @@ impl KeyRules {
         self.has_due()
     }
 
+    /// Sets the classes of some keys; class 0 is that of a key that the table lacks. Returns whether a rule is due.
+    pub fn set(&mut self, classes: impl IntoIterator<Item = (KeyBits, Option<u64>)>) -> bool {
+        for (key, class) in classes {
+            let rule = self.keys.get(&key).map_or(KeyRule::Absent, |of| of.rule);
+            if rule == self.wanted(class) {
+                self.due.remove(&key);
+            } else {
+                self.due.insert(key.clone());
+            }
+            if rule == KeyRule::Absent && class == Some(0) {
+                self.keys.remove(&key);
+            } else {
+                self.keys.insert(key, Key { class, rule });
+            }
+        }
+        self.has_due()
+    }
+
     /// Replaces what is known of the switch's rules by `installed`. Returns those that are of no key.
     pub fn learn(&mut self, installed: impl IntoIterator<Item = Rule>) -> Vec<Rule> {
         self.keys.values_mut().for_each(|key| key.rule = KeyRule::Absent);
@@ -122,8 +140,7 @@ impl KeyRules {
         self.read = u64::MAX;
         let (mut rules, mut others): (FxHashMap<KeyBits, Vec<Rule>>, Vec<Rule>) = Default::default();
         for rule in installed {
-            let exact = |field| rule.matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
-            match self.look_up.fields().map(exact).collect() {
+            match self.key_of(&rule) {
                 Some(key) => rules.entry(key).or_default().push(rule),
                 None => others.push(rule),
             }
@@ -142,6 +159,12 @@ impl KeyRules {
         }
         self.find_due();
         others
+    }
+
+    /// Returns the key of a rule, if it matches exactly one.
+    pub fn key_of(&self, rule: &Rule) -> Option<KeyBits> {
+        let exact = |field| rule.matching.get(field).filter(|of| of.is_exact()).map(|of| of.value);
+        self.look_up.fields().map(exact).collect()
     }
 
     fn find_due(&mut self) {

@@ -30,6 +30,7 @@ mod registers;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -99,6 +100,19 @@ pub(crate) enum Component {
     Presence,
     /// The whole value.
     Value,
+}
+
+impl fmt::Display for LookUp {
+    /// Writes text such as `blocked[eth_src]`, `hosts[eth_dst]` or `open[(ipv4_src, tcp_dst)]`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.table {
+            LookUpTable::Named(table) => write!(f, "{table}[")?,
+            LookUpTable::Hosts => f.write_str("hosts[")?,
+        }
+        let fields: Vec<&str> = self.fields().map(Field::name).collect();
+        let fields = fields.join(", ");
+        if self.is_tuple { write!(f, "({fields})]") } else { write!(f, "{fields}]") }
+    }
 }
 
 impl KeyForm {
@@ -181,6 +195,13 @@ impl LookUp {
         Cell::Table(table.clone(), key)
     }
 
+    /// Returns the key that these bits are, as text.
+    pub(crate) fn key_text(&self, key: &[u128]) -> String {
+        let parts: Vec<String> =
+            self.fields.iter().zip(key).map(|(part, bits)| part.form.value(*bits).to_string()).collect();
+        parts.join(", ")
+    }
+
     /// Returns the cell that changes when any key's value does.
     pub(crate) fn all_cells(&self) -> Cell {
         match &self.table {
@@ -196,6 +217,22 @@ impl LookUp {
             LookUpTable::Named(table) => state.table(table).into_iter().flatten().filter_map(row).collect(),
             LookUpTable::Hosts => {
                 state.hosts().map(|(mac, host)| ([mac.bits()].into(), Value::Location(host.location))).collect()
+            }
+        }
+    }
+
+    /// Returns what a state holds for the keys that were written since an earlier version of it and that packets can
+    /// have, in no order. `None` if these are not known, because there were too many.
+    pub(crate) fn written_since(&self, state: &Snapshot, version: u64) -> Option<Vec<(KeyBits, Option<Value>)>> {
+        match &self.table {
+            LookUpTable::Named(table) => {
+                let rows = state.table(table)?;
+                let row = |key: &Value| Some((self.bits_of(key)?, rows.get(key).cloned()));
+                Some(rows.written_since(version)?.filter_map(row).collect())
+            }
+            LookUpTable::Hosts => {
+                let location = |mac: Mac| state.host(mac).map(|host| Value::Location(host.location));
+                Some(state.hosts_written_since(version)?.map(|mac| ([mac.bits()].into(), location(mac))).collect())
             }
         }
     }

@@ -149,6 +149,35 @@ impl Registers {
         }
     }
 
+    /// Returns the meaning of bits that [`Registers::classify`] or [`Registers::source`] gave: the question, and the
+    /// answer, such as `hosts[eth_dst]` and `1:3`. `None` for other bits.
+    pub fn describe(&self, metadata: ReadMetadata) -> Option<(String, String)> {
+        let answer = |is_so: bool| (if is_so { "yes" } else { "no" }).to_owned();
+        if metadata.mask == SOURCE_IS_HERE {
+            return Some(("hosts[eth_src] is in_port".to_owned(), answer(metadata.value != 0)));
+        }
+        let of = |in_use: &InUse| {
+            let is_it = |(_, register): &(&Component, &Register)| register.mask() == metadata.mask;
+            let (component, _) = in_use.registers.iter().find(is_it)?;
+            Some((in_use.look_up.clone(), *component))
+        };
+        let (look_up, component) = self.look_ups.iter().find_map(of)?;
+        let found = self.found(&look_up, component, metadata)?;
+        Some(match component {
+            Component::Presence => (format!("key in {look_up}"), answer(found.is_some())),
+            Component::Value => (look_up.to_string(), found.map_or("absent".to_owned(), |value| value.to_string())),
+        })
+    }
+
+    /// Returns what a key's rule that writes these bits says, in words: the value, or that there is one.
+    pub fn found_by(&self, look_up: &LookUp, metadata: u64, mask: u64) -> String {
+        let read = ReadMetadata { value: metadata, mask };
+        match self.found(look_up, Component::Value, read) {
+            Some(Some(value)) => value.to_string(),
+            _ => "there".to_owned(),
+        }
+    }
+
     /// Returns whether the source is where the packet came in, as a part of the packet's metadata.
     pub fn source(&mut self, is_here: bool) -> Classified {
         if self.is_closed {

@@ -1,11 +1,14 @@
 //! Look-ups against a table that is searched row by row, and the rules of keys against every prefix of their changes.
 
+use std::collections::HashMap;
+
 use maple_wire::packet::Frame;
-use maple_wire::{Field, Instruction, Packet};
+use maple_wire::{Dpid, Field, Instruction, Packet, PortNo};
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::{Classified, Component, KeyField, KeyForm, KeyRules, LookUp, Registers};
+use super::{Classified, Component, KeyBits, KeyField, KeyForm, KeyRules, LookUp, Registers};
+use crate::network::{HostInfo, Location, Mac};
 use crate::rule::{Rule, is_to_controller_only};
 use crate::state::{Store, Value, Write};
 use crate::trace::Fields;
@@ -76,6 +79,7 @@ proptest! {
             (
                 proptest::collection::hash_map(0..6u16, proptest::option::weighted(0.9, 1..4u64), 0..6),
                 prop_oneof![Just(Take::Extend), Just(Take::Divert), Just(Take::Finish), Just(Take::Learn)],
+                any::<bool>(),
             ),
             1..30,
         ),
@@ -83,15 +87,24 @@ proptest! {
         let (mut rules, mut switch) = (KeyRules::new(look_up(), TABLE, 7), Vec::new());
         let frames: Vec<Vec<u8>> = (0..6).map(frame).collect();
         let packets: Vec<Packet<'_>> = frames.iter().map(|frame| Packet::new(frame, 1)).collect();
-        for (classes, take) in steps {
+        rules.set_all(0xff, FxHashMap::default());
+        let mut classes_before = HashMap::new();
+        for (classes, take, sets_all) in steps {
             let wanted = |packet: &Packet<'_>| match classes.get(&(packet.value(Field::TcpDst).unwrap_or(0) as u16)) {
                 None => Some(0),
                 Some(class) => *class,
             };
             let before: Vec<Outcome> = packets.iter().map(|packet| pass(&switch, packet)).collect();
-            let as_keys: FxHashMap<_, _> =
-                classes.iter().map(|(key, class)| (vec![u128::from(*key)].into_boxed_slice(), *class)).collect();
-            rules.set_all(0xff, as_keys);
+            let as_key = |key: &u16| vec![u128::from(*key)].into_boxed_slice();
+            let has_due = if sets_all {
+                rules.set_all(0xff, classes.iter().map(|(key, class)| (as_key(key), *class)).collect())
+            } else {
+                let class = |key: &u16| classes.get(key).copied().unwrap_or(Some(0));
+                let is_new = |key: &u16| classes_before.get(key).copied().unwrap_or(Some(0)) != class(key);
+                rules.set((0..6).filter(is_new).map(|key| (as_key(&key), class(&key))))
+            };
+            prop_assert_eq!(has_due, rules.has_due());
+            classes_before.clone_from(&classes);
             prop_assert!(packets.iter().all(|packet| rules.metadata(packet) == wanted(packet)));
             let changes = match take {
                 // No leaf's rule matches anything yet.
@@ -168,6 +181,47 @@ proptest! {
             prop_assert_eq!(found.as_ref(), row);
             let Classified::As(class) = registers.classify(&look_up, Component::Value, row) else { panic!("it has a register") };
             prop_assert_eq!(rules.metadata(&packet).map(u128::from), Some(class.value));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_keys_written_since_a_version_are_all_that_differ(
+        commits in proptest::collection::vec(proptest::collection::vec((0..5i64, proptest::option::of(0..3i64)), 0..4), 1..12),
+        pick: prop::sample::Index,
+    ) {
+        let (store, look_up) = (Store::new(), look_up());
+        let mut states = vec![store.snapshot()];
+        for commit in commits {
+            let put = |(key, value): (i64, Option<i64>)| {
+                let location = |value| Location::new(Dpid(1), PortNo(value as u32));
+                let host = |value| HostInfo { location: location(value), ipv4: [].into(), ipv6: [].into() };
+                let mac = Write::Host { mac: Mac::from_bits(key as u128), info: value.map(host) };
+                [Write::Table { table: "ports".into(), key: key.into(), value: value.map(Value::from) }, mac]
+            };
+            store.update(|_| commit.into_iter().flat_map(put).collect());
+            states.push(store.snapshot());
+        }
+        let (earlier, now) = (pick.get(&states), &states[states.len() - 1]);
+        for look_up in [look_up, LookUp::of_host(Field::EthDst)] {
+            let entries = |state| look_up.entries(state).into_iter().collect::<HashMap<KeyBits, Value>>();
+            let (mut followed, all) = (entries(earlier), entries(now));
+            match look_up.written_since(now, earlier.version()) {
+                Some(written) => {
+                    for (key, value) in written {
+                        match value {
+                            Some(value) => drop(followed.insert(key, value)),
+                            None => drop(followed.remove(&key)),
+                        }
+                    }
+                    prop_assert_eq!(followed, all);
+                }
+                // A table without keys is no table, so what was in it is not known.
+                None => prop_assert!(look_up != LookUp::of_host(Field::EthDst)),
+            }
         }
     }
 }

@@ -46,6 +46,7 @@ mod history;
 mod kind;
 mod nesting_limit;
 mod query;
+mod recent_keys;
 mod rows;
 mod selection;
 mod snapshot;

@@ -12,17 +12,30 @@ use imbl::GenericHashMap;
 use imbl::shared_ptr::DefaultSharedPtr;
 
 use super::Value;
+use super::recent_keys::RecentKeys;
 
 /// The keys and values of one table. Cloning it is a few pointer copies.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Rows {
     rows: GenericHashMap<Value, Value, RandomState, DefaultSharedPtr>,
     /// The version of the snapshot in which it was last written, or an earlier one since which nothing differs;
     /// `u64::MAX` in a transaction that wrote to it.
     changed: u64,
+    recent: RecentKeys<Value>,
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows::from_version(0)
+    }
 }
 
 impl Rows {
+    /// Creates a table without keys. Its first key is written in the snapshot of this version.
+    pub(super) fn from_version(version: u64) -> Rows {
+        Rows { rows: GenericHashMap::default(), changed: 0, recent: RecentKeys::from_version(version) }
+    }
+
     /// The value at `key`.
     pub fn get(&self, key: &Value) -> Option<&Value> {
         self.rows.get(key)
@@ -55,6 +68,12 @@ impl Rows {
         self.changed == earlier.changed
     }
 
+    /// Returns the keys that were written since the snapshot of a version; a key may occur twice. `None` if that is not
+    /// known, because there were too many.
+    pub(crate) fn written_since(&self, version: u64) -> Option<impl Iterator<Item = &Value>> {
+        self.recent.after(version)
+    }
+
     /// The least key.
     pub fn first_key(&self) -> Option<&Value> {
         self.rows.keys().min()
@@ -63,6 +82,7 @@ impl Rows {
     /// Puts a value at `key`, or removes it, in the snapshot of this version.
     pub(super) fn put(&mut self, key: &Value, value: Option<Value>, version: u64) {
         self.changed = version;
+        self.recent.note(key, version);
         match value {
             Some(value) => match self.rows.get_mut(key) {
                 Some(there) => *there = value,

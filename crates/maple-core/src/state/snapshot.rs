@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::derived::{Derived, LastChange};
 use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::query::AnswerMemo;
+use super::recent_keys::RecentKeys;
 use super::{Name, RateHistory, Rows, Value};
 use crate::ids::ShardId;
 use crate::network::{Facts, Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
@@ -39,6 +40,7 @@ pub struct Snapshot {
     /// The ports with another switch behind them: few among all.
     link_ports: OrdSet<Location>,
     hosts: OrdMap<Mac, HostInfo>,
+    recent_hosts: RecentKeys<Mac>,
     by_ip: OrdMap<IpAddr, Mac>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
     /// The speeds of ports, in bit/s, as far as their switches report them.
@@ -377,6 +379,12 @@ impl Snapshot {
         self.hosts.iter()
     }
 
+    /// Returns the hosts that were written since the snapshot of a version, also those that are gone; a host may occur
+    /// twice. `None` if that is not known, because there were too many.
+    pub(crate) fn hosts_written_since(&self, version: u64) -> Option<impl Iterator<Item = Mac>> {
+        self.recent_hosts.after(version).map(Iterator::copied)
+    }
+
     /// The hosts at a port, by address.
     pub fn hosts_at(&self, at: Location) -> impl Iterator<Item = Mac> + '_ {
         self.by_port.get(&at).into_iter().flatten().copied()
@@ -466,7 +474,7 @@ impl Snapshot {
         let changed = if self.draft { u64::MAX } else { self.version };
         let Some(rows) = self.tables.get_mut(table) else {
             if value.is_some() {
-                let mut rows = Rows::default();
+                let mut rows = Rows::from_version(changed);
                 rows.put(key, value, changed);
                 self.tables.insert(table.clone(), rows);
             }
@@ -510,6 +518,7 @@ impl Snapshot {
         for ip in info.iter().flat_map(HostInfo::addresses) {
             self.by_ip.insert(ip, mac);
         }
+        self.recent_hosts.note(&mac, self.version);
         put(&mut self.hosts, &mac, info);
     }
 

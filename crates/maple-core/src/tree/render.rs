@@ -2,8 +2,13 @@
 
 use std::fmt::Write;
 
+use maple_wire::Field;
+
 use super::{Branch, Node, NodeId, Tree};
-use crate::trace::text;
+use crate::trace::{ReadMetadata, text};
+
+/// What bits of the metadata ask, and what they say; `None` if that is not known.
+pub(crate) type MetadataText<'a> = &'a dyn Fn(ReadMetadata) -> Option<(String, String)>;
 
 impl Tree {
     /// Renders the tree as indented text, one node a line:
@@ -18,38 +23,51 @@ impl Tree {
     /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides have their
     /// test's own indentation, so that a chain of tests reads from top to bottom.
     pub fn render(&self) -> String {
+        self.render_with(&|_| None)
+    }
+
+    /// Renders the tree as [`Tree::render`] does. `metadata` names what bits of the metadata ask, and what they say; bits
+    /// that it does not know are shown as numbers.
+    pub fn render_with(&self, metadata: MetadataText<'_>) -> String {
         let mut out = String::new();
         // What is still to be written: the indentation, the label of the branch, and the node.
         let mut open = vec![(0, String::new(), self.root())];
         while let Some((indent, label, node)) = open.pop() {
-            let _ = writeln!(out, "{:indent$}{label}{}", "", self.headline(node));
+            let _ = writeln!(out, "{:indent$}{label}{}", "", self.headline(node, metadata));
             let Some(node) = node else { continue };
-            open.extend(self.below(indent + 2, node).into_iter().rev());
+            open.extend(self.below(indent + 2, node, metadata).into_iter().rev());
         }
         out
     }
 
-    fn headline(&self, node: Option<NodeId>) -> String {
+    fn headline(&self, node: Option<NodeId>, metadata: MetadataText<'_>) -> String {
         match node.map(|node| self.node(node)) {
             None => "Ω".to_string(),
             Some(Node::Leaf(leaf)) => format!("L {}", leaf.0),
             Some(Node::Value(values)) => {
                 let is_whole = values.mask == values.field.full_mask();
                 let mask = if is_whole { String::new() } else { format!("/{:#x}", values.mask) };
+                let first = node.and_then(|node| self.node(node).branches().into_iter().next());
+                let named = first.and_then(|(branch, _)| branch_text(values.field, values.mask, branch, metadata));
+                let name = named.map_or_else(|| format!("{}{mask}", values.field), |(question, _)| question);
                 let is_specialised = node.is_some_and(|node| self.is_extra_read(node));
-                format!("V {}{mask}{}", values.field, if is_specialised { " (specialised)" } else { "" })
+                format!("V {name}{}", if is_specialised { " (specialised)" } else { "" })
             }
             Some(Node::Test { cond, .. }) => format!("T {cond}"),
         }
     }
 
-    fn below(&self, indent: usize, node: NodeId) -> Vec<(usize, String, Option<NodeId>)> {
+    fn below(&self, indent: usize, node: NodeId, metadata: MetadataText<'_>) -> Vec<(usize, String, Option<NodeId>)> {
         match self.node(node) {
             Node::Leaf(_) => Vec::new(),
             Node::Value(values) => {
-                let line = |(branch, child)| match branch {
-                    Branch::Value(value) => (indent, format!("{}: ", text(values.field, value)), Some(child)),
-                    Branch::Outcome(_) => unreachable!("a value node branches by value"),
+                let line = |(branch, child)| {
+                    let named = branch_text(values.field, values.mask, branch, metadata).map(|(_, answer)| answer);
+                    let answer = named.unwrap_or_else(|| match branch {
+                        Branch::Value(value) => text(values.field, value),
+                        Branch::Outcome(_) => unreachable!("a value node branches by value"),
+                    });
+                    (indent, format!("{answer}: "), Some(child))
                 };
                 self.node(node).branches().into_iter().map(line).collect()
             }
@@ -57,5 +75,13 @@ impl Tree {
                 vec![(indent, "yes: ".to_string(), *yes), (indent - 2, "no: ".to_string(), *no)]
             }
         }
+    }
+}
+
+/// Returns the question of a value node and the answer of a branch, if the node reads metadata.
+fn branch_text(field: Field, mask: u128, branch: Branch, metadata: MetadataText<'_>) -> Option<(String, String)> {
+    match (field, branch) {
+        (Field::Metadata, Branch::Value(value)) => metadata(ReadMetadata { value: value as u64, mask: mask as u64 }),
+        _ => None,
     }
 }

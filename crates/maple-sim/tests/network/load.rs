@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use maple_core::engine::{Counted, Event, Options, Stats};
+use maple_core::engine::{Counted, Event, Options, Party, Stats};
 use maple_core::ids::{DependentId, LeafId};
 use maple_core::network::{Gauge, Hop, Location, Mac, Scale, UTILISATION};
 use maple_core::policy::{Net, PacketHandle};
@@ -327,7 +327,7 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     let engine = &sim.engines()[0];
     let about = |rate: f64, wanted: f64| (rate - wanted).abs() <= wanted * 0.3;
     let traffic = engine.traffic(Dpid(1));
-    let of_pair = traffic.iter().find(|t| (t.from, t.to) == (Some(A), Some(B))).expect("the pair's");
+    let of_pair = traffic.iter().find(|t| (t.from, t.to) == (Party::Host(A), Party::Host(B))).expect("the pair's");
     assert!(of_pair.packets >= 30 && about(of_pair.rate.expect("two rounds").bits, 8000.0), "{of_pair:?}");
     let ports = engine.port_counts(Dpid(1));
     assert_eq!(ports.iter().map(|port| port.at).collect::<Vec<_>>(), [at(1, 1), at(1, 2), at(1, 3)]);

@@ -287,9 +287,9 @@ impl ExplainedNetwork for ShardsAsNetwork<'_> {
         admission.unwrap_or_else(|| Admission::Refused("the switch is not connected".into()))
     }
 
-    fn leaf(&mut self, packet: &EnteringPacket) -> Option<LeafView> {
+    fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         let packet = packet.clone();
-        self.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet)).flatten()
+        self.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet, is_learned)).flatten()
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {

@@ -12,13 +12,15 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::explain::{EnteringPacket, LeafView, Passage, PassedRule, TableRules};
 use crate::ids::LeafId;
+use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::Location;
 use crate::rule::Rule;
-use crate::trace::show;
+use crate::trace::{ReadMetadata, show};
 
 impl Decisions {
-    /// Returns the leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket) -> Option<LeafView> {
+    /// Returns the leaf that answers a packet, if there is one. `is_learned`: it teaches first that its source is where it
+    /// comes in.
+    pub fn leaf_view(&self, fabric: &Fabric, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         let EnteringPacket { at, frame } = packet;
         let received = ReceivedPacket {
             frame: Arc::clone(frame),
@@ -26,7 +28,8 @@ impl Decisions {
             buffer_id: maple_wire::msg::NO_BUFFER,
             at: *at,
         };
-        let id = fabric.switches.find_leaf(&received)?;
+        let here = if is_learned { SOURCE_IS_HERE } else { 0 };
+        let id = fabric.switches.find_leaf_with(&received, ReadMetadata { value: here, mask: here })?;
         let leaf = self.leaves.get(&id)?;
         let specialised_to = leaf.extra_reads.iter().map(show).collect();
         Some(LeafView { id, under_way: under_way(fabric, id, leaf), specialised_to })

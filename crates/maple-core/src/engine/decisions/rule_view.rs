@@ -56,7 +56,8 @@ impl Decisions {
             Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count)
         };
         let counted = newest.and_then(|round| count_in(round)).filter(|count| count.cookie == rule.cookie);
-        let why = self.why(fabric, switch, &rule, subject);
+        let of_key = switch.ingress.look_ups.describe_key(table_id, &rule);
+        let why = of_key.unwrap_or_else(|| self.why(fabric, switch, &rule, subject));
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
         TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
     }
@@ -69,15 +70,17 @@ impl Decisions {
                 fabric.routes.get(route).map(|route| format!("route {}", outline(route.exits()))).unwrap_or_default()
             }
             Some(Subject::Dependent(id)) => {
-                self.leaves.get(&id.possible_leaf()).map(|leaf| reasons(leaf)).unwrap_or_default()
+                self.leaves.get(&id.possible_leaf()).map(|leaf| reasons(switch, leaf)).unwrap_or_default()
             }
         }
     }
 }
 
-/// Returns the source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
-fn reasons(leaf: &Leaf) -> String {
+/// Returns the source lines that decided about a leaf's packets, what look-ups found for these, and the constraints to
+/// which the leaf is specialised.
+fn reasons(switch: &Switch, leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
     let extra_reads = leaf.extra_reads.iter().map(|read| format!("specialised to {}", show(read)));
-    lines.into_iter().chain(extra_reads).collect::<Vec<_>>().join(", ")
+    let found = switch.ingress.look_ups.describe(&leaf.trace);
+    lines.into_iter().chain(found).chain(extra_reads).collect::<Vec<_>>().join(", ")
 }

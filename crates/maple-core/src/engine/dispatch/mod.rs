@@ -548,8 +548,8 @@ impl Engine {
     }
 
     /// Returns the leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, packet: &EnteringPacket) -> Option<LeafView> {
-        self.decisions.leaf_view(&self.fabric, packet)
+    pub fn leaf_view(&self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
+        self.decisions.leaf_view(&self.fabric, packet, is_learned)
     }
 
     /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
@@ -656,7 +656,7 @@ impl Engine {
 
     /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.
     pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.tree().render()).unwrap_or_default()
+        self.fabric.switches.get(&dpid).map(|switch| switch.tree_text()).unwrap_or_default()
     }
 
     /// Returns the counters of a switch's ports; empty before it was asked.

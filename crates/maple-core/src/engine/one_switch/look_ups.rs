@@ -7,17 +7,17 @@
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
 
-use maple_wire::{Field, Instruction, PortNo};
+use maple_wire::{Constraint, Field, Instruction, Match, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::Switch;
 use super::layout::{CLASSIFIER, Layout};
 use crate::ids::DependentId;
-use crate::look_ups::{KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
-use crate::network::Mac;
+use crate::look_ups::{Component, KeyRules, LookUp, Registers, SOURCE_IS_HERE, SharedRegisters, lock};
+use crate::network::{Location, Mac};
 use crate::rule::{Rule, is_to_controller_only, to_controller};
-use crate::state::Snapshot;
-use crate::trace::Fields;
+use crate::state::{Snapshot, Value};
+use crate::trace::{Fields, Item, ReadMetadata, Trace};
 use crate::update::Change;
 
 /// The look-ups of a switch.
@@ -30,6 +30,8 @@ pub(in crate::engine) struct LookUps {
     sources: Option<DependentId>,
     /// The version of the state that all classes were last known to be of.
     version: u64,
+    /// A later version in which they were found to be the same.
+    checked_version: u64,
     /// The progress of changes.
     phase: Phase,
 }
@@ -40,6 +42,8 @@ struct LookUpRules {
     rules: KeyRules,
     /// The id under which it is subscribed to its table.
     dependent: DependentId,
+    /// The version of the state that its keys' classes are of, once they are of any.
+    version: Option<u64>,
 }
 
 /// The progress of changes of keys' rules.
@@ -65,7 +69,7 @@ impl LookUps {
     /// Creates the look-ups of a switch that has not recorded any.
     pub fn new(layout: Layout) -> LookUps {
         let registers = Registers::new(layout.look_ups().len()).shared();
-        LookUps { registers, in_use: Vec::new(), sources: None, version: 0, phase: Phase::Idle }
+        LookUps { registers, in_use: Vec::new(), sources: None, version: 0, checked_version: 0, phase: Phase::Idle }
     }
 
     /// Copies the look-ups, for a copy of the engine.
@@ -76,6 +80,7 @@ impl LookUps {
             in_use: self.in_use.clone(),
             sources: self.sources,
             version: self.version,
+            checked_version: self.checked_version,
             phase: Phase::Idle,
         }
     }
@@ -126,7 +131,7 @@ impl LookUps {
     /// Adds a look-up, as this dependent of its table. It has the next table.
     pub fn add(&mut self, look_up: LookUp, dependent: DependentId, layout: Layout, cookie: u64) {
         let table = layout.look_ups().start + self.in_use.len() as u8;
-        self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent });
+        self.in_use.push(LookUpRules { rules: KeyRules::new(look_up, table, cookie), dependent, version: None });
     }
 
     /// Closes all look-ups, because the switch can't do them. No leaf may depend on classes then. Returns the dependents
@@ -140,6 +145,19 @@ impl LookUps {
     /// Reports whether the classes are known to be those of a state.
     pub fn is_of(&self, version: u64) -> bool {
         self.version == version && !self.has_new_registers()
+    }
+
+    /// Reports whether the classes are those of a state, in which these dependents are current. Changes nothing but what
+    /// the next call costs.
+    pub fn are_current(&mut self, version: u64, is_current: impl Fn(DependentId) -> bool) -> bool {
+        if self.version == version || self.checked_version == version {
+            return !self.has_new_registers();
+        }
+        let are_current = !self.has_new_registers() && self.subscribed().all(is_current);
+        if are_current {
+            self.checked_version = version;
+        }
+        are_current
     }
 
     /// Notes that the classes are those of a state.
@@ -165,15 +183,24 @@ impl LookUps {
         self.in_use.iter().enumerate().filter_map(is_extended).collect()
     }
 
-    /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change.
+    /// Sets the classes of a look-up's keys to those of a state. Returns whether rules have to change. The cost is that of
+    /// the keys that were written since the last call, as long as the state knows these.
     pub fn set_classes(&mut self, number: usize, state: &Snapshot) -> bool {
-        let Some(LookUpRules { rules, .. }) = self.in_use.get_mut(number) else { return false };
+        let Some(LookUpRules { rules, version, .. }) = self.in_use.get_mut(number) else { return false };
         let mut registers = lock(&self.registers);
-        let look_up = rules.look_up().clone();
-        let classes: FxHashMap<_, _> =
-            look_up.entries(state).into_iter().map(|(key, value)| (key, registers.bits(number, &value))).collect();
-        let mask = registers.mask(number);
-        rules.set_all(mask, classes)
+        let (look_up, mask) = (rules.look_up().clone(), registers.mask(number));
+        let known = version.replace(state.version()).filter(|_| mask == rules.mask());
+        match known.and_then(|version| look_up.written_since(state, version)) {
+            Some(written) => {
+                let mut class = |value: Option<Value>| value.map_or(Some(0), |value| registers.bits(number, &value));
+                rules.set(written.into_iter().map(|(key, value)| (key, class(value))))
+            }
+            None => {
+                let mut class = |(key, value): (_, Value)| (key, registers.bits(number, &value));
+                let classes: FxHashMap<_, _> = look_up.entries(state).into_iter().map(&mut class).collect();
+                rules.set_all(mask, classes)
+            }
+        }
     }
 
     fn has_new_registers(&self) -> bool {
@@ -240,6 +267,31 @@ impl LookUps {
         self.phase = Phase::Idle;
     }
 
+    /// Returns what a trace has learned from look-ups, in words, such as `hosts[eth_dst]: 1:3`.
+    pub fn describe(&self, trace: &Trace) -> Vec<String> {
+        let registers = lock(&self.registers);
+        let read = |item: &Item| match item {
+            Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                registers.describe(ReadMetadata { value: *value as u64, mask: *mask as u64 })
+            }
+            _ => None,
+        };
+        trace.items.iter().filter_map(read).map(|(question, answer)| format!("{question}: {answer}")).collect()
+    }
+
+    /// Returns the purpose of a key's rule, in words: the table, the key, and what it has there. `None` if the rule is of
+    /// no key.
+    pub fn describe_key(&self, table: u8, rule: &Rule) -> Option<String> {
+        let rules = &self.in_use.iter().find(|of| of.rules.table() == table)?.rules;
+        let key = rules.key_of(rule)?;
+        let registers = lock(&self.registers);
+        let found = match rule.instructions[..] {
+            [Instruction::WriteMetadata { metadata, mask }, _] => registers.found_by(rules.look_up(), metadata, mask),
+            _ => "not confirmed, so the controller decides".to_owned(),
+        };
+        Some(format!("maple: {} for {}: {found}", rules.look_up(), rules.look_up().key_text(&key)))
+    }
+
     /// Returns the rules of keys, by table.
     pub fn rules(&self) -> impl Iterator<Item = (u8, Vec<Rule>)> {
         self.in_use.iter().map(|of| (of.rules.table(), of.rules.rules().collect()))
@@ -247,6 +299,29 @@ impl LookUps {
 }
 
 impl Switch {
+    /// Returns the trace tree as text.
+    pub fn tree_text(&self) -> String {
+        let registers = lock(&self.ingress.look_ups.registers);
+        self.tree().render_with(&|metadata| registers.describe(metadata))
+    }
+
+    /// Returns the places of senders and receivers, as far as a leaf's rule was made for what look-ups found of them.
+    pub fn places(&self, matching: &Match) -> (Option<Location>, Option<Location>) {
+        let Some(metadata) = matching.get(Field::Metadata) else { return (None, None) };
+        let read = ReadMetadata { value: metadata.value as u64, mask: metadata.mask as u64 };
+        let port = matching.get(Field::InPort).filter(|port| port.is_exact());
+        let is_source_here = read.mask & read.value & SOURCE_IS_HERE != 0;
+        let source = port.filter(|_| is_source_here).map(|port| Location::new(self.dpid, PortNo(port.value as u32)));
+        let destination = match lock(&self.ingress.look_ups.registers)
+            .found(&LookUp::of_host(Field::EthDst), Component::Value, read)
+            .flatten()
+        {
+            Some(Value::Location(at)) => Some(at),
+            _ => None,
+        };
+        (source, destination)
+    }
+
     /// Reports whether a rule is there because of look-ups: it is of a key, marks sources, or matches what these write.
     pub fn is_of_look_ups(&self, table: u8, rule: &Rule) -> bool {
         let is_of_key = self.layout.look_ups().contains(&table) && rule.priority > 0;

@@ -9,7 +9,7 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsReply, StatsReq
 use maple_wire::{Dpid, Port, PortNo, Version};
 
 use super::Switches;
-use super::traffic::{growth, traffic};
+use super::traffic::{growth, pair, traffic};
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::messages::EngineMessage;
@@ -181,7 +181,7 @@ impl Switches {
             let Some(since) = &answer.since else { return writes };
             let span = answer.reading.at.0.saturating_sub(since.at.0);
             let traffic = match answer.what {
-                Counted::Rules => traffic(state, epoch, table, &answer.reading, Some(since)),
+                Counted::Rules => traffic(|matching| pair(state, matching), epoch, table, &answer.reading, Some(since)),
                 Counted::Ports => BTreeMap::new(),
             };
             for gauge in &answer.measure {

@@ -27,6 +27,7 @@ use crate::engine::one_switch::look_ups::WithMetadata;
 use crate::engine::one_switch::restoring::Restoring;
 use crate::engine::one_switch::tables::Waiter;
 use crate::ids::{DependentId, LeafId, ShardId};
+use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::Mac;
 use crate::trace::ReadMetadata;
 use measure::Demand;
@@ -173,7 +174,7 @@ impl Switches {
         let is_here = source.is_some_and(|mac| switch.ports.host_rules.is_present(received.at.port, mac));
         let found = switch.ingress.look_ups.metadata(&fields, is_here);
         // All that it looks up may be assumed.
-        let found = found.or((assumed.mask != 0).then_some(0))?;
+        let found = found.or((assumed.mask & !SOURCE_IS_HERE != 0).then_some(0))?;
         let metadata = found & !assumed.mask | assumed.value;
         let leaf = switch.tree().search(&WithMetadata { packet: &fields, metadata });
         leaf.filter(|_| !fields.read_uncaptured.get())

@@ -34,10 +34,10 @@ pub struct PortCount {
 pub struct Traffic {
     /// The switch.
     pub switch: Dpid,
-    /// The sender; `None` for rules that do not determine it.
-    pub from: Option<Mac>,
-    /// The receiver; `None` for rules that do not determine it.
-    pub to: Option<Mac>,
+    /// The sender, if rules determine it.
+    pub from: Party,
+    /// The receiver, if rules determine it.
+    pub to: Party,
     /// The packets counted by the present rules.
     pub packets: u64,
     /// The bytes counted by the present rules.
@@ -46,6 +46,17 @@ pub struct Traffic {
     pub rate: Option<Rate>,
     /// When the switch answered.
     pub time: Time,
+}
+
+/// Who sends or receives packets, as far as rules determine it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// Any host.
+    Any,
+    /// The hosts at a port, several or none at the moment: decisions that rest on look-ups are for places, not for hosts.
+    At(Location),
+    /// A host. Where rules determine a port, it is the only one that is there at the moment.
+    Host(Mac),
 }
 
 /// A rate of packets and of bits.
@@ -88,8 +99,19 @@ impl Switches {
         let (Some(newest), before) = switch.counters.polls.readings(Counted::Rules) else { return Vec::new() };
         let span = before.map(|before| newest.at.0.saturating_sub(before.at.0));
         let state = ctx.store.snapshot();
-        let all = traffic(&state, ctx.options.epoch, switch.ingress_table(), newest, before.map(|before| &**before));
-        let measured = |((from, to), sum): (Pair, CounterSum)| Traffic {
+        let parties = |matching: &Match| {
+            let (from, to) = pair(&state, matching);
+            let (source_at, destination_at) = switch.places(matching);
+            let party = |host: Option<Mac>, at: Option<Location>| match (host, at) {
+                (Some(host), _) => Party::Host(host),
+                (None, Some(at)) => Party::at(&state, at),
+                (None, None) => Party::Any,
+            };
+            (party(from, source_at), party(to, destination_at))
+        };
+        let table = switch.ingress_table();
+        let all = traffic(parties, ctx.options.epoch, table, newest, before.map(|before| &**before));
+        let measured = |((from, to), sum): ((Party, Party), CounterSum)| Traffic {
             switch: dpid,
             from,
             to,
@@ -98,13 +120,32 @@ impl Switches {
             rate: span.map(|span| Rate::over_span(sum.grown.packets, sum.grown.bytes, span)),
             time: newest.at,
         };
-        let is_present = |(_, sum): &(Pair, CounterSum)| sum.has_rules;
+        let is_present = |(_, sum): &((Party, Party), CounterSum)| sum.has_rules;
         all.into_iter().filter(is_present).map(measured).collect()
     }
 
     /// When a switch last answered with these counters.
     pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
         self.get(&dpid)?.counters.polls.readings(what).0.map(|reading| reading.at)
+    }
+}
+
+impl Party {
+    /// Returns the hosts at a port: the only one, if there is one.
+    fn at(state: &Snapshot, at: Location) -> Party {
+        let mut hosts = state.hosts_at(at);
+        match (hosts.next(), hosts.next()) {
+            (Some(host), None) => Party::Host(host),
+            _ => Party::At(at),
+        }
+    }
+
+    /// Returns the host, if it is one.
+    pub fn host(self) -> Option<Mac> {
+        match self {
+            Party::Host(host) => Some(host),
+            Party::Any | Party::At(_) => None,
+        }
     }
 }
 
@@ -116,7 +157,7 @@ impl Rate {
     }
 }
 
-/// The sender and the receiver, if rules determine them.
+/// The sender and the receiver, if rules match their addresses.
 pub(in crate::engine) type Pair = (Option<Mac>, Option<Mac>);
 
 /// The sum of some rules' counters, and its growth since an earlier answer.
@@ -132,15 +173,15 @@ pub(in crate::engine) struct CounterSum {
     pub is_changed: bool,
 }
 
-/// Sums the counters of the leaves' rules by pair of hosts.
-pub(in crate::engine) fn traffic(
-    state: &Snapshot,
+/// Sums the counters of the leaves' rules by what their matches say of sender and receiver.
+pub(in crate::engine) fn traffic<K: Ord>(
+    parties: impl Fn(&Match) -> K,
     epoch: u16,
     table: u8,
     now: &StatisticsReading,
     since: Option<&StatisticsReading>,
-) -> BTreeMap<Pair, CounterSum> {
-    let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
+) -> BTreeMap<K, CounterSum> {
+    let mut all: BTreeMap<K, CounterSum> = BTreeMap::new();
     let is_counted = |of: u8, rule: &CountedRule| {
         of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Dependent(_)))
     };
@@ -148,7 +189,7 @@ pub(in crate::engine) fn traffic(
         if !is_counted(*of, rule) {
             continue;
         }
-        let sum = all.entry(pair(state, &entry.matching())).or_default();
+        let sum = all.entry(parties(&entry.matching())).or_default();
         let before = since.and_then(|since| {
             since.rules.get(key).filter(|before| rule.continues(before, now.since(since))).map(|before| before.count)
         });
@@ -163,7 +204,7 @@ pub(in crate::engine) fn traffic(
     }
     for (key @ (of, entry), rule) in since.into_iter().flat_map(|since| &since.rules) {
         if is_counted(*of, rule) && now.rules.get(key).is_none_or(|now| now.count.cookie != rule.count.cookie) {
-            all.entry(pair(state, &entry.matching())).or_default().is_changed = true;
+            all.entry(parties(&entry.matching())).or_default().is_changed = true;
         }
     }
     all

@@ -106,7 +106,7 @@ const VERIFIED: u32 = 1;
 
 impl<'a> Hits<'a> {
     /// Borrows the parts for packets of this switch. `None` if this shard does not serve the switch, if packets from
-    /// its new ports wait, or if its rules are being read or restored.
+    /// its new ports wait, if its look-ups are of an earlier state, or if its rules are being read or restored.
     pub(in crate::engine) fn begin(
         fabric: &'a mut Fabric,
         hosts: &'a Hosts,
@@ -114,8 +114,12 @@ impl<'a> Hits<'a> {
         now: Time,
         dpid: Dpid,
     ) -> Option<Hits<'a>> {
-        decisions.follow_tables(fabric, dpid);
+        let store = &fabric.ctx.store;
         let switch = fabric.switches.get_mut(&dpid)?;
+        // Events let look-ups follow; what is done here is not recorded.
+        if !switch.ingress.look_ups.are_current(store.snapshot().version(), |dependent| store.is_current(dependent)) {
+            return None;
+        }
         if !switch.ports.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
