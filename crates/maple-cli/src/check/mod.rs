@@ -58,7 +58,8 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     let samples = topologies::samples(&hosts, frames);
     let began = Instant::now();
     let clock = Box::new(move || began.elapsed());
-    let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed, clock);
+    let check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed, clock);
+    let mut check = check.with_look_up_tables(options.look_ups);
     samples.into_iter().rev().for_each(|sample| check.give(sample));
     if options.constraints {
         if check.constraints().is_empty() {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::io::Write;
 
-use maple_core::check::{Check, Counted, Coverage, Finding, OneSided, Per, Sample, Wide};
+use maple_core::check::{Check, Counted, Coverage, Finding, MadeLookUp, OneSided, Per, Sample, Wide};
 use maple_core::trace::Source;
 use maple_wire::Field;
 use maple_wire::counted;
@@ -67,6 +67,7 @@ impl Found<'_> {
             "writes_each": check.writes_each().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
             "slow_ms": check.slow().map(|each| each.as_secs_f64() * 1000.0),
             "rules": check.costs().map(|wide| cost_json(wide, size)).collect::<Vec<_>>(),
+            "look_ups": check.look_ups().map(look_up_json).collect::<Vec<_>>(),
             "gave_up": check.gave_up(),
             "coverage": coverage_json(coverage),
         });
@@ -91,6 +92,7 @@ impl Found<'_> {
         write_coverage(out, coverage)?;
         verdicts.iter().try_for_each(|verdict| verdict.write(out, coverage.packets))?;
         write_rules(out, check, size)?;
+        write_look_ups(out, check)?;
         let untracked = match (depends, suspicions.is_empty()) {
             (true, _) => "the policy depends on untracked state",
             (false, true) => "no untracked state was seen",
@@ -186,6 +188,28 @@ fn write_rules(out: &mut dyn Write, check: &Check, size: Size) -> std::io::Resul
     let rules = widest.per.rules(size.hosts, size.switches).unwrap_or_default();
     let name = format!("rules for {} hosts", size.hosts);
     writeln!(out, "{name:<22} {rules:>8}   (at most: one for each {}; {})", each(widest.per), reads(widest))
+}
+
+/// Writes the look-ups, with their lines.
+fn write_look_ups(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
+    let look_up = |(text, at): &MadeLookUp| match at {
+        Some(at) => format!("{text} ({at})"),
+        None => text.clone(),
+    };
+    let all: Vec<String> = check.look_ups().map(look_up).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "look-ups               {:>8}   (a rule for each key, none for each pair; {})",
+        all.len(),
+        all.join(", ")
+    )
+}
+
+fn look_up_json((text, at): &MadeLookUp) -> Value {
+    json!({"look_up": text, "at": source_json(at.as_ref())})
 }
 
 fn each(per: Per) -> &'static str {

@@ -44,6 +44,9 @@ pub struct CheckOptions {
     /// Whether the policy knows where hosts are [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<OnOff>,
+    /// Number of a switch's tables that are for look-ups, as for `maple run`, for the estimate of rules
+    #[arg(long, value_name = "N", default_value_t = maple_core::LOOK_UP_TABLES, value_parser = clap::value_parser!(u8).range(..=200))]
+    pub look_ups: u8,
     /// JSON file with link costs by name
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,

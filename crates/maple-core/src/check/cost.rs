@@ -3,14 +3,18 @@
 //! A test makes at most two rules, however many packets there are. A read makes one rule for each value. So a run that
 //! reads the source and the destination decides for one pair of hosts only. For floods that is never intended: a
 //! destination that is read last multiplies nothing.
+//!
+//! A look-up makes one rule for each key of its table, and decisions for each value that is found. So where switches have
+//! tables for look-ups, the reads that count are those of a run with such tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_wire::Field;
+use maple_wire::{Constraint, Dpid, Field};
 
 use super::observe::Observation;
 use super::packet::Sample;
-use crate::trace::{Item, Source};
+use crate::look_ups::{Registers, SharedRegisters, lock};
+use crate::trace::{Item, ReadMetadata, Source};
 
 /// The fields that identify the sender.
 const SOURCES: [Field; 6] =
@@ -61,22 +65,62 @@ impl Per {
     }
 }
 
+/// A look-up that f makes: its text, such as `hosts[eth_dst]`, and the line that makes it, if known.
+pub type MadeLookUp = (String, Option<Source>);
+
 /// The runs that make the most rules, among those seen.
 #[derive(Debug, Default)]
-pub(super) struct Costs(BTreeMap<(Per, bool), Wide>);
+pub(super) struct Costs {
+    widest: BTreeMap<(Per, bool), Wide>,
+    look_ups: BTreeSet<MadeLookUp>,
+    /// The number of tables that a switch has for look-ups.
+    look_up_tables: u8,
+    /// The registers of switches with such tables.
+    registers: BTreeMap<Dpid, SharedRegisters>,
+}
 
 impl Costs {
-    /// Adds a run that gave a route.
+    /// Counts the rules of switches with this number of tables for look-ups.
+    pub fn set_look_up_tables(&mut self, tables: u8) {
+        self.look_up_tables = tables;
+    }
+
+    /// Returns the registers with which a run is to be made again, because it reads what it may look up. `None` if its
+    /// reads count as they are.
+    pub fn registers_for(&mut self, at: Dpid, run: &Observation) -> Option<SharedRegisters> {
+        let tables = self.look_up_tables;
+        let is_wide = || run.trace.items.iter().any(|item| matches!(item, Item::Read(read) if is_wide(read.field)));
+        let new = || Registers::new(usize::from(tables)).shared();
+        (tables > 0 && is_wide()).then(|| SharedRegisters::clone(self.registers.entry(at).or_insert_with(new)))
+    }
+
+    /// Adds a run that gave a route, made at this switch.
     pub fn take(&mut self, sample: &Sample, run: &Observation) {
+        if let Some(registers) = self.registers.get(&sample.at.switch) {
+            let registers = lock(registers);
+            let look_up = |(item, source): (&Item, &Option<Source>)| match item {
+                Item::Read(Constraint { field: Field::Metadata, value, mask }) => {
+                    let read = ReadMetadata { value: *value as u64, mask: *mask as u64 };
+                    registers.describe(read).map(|(question, _)| (question, source.clone()))
+                }
+                _ => None,
+            };
+            self.look_ups.extend(run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(look_up));
+        }
         let Some(per) = per(run) else { return };
         let new = || Wide { per, floods: run.floods, reads: BTreeSet::new(), sample: sample.clone() };
-        let wide = self.0.entry((per, run.floods)).or_insert_with(new);
+        let wide = self.widest.entry((per, run.floods)).or_insert_with(new);
         wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
+    }
+
+    /// The look-ups that runs made, in order.
+    pub fn look_ups(&self) -> impl Iterator<Item = &MadeLookUp> {
+        self.look_ups.iter()
     }
 
     /// All kinds of such runs, those with the most rules last.
     pub fn all(&self) -> impl Iterator<Item = &Wide> {
-        self.0.values()
+        self.widest.values()
     }
 }
 

@@ -56,7 +56,7 @@ use crate::run::{Run, Violation};
 use crate::state::{Snapshot, Store, Txn, Write};
 use crate::trace::{Cond, Item, Source, Step};
 
-pub use cost::{Per, Wide};
+pub use cost::{MadeLookUp, Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use examine::{Claim, Counterexample, Examined, ScopedClaim, examine};
 pub use observe::{Observation, RunDifference};
@@ -215,6 +215,13 @@ impl Check {
         check
     }
 
+    /// Counts the rules of switches that have at most this number of tables for look-ups. Without this call they have
+    /// none.
+    pub fn with_look_up_tables(mut self, tables: u8) -> Check {
+        self.costs.set_look_up_tables(tables);
+        self
+    }
+
     /// Explores the policy so thoroughly that something can be said about all packets: at each switch even if it does
     /// not ask for the switch, and with all values of reads that have few.
     pub fn for_all_packets(&mut self) {
@@ -348,6 +355,11 @@ impl Check {
         self.costs.all()
     }
 
+    /// The look-ups that the policy makes on switches with tables for them, in order.
+    pub fn look_ups(&self) -> impl Iterator<Item = &MadeLookUp> {
+        self.costs.look_ups()
+    }
+
     /// The lines that write for a packet, and again for the next one like it, and those packets: they can have
     /// no rules.
     pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
@@ -380,6 +392,9 @@ impl Check {
         self.count_faults(&sample, &first);
         let is_new_here = self.explored.as_mut().is_some_and(|all| all.take(sample.at.switch, &first));
         let is_new = self.merged.take(&first);
+        if is_new {
+            self.count_costs(&sample, &state, &first);
+        }
         if is_new_here || is_new && self.is_worth_varying(&first) {
             self.values.learn(&first, &state);
             let made = variants(&sample, &first, &self.values, &mut self.random, self.explored.is_some());
@@ -397,6 +412,21 @@ impl Check {
             self.look_for_writes(&sample, &first);
         }
         self.tried.push(Tried { sample, state, first });
+    }
+
+    /// Counts the rules that a new trace makes, on switches that have the tables for look-ups that were given.
+    fn count_costs(&mut self, sample: &Sample, state: &Arc<Snapshot>, first: &Observation) {
+        let Some(registers) = self.costs.registers_for(sample.at.switch, first) else {
+            if first.answer.is_ok() {
+                self.costs.take(sample, first);
+            }
+            return;
+        };
+        let run = self.run_on(sample, state).with_registers(registers);
+        let with_look_ups = Observation::from_run(&*self.policy, &run);
+        if with_look_ups.answer.is_ok() {
+            self.costs.take(sample, &with_look_ups);
+        }
     }
 
     /// Runs f once more on a packet for which it wrote, as the network does, to see whether it writes again.
@@ -428,7 +458,6 @@ impl Check {
                 }
             }
             Ok(_) => {
-                self.costs.take(sample, run);
                 if let Some(place) = &run.goes_back {
                     self.goes_back.entry(Arc::clone(place)).or_insert_with(new).count += 1;
                 }
@@ -438,12 +467,16 @@ impl Check {
 
     fn observe(&mut self, sample: &Sample, state: &Arc<Snapshot>) -> Observation {
         self.coverage.runs += 1;
-        let txn = Txn::new(state.clone());
-        let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts);
+        let run = self.run_on(sample, state);
         let begin = (self.clock)();
         let observed = Observation::from_run(&*self.policy, &run);
         self.spent += (self.clock)().saturating_sub(begin);
         observed
+    }
+
+    fn run_on(&self, sample: &Sample, state: &Arc<Snapshot>) -> Run {
+        let txn = Txn::new(state.clone());
+        Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts)
     }
 
     fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {

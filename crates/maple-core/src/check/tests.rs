@@ -245,3 +245,25 @@ fn a_side_that_failed_tests_rule_out_is_no_gap_in_a_proof() {
     check.explore(5000);
     assert_eq!(check.is_complete(), Ok(()));
 }
+
+#[test]
+fn a_look_up_makes_no_rule_for_each_pair_and_is_listed_with_its_line() {
+    let policy = |_: &PacketHandle, net: &Net| {
+        let [src, dst] = [(Field::EthSrc, 2), (Field::EthDst, 3)].map(|(field, line)| {
+            let source = Source { file: "p.py".into(), line, tier: None };
+            net.locate_by(field, Some(source)).ok().flatten()
+        });
+        src.zip(dst).map_or_else(Route::drop, |(src, dst)| net.shortest_path(src, dst))
+    };
+    let costs = |tables| {
+        let (store, hosts) = network();
+        let mut check = Check::new(Arc::new(policy), store, hosts, true, 1, stopped()).with_look_up_tables(tables);
+        check.explore(200);
+        let look_ups: Vec<String> =
+            check.look_ups().map(|(text, at)| format!("{text} at {}", at.as_ref().expect("a line"))).collect();
+        (check.costs().map(|wide| wide.per).collect::<Vec<_>>(), look_ups)
+    };
+    assert_eq!(costs(0), (vec![Per::Pair], vec![]));
+    let look_ups = ["hosts[eth_dst] at p.py:3", "hosts[eth_src] is in_port at p.py:2"].map(str::to_owned);
+    assert_eq!(costs(1), (vec![], look_ups.to_vec()));
+}
