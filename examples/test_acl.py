@@ -104,4 +104,4 @@ def test_a_line_that_is_wrong_is_named(network, tmp_path, monkeypatch, line, why
 def test_one_rule_answers_all_broadcasts(network):
     net = network("linear:5", policy="acl.py")
     net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff")
-    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1))

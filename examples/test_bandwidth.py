@@ -112,4 +112,4 @@ def test_an_unknown_host_gets_nothing(net):
 def test_one_rule_answers_all_broadcasts(network):
     net = network("linear:3", policy="bandwidth.py")
     net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff")
-    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1))

@@ -32,7 +32,7 @@ def test_rules_answer_and_the_table_stays(network):
     net.assert_delivered("h1", "h2")
     net.assert_delivered("h1", "h3")
     assert watch.changes() == {}
-    assert any("dl_dst=00:00:00:00:00:02" in rule for rule in net.rules(1, table=1))
+    assert any("dl_dst=00:00:00:00:00:02" in rule for rule in net.rules(1))
 
 
 def test_groups_are_no_hosts(network):

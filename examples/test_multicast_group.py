@@ -47,4 +47,4 @@ def test_a_member_that_is_not_known_gets_nothing(network):
 def test_one_rule_answers_all_broadcasts(network):
     net = network("ring:4", policy="multicast_group.py")
     net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff", eth_type=0x88B5)
-    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1))

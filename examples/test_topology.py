@@ -36,4 +36,4 @@ def test_what_comes_and_goes_is_reported(network, capfd):
 def test_one_rule_answers_all_broadcasts(network):
     net = network("ring:4", policy="topology.py")
     net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff")
-    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1))

@@ -7,6 +7,7 @@ use maple_core::network::{Location, RESERVED};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::run::Observe as _;
+use maple_core::trace::Source;
 use maple_handlers::{HandlerFactory, Hub, LearningSwitch};
 use maple_wire::Field;
 
@@ -75,6 +76,7 @@ fn ends(pkt: &PacketHandle, net: &Net) -> Option<(Location, Location)> {
     if pkt.is_multicast() {
         return None;
     }
-    let dst = net.locate(pkt.eth_dst())?;
-    Some((net.locate(pkt.eth_src())?, dst))
+    let locate = |field, source| net.locate_by(field, Some(source)).ok().flatten();
+    let dst = locate(Field::EthDst, Source::here())?;
+    Some((locate(Field::EthSrc, Source::here())?, dst))
 }

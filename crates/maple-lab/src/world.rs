@@ -7,7 +7,7 @@ use maple_controller::names::{Named, Names};
 use maple_controller::simulation::SimulationOptions;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, QueueLimits};
-use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
+use maple_core::engine::{Engines, Event, LOOK_UP_TABLES, Options, Time as EngineTime, ViolationKey};
 use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
@@ -96,7 +96,7 @@ impl World {
             clock: Arc::default(),
             store,
             policy,
-            engine: Options { track_hosts: options.track_hosts, ..Options::default() },
+            engine: Options { track_hosts: options.track_hosts, look_up_tables: LOOK_UP_TABLES, ..Options::default() },
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
             forget_after: Some(FORGET_SWITCH_AFTER),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use maple_core::engine::Options;
+use maple_core::engine::{LOOK_UP_TABLES, Options};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::state::{DeclareError, Store, VersionError};
@@ -120,7 +120,7 @@ impl ControllerOptions {
             balance_period: Duration::from_secs(1),
             forget_switch_after: Some(FORGET_SWITCH_AFTER),
             store: Store::new(),
-            engine: Options::default(),
+            engine: Options { look_up_tables: LOOK_UP_TABLES, ..Options::default() },
             deadlines: Deadlines::default(),
             shard_deadlines: ShardDeadlines::default(),
             limits: QueueLimits::default(),
