@@ -52,4 +52,4 @@ def test_flows_under_a_policy_in_python_end() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     row = json.loads(done.stdout)["rows"][0]
     assert row["controller"] == policy
-    assert row["flows"] > 0 and row["flow_mods"] > 0 and row["core_rules"] > 0, row
+    assert row["flows"] > 0 and row["edge_rules"] > 0 and row["core_rules"] > 0, row

@@ -339,15 +339,30 @@ def test_what_multiplies_rules_is_reported_with_its_lines(
         "    dst = net.locate(pkt.eth_dst)\n"
         "    return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()\n"
     )
-    done = check(policy)
+    done = check(policy, "--look-ups", "0")
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("warning: ")]
     assert all(any(text in line for line in told) for text in warns) and bool(told) == bool(warns), done.stdout
     assert re.search(rf"rules for 1000 hosts +{rules} .*pair that talks; eth_dst \({policy}:", done.stdout), done.stdout
-    kinds = json.loads(check(policy, "--hosts", "20", "--json").stdout)["rules"]
+    kinds = json.loads(check(policy, "--hosts", "20", "--look-ups", "0", "--json").stdout)["rules"]
     assert {"per": "pair that talks", "hosts": 20, "rules": 380}.items() <= next(
         kind for kind in kinds if kind["per"].startswith("pair")
     ).items()
+
+
+def test_a_policy_that_looks_addresses_up_has_no_rule_for_each_pair(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        f"{HEADER}@policy\ndef f(pkt, net):\n    dst = net.locate(pkt.eth_dst)\n"
+        "    return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()\n"
+    )
+    done = check(policy)
+    assert done.returncode == 0 and "rules for 1000 hosts" not in done.stdout, done.stdout + done.stderr
+    assert re.search(rf"^look-ups +2 .*hosts\[eth_dst\] \({policy}:\d", done.stdout, re.MULTILINE), done.stdout
+    assert "warning" not in done.stdout
+    told = json.loads(check(policy, "--json").stdout)
+    looked_up = sorted(one["look_up"] for one in told["look_ups"])
+    assert told["rules"] == [] and looked_up == ["hosts[eth_dst]", "hosts[eth_src] is in_port"]
 
 
 def test_a_check_needs_a_policy_and_a_capture_that_can_be_read(tmp_path: Path) -> None:

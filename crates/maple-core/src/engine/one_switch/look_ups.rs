@@ -7,7 +7,7 @@
 //! controller meanwhile gets its class when the leaves' rules are at rest: they have no changes, no leaf changes its
 //! route, and the switch has confirmed them.
 
-use maple_wire::{Constraint, Field, Instruction, Match, PortNo};
+use maple_wire::{Constraint, Field, Instruction, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::Switch;
@@ -279,6 +279,15 @@ impl LookUps {
         trace.items.iter().filter_map(read).map(|(question, answer)| format!("{question}: {answer}")).collect()
     }
 
+    /// Returns where the hosts are for whose addresses in a field a rule is that matches this metadata, if it was made for
+    /// one place.
+    pub fn place(&self, field: Field, metadata: ReadMetadata) -> Option<Location> {
+        match lock(&self.registers).found(&LookUp::of_host(field), Component::Value, metadata)? {
+            Some(Value::Location(place)) => Some(place),
+            _ => None,
+        }
+    }
+
     /// Returns the purpose of a key's rule, in words: the table, the key, and what it has there. `None` if the rule is of
     /// no key.
     pub fn describe_key(&self, table: u8, rule: &Rule) -> Option<String> {
@@ -303,23 +312,6 @@ impl Switch {
     pub fn tree_text(&self) -> String {
         let registers = lock(&self.ingress.look_ups.registers);
         self.tree().render_with(&|metadata| registers.describe(metadata))
-    }
-
-    /// Returns the places of senders and receivers, as far as a leaf's rule was made for what look-ups found of them.
-    pub fn places(&self, matching: &Match) -> (Option<Location>, Option<Location>) {
-        let Some(metadata) = matching.get(Field::Metadata) else { return (None, None) };
-        let read = ReadMetadata { value: metadata.value as u64, mask: metadata.mask as u64 };
-        let port = matching.get(Field::InPort).filter(|port| port.is_exact());
-        let is_source_here = read.mask & read.value & SOURCE_IS_HERE != 0;
-        let source = port.filter(|_| is_source_here).map(|port| Location::new(self.dpid, PortNo(port.value as u32)));
-        let destination = match lock(&self.ingress.look_ups.registers)
-            .found(&LookUp::of_host(Field::EthDst), Component::Value, read)
-            .flatten()
-        {
-            Some(Value::Location(at)) => Some(at),
-            _ => None,
-        };
-        (source, destination)
     }
 
     /// Reports whether a rule is there because of look-ups: it is of a key, marks sources, or matches what these write.

@@ -9,12 +9,15 @@ use maple_wire::{Dpid, Field, Match, PortNo};
 use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::RuleCount;
+use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
 use crate::engine::one_switch::polls::{CountedRule, StatisticsReading};
 use crate::ids::Time;
+use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::{Location, Mac};
 use crate::report::Counted;
 use crate::state::Snapshot;
+use crate::trace::ReadMetadata;
 
 /// The counters of a port.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -101,13 +104,8 @@ impl Switches {
         let state = ctx.store.snapshot();
         let parties = |matching: &Match| {
             let (from, to) = pair(&state, matching);
-            let (source_at, destination_at) = switch.places(matching);
-            let party = |host: Option<Mac>, at: Option<Location>| match (host, at) {
-                (Some(host), _) => Party::Host(host),
-                (None, Some(at)) => Party::at(&state, at),
-                (None, None) => Party::Any,
-            };
-            (party(from, source_at), party(to, destination_at))
+            let (from_at, to_at) = parties_looked_up(switch, &state, matching);
+            (from.map_or(from_at, Party::Host), to.map_or(to_at, Party::Host))
         };
         let table = switch.ingress_table();
         let all = traffic(parties, ctx.options.epoch, table, newest, before.map(|before| &**before));
@@ -131,12 +129,11 @@ impl Switches {
 }
 
 impl Party {
-    /// Returns the hosts at a port: the only one, if there is one.
-    fn at(state: &Snapshot, at: Location) -> Party {
-        let mut hosts = state.hosts_at(at);
+    /// Returns these hosts: the only one, if there is one, and otherwise what stands for several.
+    fn among(mut hosts: impl Iterator<Item = Mac>, several: Party) -> Party {
         match (hosts.next(), hosts.next()) {
             (Some(host), None) => Party::Host(host),
-            _ => Party::At(at),
+            _ => several,
         }
     }
 
@@ -226,6 +223,21 @@ pub(in crate::engine) fn pair(state: &Snapshot, matching: &Match) -> Pair {
         host(Field::EthSrc, Field::Ipv4Src, Field::ArpSpa, Field::Ipv6Src),
         host(Field::EthDst, Field::Ipv4Dst, Field::ArpTpa, Field::Ipv6Dst),
     )
+}
+
+/// Returns sender and receiver, as far as a rule was made for what look-ups found of them.
+fn parties_looked_up(switch: &Switch, state: &Snapshot, matching: &Match) -> (Party, Party) {
+    let Some(metadata) = matching.get(Field::Metadata) else { return (Party::Any, Party::Any) };
+    let metadata = ReadMetadata { value: metadata.value as u64, mask: metadata.mask as u64 };
+    let hosts_at = |at| Party::among(state.hosts_at(at), Party::At(at));
+    let port = matching.get(Field::InPort).filter(|port| port.is_exact());
+    let from = match port.map(|port| Location::new(switch.dpid, PortNo(port.value as u32))) {
+        _ if metadata.mask & metadata.value & SOURCE_IS_HERE == 0 => Party::Any,
+        Some(at) => hosts_at(at),
+        None => Party::among(state.hosts_of(switch.dpid), Party::Any),
+    };
+    let to = switch.ingress.look_ups.place(Field::EthDst, metadata).map_or(Party::Any, hosts_at);
+    (from, to)
 }
 
 /// Returns the growth of a port's counter since an earlier reading. `None` if the port does not count, or has started
