@@ -68,7 +68,7 @@ fn the_console_answers_and_goes_on_after_mistakes() {
 
 #[test]
 fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
-    let all = ["run", "builtin:shortest-path", "--emulate", "linear:2", "--console"];
+    let all = ["run", "builtin:shortest-path", "--emulate", "linear:2", "--console", "--look-ups", "4"];
     let asked = "h1 ping 10.0.0.2\nexplain --from h1 --to s2:1\nshow rules s1\nshow rules --host h1 --table 1\n\
                  show ports s2\nshow hosts\nshow emulated links\nshow names\nshow rule\nshow tables s9\nstate get x\n";
     let output = typed(&all, asked);

@@ -85,7 +85,7 @@ fn acl_is_obeyed_and_stops_what_it_denies() {
 fn a_program_replays_and_explains_its_own_recordings() {
     let folder = std::env::temp_dir().join(format!("maple-program-{}", std::process::id()));
     let recordings = folder.to_str().expect("a name");
-    let network = ["--emulate", "ring:4", "--traffic", "4s", "--rate", "50", "--allow-drops"];
+    let network = ["--emulate", "ring:4", "--traffic", "4s", "--rate", "50", "--allow-drops", "--look-ups", "4"];
     let recorded = run(example("acl"), &[&network[..], &["--record", recordings]].concat());
     assert!(recorded.status.success(), "{}{}", text(&recorded.stdout), text(&recorded.stderr));
     let replayed = run(example("acl"), &["replay", recordings]);
