@@ -31,8 +31,8 @@
 //!
 //! | folder | its concerns, in reading order |
 //! | --- | --- |
-//! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram` |
-//! | `one_switch` | one switch: `ingress`, `paths`, `ports`, `room`, `counters`; its rules: `layout` of the tables, `classifier`, `host_rules/`, `look_ups`, `route_rules`, `meters`, `tables/`, `update`, `pacing`, `cookies`; what it counts: `polls`, `rule_counts`, `rule_growth`, `access_hits`, `drops/`, `audits`; `sample_pass`, `restoring`; `view` |
+//! | `context` | what comes in and goes out (`event`, `messages` between shards, `trial`, `watched`), `received_packet`, `options`, `timers`, `commit`, `uses` of the store, `reports`, `cause` of drops, `stats`, `histogram`, `access_hits`; `backoff` and `versioned_cache`, which several parts have |
+//! | `one_switch` | one switch: `ingress/`, `paths/`, `ports/`, `room/` for rules, `counters/`, `tables/`, each with what it consists of; its rules: `layout` of the tables, `classifier`, `look_ups`, `update`, `pacing`, `cookies`; `restoring`; `view` |
 //! | `switches` | those of the shard: `packet_out`, `pace`, tables that are `reread`, `audit`, those that are `away`; counts: `measure`, `traffic`, `count_rule`, `count_drops` |
 //! | `fabric` | `routes/`, `route_use`, `route_meters`, `room_for_leaves`, `give_labels`, switches that are `unreachable` |
 //! | `topology` | `packet_in`, `admission`, `new_port`, `link_port`, `hosts/`, `host_actions`, `find_moved`, `segments/`, `declare`, `presume` |
@@ -85,10 +85,9 @@ pub use dispatch::Engine;
 pub use dispatch::copy::EngineCopy;
 pub use explain::Engines;
 pub use live::{COPIES_A_SECOND, MAX_WATCHES};
-pub use one_switch::classifier::is_the_controllers;
+pub use one_switch::classifier::{PROBE_MAC, is_the_controllers};
 pub use one_switch::cookies::OWN_COOKIES;
-pub use one_switch::drops::{Dropped, KEPT_MINUTES};
-pub use one_switch::protocols::PROBE_MAC;
+pub use one_switch::counters::drops::{Dropped, KEPT_MINUTES};
 pub use one_switch::view::SwitchCounts;
 pub use rehearsal::{Rehearsal, Rehearsed, RuleDifference};
 pub use reruns::comparison::Comparison;

@@ -4,6 +4,8 @@
 //! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
 //! [`Context::after`]; what is to happen later gets a timer ([`Context::wake_at`]).
 
+pub(super) mod access_hits;
+pub(super) mod backoff;
 pub(super) mod cause;
 pub(super) mod commit;
 pub(super) mod event;
@@ -17,6 +19,7 @@ pub(super) mod stats;
 pub(super) mod timers;
 pub(super) mod trial;
 pub(super) mod uses;
+pub(super) mod versioned_cache;
 pub(super) mod watched;
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::capacity`] decides.
+//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::room::capacity`] decides.
 
 use std::collections::BTreeSet;
 

@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 
 use crate::engine::context::Context;
 use crate::engine::one_switch::Stale;
-use crate::engine::one_switch::questions::StatisticsQuestion;
+use crate::engine::one_switch::counters::questions::StatisticsQuestion;
 use crate::engine::switches::Switches;
 use crate::ids::LeafId;
 use crate::labels::Acquire;

@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Version};
 
 use super::Fabric;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
+use crate::engine::one_switch::paths::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Meter;
 use crate::rule::Rule;

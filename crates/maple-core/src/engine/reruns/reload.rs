@@ -37,6 +37,7 @@ use rustc_hash::FxHashSet;
 
 use super::samples::Samples;
 use crate::compile::Table;
+use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
@@ -50,9 +51,8 @@ use crate::engine::decisions::leaf::{shown, source_lines};
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::access_hits::AccessHits;
+use crate::engine::one_switch::ingress::sample_pass::SamplePass;
 use crate::engine::one_switch::ingress::table;
-use crate::engine::one_switch::sample_pass::SamplePass;
 use crate::ids::LeafId;
 use crate::route::Goal;
 use crate::run::{Finished, Run};

@@ -19,7 +19,7 @@
 //!
 //! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
 //! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
-//! in 10 seconds (`one_switch/sample_pass.rs`).
+//! in 10 seconds (`one_switch/ingress/sample_pass.rs`).
 //!
 //! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
 
@@ -35,7 +35,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::sample_pass::STEP;
+use crate::engine::one_switch::ingress::sample_pass::STEP;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;

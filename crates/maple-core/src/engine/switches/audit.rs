@@ -20,12 +20,12 @@ use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 
 use super::Switches;
 use crate::engine::context::Context;
+use crate::engine::context::backoff::Backoff;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::audits::Repair;
-use crate::engine::one_switch::backoff::Backoff;
 use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
-use crate::engine::one_switch::polls::REST_FACTOR;
+use crate::engine::one_switch::counters::audit_state::Repair;
+use crate::engine::one_switch::counters::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::Report;
 use crate::rule::Rule;

@@ -11,7 +11,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::rule_counts::OpenQuestion;
+use crate::engine::one_switch::counters::rule_counts::OpenQuestion;
 use crate::rule::Rule;
 use crate::update::key_of;
 

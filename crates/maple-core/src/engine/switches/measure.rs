@@ -1,5 +1,5 @@
 //! Measuring: asks switches for counters that f or people want, and writes them as rates into the tracked state.
-//! [`crate::engine::one_switch::polls`] decides when a switch is asked.
+//! [`crate::engine::one_switch::counters::polls`] decides when a switch is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::polls::CompleteAnswer;
+use crate::engine::one_switch::counters::polls::CompleteAnswer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::{Counted, Report};

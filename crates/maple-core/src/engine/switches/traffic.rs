@@ -10,7 +10,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::RuleCount;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
-use crate::engine::one_switch::polls::{CountedRule, StatisticsReading};
+use crate::engine::one_switch::counters::polls::{CountedRule, StatisticsReading};
 use crate::ids::Time;
 use crate::network::{Location, Mac};
 use crate::report::Counted;

@@ -45,19 +45,18 @@ use rustc_hash::FxHashSet;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
-use audit::RuleAudit;
 use bundle::Bundle;
 use deletions::{ByCookie, again, flow_mod};
 use removals::Removals;
+use reported_rules::RuleAudit;
 use shared_table::{PendingRules, SharedTable};
 
 pub(in crate::engine) use answers::{ConfirmedRequests, RefusedRequest};
-pub(in crate::engine) use audit::{AuditFindings, place};
 pub(in crate::engine) use postponed::Postponed;
+pub(in crate::engine) use reported_rules::{AuditFindings, place};
 pub(in crate::engine) use shared_table::RuleSource;
 
 mod answers;
-mod audit;
 mod bundle;
 mod contents;
 mod deletions;
@@ -65,6 +64,7 @@ mod detours;
 mod earlier_run;
 mod postponed;
 mod removals;
+mod reported_rules;
 mod shared_table;
 mod suspended;
 

@@ -57,7 +57,7 @@ use declared::ReportedSenders;
 use flooding::Flooding;
 use search::Search;
 
-pub use crate::engine::one_switch::protocols::PROBE_MAC;
+pub use crate::engine::one_switch::classifier::PROBE_MAC;
 pub(in crate::engine) use announced::{announcement, is_announcement};
 pub(in crate::engine) use flaps::{RECENTLY_UP, hosts_to_ask_for, probe_host};
 

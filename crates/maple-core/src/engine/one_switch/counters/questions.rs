@@ -2,7 +2,7 @@
 
 use maple_wire::msg::stats::StatsReply;
 
-use super::Switch;
+use crate::engine::one_switch::Switch;
 
 /// What the engine wants to know from statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,14 @@
 //! How packets go on from a switch, and what it does with packets that arrive from others.
 
+pub(in crate::engine) mod meters;
+pub(in crate::engine) mod route_rules;
+
 use maple_wire::{Dpid, Version};
 
-use super::meters::Meters;
-use super::route_rules::RouteRules;
 use crate::engine::context::options::Options;
 use crate::labels::{LabelTable, Quarantine};
+use meters::Meters;
+use route_rules::RouteRules;
 
 /// The routes that begin at a switch, and the labels by which packets arrive.
 #[derive(Clone)]

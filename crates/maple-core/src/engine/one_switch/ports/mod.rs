@@ -1,17 +1,20 @@
 //! The ports of a switch, and the hosts that may enter by them.
 
+pub(in crate::engine) mod host_rules;
+pub(in crate::engine) mod new_port_packets;
+
 use std::collections::BTreeMap;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::backoff::Backoff;
-use super::cookies::{copy_cookie, own_cookie};
-use super::host_rules::{HostCookies, HostRules};
-use super::layout::Layout;
-use super::new_port_packets::NewPortPackets;
+use crate::engine::context::backoff::Backoff;
 use crate::engine::context::options::Options;
+use crate::engine::one_switch::cookies::{copy_cookie, own_cookie};
+use crate::engine::one_switch::layout::Layout;
 use crate::ids::Time;
 use crate::network::Mac;
+use host_rules::{HostCookies, HostRules};
+use new_port_packets::NewPortPackets;
 
 /// What the engine knows of a switch's ports beyond the tracked state.
 pub(in crate::engine) struct Ports {

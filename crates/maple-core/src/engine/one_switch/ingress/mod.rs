@@ -1,21 +1,23 @@
 //! What f decides about the packets that enter at a switch, and its rules.
 
+pub(in crate::engine) mod sample_pass;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::Constraint;
 
-use super::cache::VersionedCache;
-use super::cookies::{dependent_cookie, own_cookie};
-use super::layout::Layout;
-use super::look_ups::LookUps;
-use super::sample_pass::SamplePass;
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
 use crate::engine::context::options::Options;
+use crate::engine::context::versioned_cache::VersionedCache;
+use crate::engine::one_switch::cookies::{dependent_cookie, own_cookie};
+use crate::engine::one_switch::layout::Layout;
+use crate::engine::one_switch::look_ups::LookUps;
 use crate::ids::LeafId;
 use crate::rule::COMPILED;
 use crate::update::Change;
+use sample_pass::SamplePass;
 
 /// The trace tree of the packets that enter at a switch, and the changes of its rules.
 pub(in crate::engine) struct Ingress {

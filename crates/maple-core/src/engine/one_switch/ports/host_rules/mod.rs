@@ -49,9 +49,9 @@ use maple_wire::icmpv6_type::value::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use maple_wire::ip_proto::value::ICMPV6;
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
-use super::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::context::expected::Expected;
 use crate::engine::context::received_packet::from_port;
+use crate::engine::one_switch::classifier::{ANNOUNCED, COPIES, GUARD, HOSTS, KNOWN, LAST};
 use crate::engine::one_switch::layout::{ENTRY, Layout};
 use crate::forwarding::to_controller;
 use crate::ids::Time;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::access_hits::AskedRule;
-use super::tables::place;
+use crate::engine::context::access_hits::AskedRule;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::one_switch::tables::place;
 use crate::ids::LeafId;
 use crate::update::EntryKey;
 

@@ -34,10 +34,10 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-use super::cookies::Subject;
-use super::host_rules::HostCapacity;
-use super::layout::CLASSIFIER;
 use crate::engine::context::options::Options;
+use crate::engine::one_switch::cookies::Subject;
+use crate::engine::one_switch::layout::CLASSIFIER;
+use crate::engine::one_switch::ports::host_rules::HostCapacity;
 use crate::ids::Time;
 
 /// The time for which a table that was full counts as full. After that it may have more capacity.

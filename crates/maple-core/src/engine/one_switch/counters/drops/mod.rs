@@ -3,7 +3,7 @@
 //! Packets are dropped by rules of leaves that drop, by rules of the classifier, and by the controller. The controller
 //! counts its own drops. The drops by rules are known from the rules' counters, whenever the switch reports them: in
 //! audits, in polls, and when a rule is removed. A rule has dropped as much as its counter has grown since the last
-//! report. It is counted in the minute of the report (`engine/one_switch/rule_growth.rs`).
+//! report. It is counted in the minute of the report (`engine/one_switch/counters/rule_growth.rs`).
 //!
 //! # Bounds
 //!

@@ -1,10 +1,17 @@
 //! What a switch counts, and the questions for it.
 
-use super::audits::Audits;
-use super::drops::Drops;
-use super::polls::Polls;
-use super::rule_counts::RuleCounts;
-use super::rule_growth::RuleGrowth;
+pub(in crate::engine) mod audit_state;
+pub(in crate::engine) mod drops;
+pub(in crate::engine) mod polls;
+pub(in crate::engine) mod questions;
+pub(in crate::engine) mod rule_counts;
+pub(in crate::engine) mod rule_growth;
+
+use audit_state::Audits;
+use drops::Drops;
+use polls::Polls;
+use rule_counts::RuleCounts;
+use rule_growth::RuleGrowth;
 
 /// The counters of a switch, and when to ask for them.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::backoff::Backoff;
+use crate::engine::context::backoff::Backoff;
 use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::EntryKey;

@@ -1,14 +1,16 @@
 //! The room for rules in a switch: how much there is, and what the switch has refused.
 
+pub(in crate::engine) mod capacity;
+
 use std::time::Duration;
 
-use super::backoff::pause;
-use super::capacity::Capacity;
-use super::tables::Postponed;
+use crate::engine::context::backoff::pause;
 use crate::engine::context::options::Options;
+use crate::engine::one_switch::tables::Postponed;
 use crate::ids::Time;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
+use capacity::Capacity;
 
 /// The number of updates in a row that a switch may refuse before it is closed.
 const MAX_REFUSED_UPDATES: u32 = 3;
