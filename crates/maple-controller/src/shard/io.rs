@@ -193,7 +193,7 @@ impl Io {
 
     /// Ends a pause of accepting that is over.
     pub fn resume_accepting(&mut self, now: Time) {
-        self.listeners.go_on(now);
+        self.listeners.resume(now);
     }
 
     /// Accepts the next connection, if there is one.

@@ -65,32 +65,32 @@ impl Queries {
     }
 
     /// Handles the confirmation of all deletions for which a thread waits. It is answered at the end of the turn.
-    pub fn barriers_done(&mut self, token: u64) {
+    pub fn on_barriers_done(&mut self, token: u64) {
         self.fences.extend(self.settling.remove(&token));
     }
 
     /// Passes the counters of a rule on.
-    pub fn rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
+    pub fn on_rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
         if let Some(to) = self.counting.remove(&token) {
             _ = to.send(count);
         }
     }
 
     /// Passes the result of a policy's trial on.
-    pub fn tried(&mut self, candidate: u64, trial: Trial) {
+    pub fn on_tried(&mut self, candidate: u64, trial: Trial) {
         if let Some((_, to)) = self.tried.take_if(|(number, _)| *number == candidate) {
             _ = to.send(trial);
         }
     }
 
     /// Handles that a new policy decides. The thread that waits for it is answered at the end of the turn.
-    pub fn adopted(&mut self, candidate: u64) {
+    pub fn on_adopted(&mut self, candidate: u64) {
         let waits = self.adopted.take_if(|(number, _)| *number == candidate);
         self.fences.extend(waits.map(|(_, to)| to));
     }
 
     /// Passes the news of a watch on. A client that is too slow misses news.
-    pub fn live(&mut self, token: u64, news: LiveNews) {
+    pub fn on_live_news(&mut self, token: u64, news: LiveNews) {
         let is_last = matches!(news, LiveNews::Refused(_));
         if let Some(to) = self.live.get(&token) {
             _ = to.try_send(news);
@@ -101,7 +101,7 @@ impl Queries {
     }
 
     /// Passes the sizes of a switch's tables on.
-    pub fn table_sizes_read(&mut self, slot: usize, tables: &[TableSize], io: &mut Io) {
+    pub fn on_table_sizes(&mut self, slot: usize, tables: &[TableSize], io: &mut Io) {
         let Some(connection) = io.present(slot).map(|connection| connection.id) else { return };
         for (_, to) in self.sizing.extract_if(.., |(of, _)| *of == connection) {
             let _ = to.send(tables.to_vec());

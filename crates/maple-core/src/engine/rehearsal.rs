@@ -147,7 +147,12 @@ impl Rehearsal {
                 earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
             let engine = &mut rehearsal.engines[0];
             engine.fabric.ctx.now = rehearsal.now;
-            engine.topology.switch_up(&mut engine.fabric, *dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
+            engine.topology.on_switch_up(
+                &mut engine.fabric,
+                *dpid,
+                known.unwrap_or(UNKNOWN).capabilities(*dpid),
+                &ports,
+            );
         }
         rehearsal.run(vec![vec![Event::Tick]]);
         let presume = Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() };

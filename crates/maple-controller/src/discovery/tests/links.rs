@@ -212,7 +212,7 @@ fn the_port_of_the_switchs_own_host_is_probed_and_becomes_an_edge_port() {
     let mut discovery = Discovery::new(KEY, Timing::default(), 0);
     let at = Location::new(Dpid(1), PortNo::LOCAL);
     let mut out = Vec::new();
-    discovery.switch_up(Time(0), Dpid(1), &[Port { number: PortNo::LOCAL, ..port(1) }], &mut out);
+    discovery.on_switch_up(Time(0), Dpid(1), &[Port { number: PortNo::LOCAL, ..port(1) }], &mut out);
     assert!(matches!(out.as_slice(), [DiscoveryOutput::Probe { at: from }] if *from == at));
     out.clear();
     while let Some(due) = discovery.deadline().filter(|due| *due < Time(1_000_000_000)) {
@@ -228,7 +228,7 @@ fn reserved_ports_and_ports_that_are_down_are_not_probed() {
     down.config = Port::CONFIG_DOWN;
     let reserved = Port { number: PortNo::NORMAL, ..port(1) };
     let mut out = Vec::new();
-    discovery.switch_up(Time(0), Dpid(1), &[reserved, Port { number: PortNo(0), ..port(1) }, down], &mut out);
+    discovery.on_switch_up(Time(0), Dpid(1), &[reserved, Port { number: PortNo(0), ..port(1) }, down], &mut out);
     assert_eq!((out, discovery.deadline()), (vec![], None));
 }
 

@@ -126,7 +126,7 @@ impl World {
     fn up(&mut self, dpid: u64, ports: u32) {
         let ports: Vec<Port> = (1..=ports).map(port).collect();
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
-        self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
+        self.with(shard, |discovery, out| discovery.on_switch_up(now, Dpid(dpid), &ports, out));
     }
 
     /// Brings back a switch with two ports, of whose first port this was known.
@@ -135,13 +135,13 @@ impl World {
         let ports: Vec<Port> = (1..=2).map(port).collect();
         let known = |place: Location| if place == at(dpid, 1) { known.clone() } else { Attachment::New };
         self.attachments.insert(at(dpid, 1), known(at(dpid, 1)));
-        self.with(shard, |discovery, out| discovery.switch_back(now, Dpid(dpid), &ports, known, out));
+        self.with(shard, |discovery, out| discovery.on_switch_back(now, Dpid(dpid), &ports, known, out));
     }
 
     fn down(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         self.kept.lock().expect("no panic").remove(&Dpid(dpid));
-        self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));
+        self.with(shard, |discovery, out| discovery.on_switch_down(now, Dpid(dpid), out));
     }
 
     fn port_goes(&mut self, at: Location, up: bool) {
@@ -149,7 +149,7 @@ impl World {
         port.state = u32::from(!up);
         let status = PortStatus { reason: PortReason::Modify, port };
         let (now, shard) = (self.now, self.shard(at.switch));
-        self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
+        self.with(shard, |discovery, out| discovery.on_port_status(now, at.switch, &status, out));
     }
 
     /// Ends the connection of a switch.

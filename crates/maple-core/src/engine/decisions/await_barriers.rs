@@ -173,7 +173,7 @@ impl Decisions {
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
-    pub fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+    pub fn on_confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits(fabric);
     }

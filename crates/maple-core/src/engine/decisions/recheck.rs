@@ -77,7 +77,7 @@ impl Decisions {
         fabric.ctx.stats.rechecks_failed += 1;
         let what = format!("{difference}{}", asked(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
-        self.not_a_function(fabric, &what, &format!("recheck {place}"));
+        self.report_nondeterminism(fabric, &what, &format!("recheck {place}"));
         self.withdraw(fabric, id);
     }
 }

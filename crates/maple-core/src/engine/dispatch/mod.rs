@@ -115,14 +115,14 @@ impl Engine {
         // After a standstill, what came in time is handled before the timers run.
         let standstill = self.fabric.ctx.standstill();
         match standstill {
-            Some(late) => self.topology.hosts.stood_still(self.fabric.ctx.now, late),
+            Some(late) => self.topology.hosts.on_standstill(self.fabric.ctx.now, late),
             None => {
                 self.run_timers();
                 self.decisions.recheck(&mut self.fabric);
             }
         }
         for event in events.drain(..) {
-            self.on(event);
+            self.on_event(event);
             self.read_inbox();
         }
         if standstill.is_some() {
@@ -132,7 +132,7 @@ impl Engine {
         self.fabric.switches.check_demand(&mut self.fabric.ctx);
         self.decisions.publish(&mut self.fabric.ctx);
         for dpid in self.fabric.switches.away_for_too_long() {
-            self.switch_down(dpid);
+            self.on_switch_down(dpid);
         }
         self.fabric.withhold_from_unreachable();
         out.append(&mut self.fabric.ctx.out);
@@ -141,51 +141,51 @@ impl Engine {
     }
 
     /// Handles an event.
-    fn on(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
             return self.fabric.ctx.note_late();
         }
         let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
         match event {
-            Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
+            Event::PacketIn { dpid, packet_in } => self.on_packet_in(dpid, packet_in),
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
                 let capabilities =
                     Capabilities::from_features(version, &features).described(&description).bundles(has_bundles);
-                let capabilities = fabric.switches.as_it_turned_out(dpid, capabilities);
+                let capabilities = fabric.switches.effective_capabilities(dpid, capabilities);
                 if fabric.switches.contains_key(&dpid) {
-                    self.switch_down(dpid);
+                    self.on_switch_down(dpid);
                 }
-                self.topology.switch_up(&mut self.fabric, dpid, capabilities, &ports);
+                self.topology.on_switch_up(&mut self.fabric, dpid, capabilities, &ports);
             }
-            Event::SwitchDown { dpid } => self.switch_down(dpid),
-            Event::SwitchUnreachable { dpid } => self.switch_unreachable(dpid),
+            Event::SwitchDown { dpid } => self.on_switch_down(dpid),
+            Event::SwitchUnreachable { dpid } => self.on_switch_unreachable(dpid),
             Event::SwitchReachable { dpid } => {
                 if fabric.resume_switch(dpid) {
                     topology.with_hosts(fabric, |hosts, now, actions| hosts.resume_switch(now, dpid, actions));
-                    fabric.switch_resumed(dpid);
+                    fabric.on_switch_resumed(dpid);
                 }
             }
-            Event::PortStatus { dpid, status } => Topology::port_status(fabric, dpid, &status),
-            Event::LinkUp { a, b } => Topology::link_up(fabric, a, b),
-            Event::LinkDown { a, b } => Topology::link_down(fabric, a, b),
-            Event::Segment { ports } => Topology::segment(fabric, &ports),
-            Event::SegmentLeft { port } => Topology::segment_left(fabric, port),
+            Event::PortStatus { dpid, status } => Topology::on_port_status(fabric, dpid, &status),
+            Event::LinkUp { a, b } => Topology::on_link_up(fabric, a, b),
+            Event::LinkDown { a, b } => Topology::on_link_down(fabric, a, b),
+            Event::Segment { ports } => Topology::on_segment(fabric, &ports),
+            Event::SegmentLeft { port } => Topology::on_segment_left(fabric, port),
             Event::PortIsEdge { port } => {
-                Topology::port_is_edge(fabric, port);
+                Topology::on_edge_port(fabric, port);
                 samples.begin_pass(decisions, fabric, port.switch);
             }
-            Event::PortIsNew { port } => Topology::port_is_new(fabric, port),
+            Event::PortIsNew { port } => Topology::on_new_port(fabric, port),
             Event::Declare { number, facts } => self.declare(number, &facts),
 
-            Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
+            Event::BarrierReply { dpid, xid } => decisions.on_barrier_reply(fabric, dpid, xid),
             Event::AwaitBarriers(token) => {
                 decisions.record_for_unreachable(fabric);
                 decisions.await_all_barriers(fabric, token);
             }
-            Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
-            Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
-            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
-            Event::Unsent { dpid, xid } => self.replied(dpid, xid, Reply::Unsent),
+            Event::FlowRemoved { dpid, removed } => decisions.on_flow_removed(fabric, dpid, &removed),
+            Event::SwitchError { dpid, xid, error } => self.on_switch_error(dpid, xid, &error),
+            Event::FlowStats { dpid, xid, reply } => self.on_statistics(dpid, xid, reply),
+            Event::Unsent { dpid, xid } => self.on_reply(dpid, xid, Reply::Unsent),
             Event::ShowCounters { dpid, what } => fabric.switches.show_counters(&mut fabric.ctx, dpid, what),
             Event::CountRule { dpid, token, table, rule } => {
                 fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
@@ -193,7 +193,7 @@ impl Engine {
             Event::FlowsRead { dpid, flows } => {
                 fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
                 if fabric.switches.awaits_earlier_rules(dpid) {
-                    return Restore::earlier_rules_known(decisions, fabric, dpid, true);
+                    return Restore::on_earlier_rules_known(decisions, fabric, dpid, true);
                 }
                 fabric.mark_dirty(dpid);
             }
@@ -212,33 +212,33 @@ impl Engine {
             Event::Adopt(candidate) => reload.adopt(samples, decisions, fabric, candidate),
             Event::Abandon(number) => reload.abandon(number),
             Event::LiveBegin { token, filter } => live.begin(fabric, token, filter),
-            Event::LiveGoOn(token) => live.go_on(fabric, token),
+            Event::LiveGoOn(token) => live.prolong(fabric, token),
             Event::LiveEnd(token) => live.end(fabric, token),
             Event::Tick => {}
         }
     }
 
     /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
-    fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
+    fn on_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
         if is_of_watch(packet_in.cookie) {
-            return self.live.packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
+            return self.live.on_packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
-        if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
+        if let Some(received) = self.topology.on_packet_in(&mut self.fabric, dpid, packet_in) {
             self.admit_new_port_packets(dpid);
-            self.enter(received);
+            self.on_entering_packet(received);
         }
     }
 
     /// Lets the packets enter that waited until their port's kind is known.
     fn admit_new_port_packets(&mut self, dpid: Dpid) {
         for received in Topology::take_admitted(&mut self.fabric, dpid) {
-            self.enter(received);
+            self.on_entering_packet(received);
         }
     }
 
     /// Handles a packet that enters the network: a leaf answers it, or the policy decides it.
-    fn enter(&mut self, received: ReceivedPacket) {
+    fn on_entering_packet(&mut self, received: ReceivedPacket) {
         if self.topology.accepts(&mut self.fabric, &received) {
             self.decisions.on_packet(&mut self.fabric, received);
         }
@@ -253,16 +253,16 @@ impl Engine {
                 EngineMessage::Reconsider(dependents) => fabric.ctx.stale.extend(dependents),
                 EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
                 EngineMessage::Acquire(asked) => fabric.acquire_label(asked),
-                EngineMessage::LabelNews(from, holder, news) => decisions.label_news(fabric, from, holder, &news),
+                EngineMessage::LabelNews(from, holder, news) => decisions.on_label_news(fabric, from, holder, &news),
                 EngineMessage::Release { at, holder, confirmed } => fabric.release_label(at, holder, confirmed),
                 EngineMessage::Emit { dpid, hops, frame } => {
                     fabric.switches.emit(&mut fabric.ctx, dpid, &hops, &frame);
                 }
                 EngineMessage::FindHost(question) => topology.find_host(fabric, question),
-                EngineMessage::HostSearched { mac, at, found } => topology.host_searched(fabric, mac, at, found),
+                EngineMessage::HostSearched { mac, at, found } => topology.on_host_searched(fabric, mac, at, found),
                 EngineMessage::Unplugged(at) => topology.look_for_unplugged_hosts(fabric, at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => {
-                    Topology::unexpected_host_seen(fabric, mac, at, seen);
+                    Topology::on_unexpected_host(fabric, mac, at, seen);
                 }
                 // The engine checks for these at the end of each batch.
                 EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
@@ -287,7 +287,7 @@ impl Engine {
         while let Some(timer) = self.fabric.ctx.take_due() {
             let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
             match timer {
-                Timer::Leaf(leaf) => decisions.leaf_timer(fabric, leaf),
+                Timer::Leaf(leaf) => decisions.on_leaf_timer(fabric, leaf),
                 Timer::Labels(dpid) => fabric.expire_labels(dpid),
                 Timer::Routes => fabric.retry_routes(),
                 Timer::NextPath(route) => decisions.abandon_next_path(fabric, route),
@@ -312,12 +312,12 @@ impl Engine {
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
                 Timer::LookUps(dpid) => fabric.mark_dirty(dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
-                Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
-                Timer::SampleTurn => samples.go_on(decisions, fabric),
-                Timer::Trial => reload.go_on(decisions, fabric),
+                Timer::Samples(dpid) => samples.take_turns(decisions, fabric, dpid),
+                Timer::SampleTurn => samples.decide_next(decisions, fabric),
+                Timer::Trial => reload.decide_next(decisions, fabric),
                 Timer::EarlyRequests => fabric.acquire_early_labels(),
-                Timer::Restore(dpid) => Restore::go_on(decisions, fabric, dpid),
-                Timer::Live(number) => live.look_after(fabric, number),
+                Timer::Restore(dpid) => Restore::decide_next(decisions, fabric, dpid),
+                Timer::Live(number) => live.check(fabric, number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }
@@ -360,7 +360,7 @@ impl Engine {
     }
 
     /// Handles the end of a switch: each part forgets what it knows of it.
-    fn switch_down(&mut self, dpid: Dpid) {
+    fn on_switch_down(&mut self, dpid: Dpid) {
         let Engine { fabric, topology, decisions, live, .. } = self;
         let departed = Restore::remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
@@ -368,16 +368,16 @@ impl Engine {
         fabric.ctx.stats.new_port_drops += switch.ports.new_port_packets.len() as u64;
         live.forget_rules(dpid);
         Restore::give_up(fabric, dpid);
-        decisions.switch_gone(fabric, switch, departed);
-        topology.switch_gone(fabric, dpid);
+        decisions.on_switch_gone(fabric, switch, departed);
+        topology.on_switch_gone(fabric, dpid);
     }
 
     /// Handles the end of the connection to a switch, whose datapath is presumed to go on.
-    fn switch_unreachable(&mut self, dpid: Dpid) {
+    fn on_switch_unreachable(&mut self, dpid: Dpid) {
         let Engine { fabric, topology, decisions, live, .. } = self;
         let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
-            return self.switch_down(dpid);
+            return self.on_switch_down(dpid);
         }
         fabric.suspend_switch(dpid);
         live.forget_rules(dpid);
@@ -385,9 +385,9 @@ impl Engine {
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
             // There is nothing to go by but the previous controller's report of the rules.
-            Restore::earlier_rules_known(decisions, fabric, dpid, true);
+            Restore::on_earlier_rules_known(decisions, fabric, dpid, true);
         }
-        fabric.switch_suspended(dpid);
+        fabric.on_switch_suspended(dpid);
     }
 
     /// Applies a declaration of ports and hosts.
@@ -400,39 +400,39 @@ impl Engine {
     }
 
     /// Handles a switch's refusal of a request: of a rule for a watch, of other rules or meters, or of statistics.
-    fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+    fn on_switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Engine { fabric, decisions, live, .. } = self;
-        if !live.refused(fabric, dpid, xid) && !decisions.switch_error(fabric, dpid, xid, error) {
-            self.replied(dpid, xid, Reply::Refused);
+        if !live.on_rule_refused(fabric, dpid, xid) && !decisions.on_switch_error(fabric, dpid, xid, error) {
+            self.on_reply(dpid, xid, Reply::Refused);
         }
     }
 
     /// Handles statistics, or a part of them.
-    fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+    fn on_statistics(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
         self.decisions.read_reply(&mut self.fabric, dpid, &mut reply);
-        self.replied(dpid, xid, Reply::Statistics(reply));
+        self.on_reply(dpid, xid, Reply::Statistics(reply));
     }
 
     /// Hands what became of a question for statistics to the part that asked.
-    fn replied(&mut self, dpid: Dpid, xid: u32, reply: Reply) {
+    fn on_reply(&mut self, dpid: Dpid, xid: u32, reply: Reply) {
         let Engine { fabric, topology, decisions, .. } = self;
         let question = fabric.question(dpid, xid);
         let Fabric { ctx, switches, .. } = fabric;
         match (question, reply) {
-            (StatisticsQuestion::Audit, Reply::Statistics(mut reply)) => switches.audit_answered(ctx, dpid, &mut reply),
-            (StatisticsQuestion::Audit, Reply::Refused) => switches.audit_failed(ctx, dpid, true),
-            (StatisticsQuestion::Audit, Reply::Unsent) => switches.audit_failed(ctx, dpid, false),
-            (StatisticsQuestion::Meters, Reply::Statistics(reply)) => fabric.meters_read(dpid, &reply),
-            (StatisticsQuestion::Meters, Reply::Refused) => fabric.meters_not_read(dpid, true),
-            (StatisticsQuestion::Meters, Reply::Unsent) => fabric.meters_not_read(dpid, false),
-            (StatisticsQuestion::Rule, Reply::Statistics(reply)) => {
-                switches.rule_count_answered(ctx, dpid, xid, &reply)
+            (StatisticsQuestion::Audit, Reply::Statistics(mut reply)) => {
+                switches.on_audit_answered(ctx, dpid, &mut reply)
             }
+            (StatisticsQuestion::Audit, Reply::Refused) => switches.on_audit_failed(ctx, dpid, true),
+            (StatisticsQuestion::Audit, Reply::Unsent) => switches.on_audit_failed(ctx, dpid, false),
+            (StatisticsQuestion::Meters, Reply::Statistics(reply)) => fabric.on_meters_read(dpid, &reply),
+            (StatisticsQuestion::Meters, Reply::Refused) => fabric.on_meters_unread(dpid, true),
+            (StatisticsQuestion::Meters, Reply::Unsent) => fabric.on_meters_unread(dpid, false),
+            (StatisticsQuestion::Rule, Reply::Statistics(reply)) => switches.on_rule_counted(ctx, dpid, xid, &reply),
             (StatisticsQuestion::Rule, Reply::Refused | Reply::Unsent) => switches.end_rule_count(ctx, dpid, xid),
-            (StatisticsQuestion::Counters, Reply::Statistics(reply)) => switches.poll_answered(ctx, dpid, &reply),
-            (StatisticsQuestion::Counters, Reply::Refused) => switches.poll_refused(ctx, dpid),
-            (StatisticsQuestion::Counters, Reply::Unsent) => switches.poll_not_sent(ctx, dpid),
-            (StatisticsQuestion::Usage, Reply::Statistics(reply)) => decisions.usage_read(fabric, dpid, &reply),
+            (StatisticsQuestion::Counters, Reply::Statistics(reply)) => switches.on_poll_answered(ctx, dpid, &reply),
+            (StatisticsQuestion::Counters, Reply::Refused) => switches.on_poll_refused(ctx, dpid),
+            (StatisticsQuestion::Counters, Reply::Unsent) => switches.on_poll_unsent(ctx, dpid),
+            (StatisticsQuestion::Usage, Reply::Statistics(reply)) => decisions.on_usage_read(fabric, dpid, &reply),
             // The least recently used leaves are evicted then.
             (StatisticsQuestion::Usage, Reply::Refused) => decisions.end_round(fabric, dpid),
             (StatisticsQuestion::Hosts, Reply::Statistics(reply)) => {

@@ -81,7 +81,7 @@ impl Switches {
     }
 
     /// Gives up an audit whose request was not sent, or which the switch refuses.
-    pub fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+    pub fn on_audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
             self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
@@ -89,7 +89,7 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+    pub fn on_audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
         let Some(switch) = self.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.

@@ -125,14 +125,14 @@ impl Switches {
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
-    pub fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn make_postponed_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
             self.poll(ctx, dpid);
         }
     }
 
     /// Handles an answer, or a part of it.
-    pub fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
+    pub fn on_poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
             self.update_gauges(ctx, dpid, ctx.now);
         }
@@ -149,14 +149,14 @@ impl Switches {
     }
 
     /// Plans a poll that was not sent, because too much already waits for the switch.
-    pub fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn on_poll_unsent(&mut self, ctx: &mut Context, dpid: Dpid) {
         ctx.stats.polls_postponed += 1;
         self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.on_unsent());
         self.plan_poll(ctx, dpid);
     }
 
     /// Handles a switch's refusal to report its counters.
-    pub fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn on_poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
         let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();

@@ -106,7 +106,7 @@ impl Topology {
     }
 
     /// Takes the result of a search that another shard made for a host.
-    pub fn host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
+    pub fn on_host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(fabric, |hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
