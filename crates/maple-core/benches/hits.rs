@@ -38,13 +38,13 @@ fn main() {
     }
     let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
     if let [hosts, packets] = numbers[..] {
-        let mut bench = Bench::new(hosts, true);
+        let mut bench = HitShard::new(hosts, true);
         let answers = bench.answer(packets);
         return println!("{hosts} hosts a switch: {packets} packets, {answers} bytes of answers");
     }
-    println!("one leaf a switch: {:.0} ns", Bench::new(1000, false).rounds(|_, _| {}));
+    println!("one leaf a switch: {:.0} ns", HitShard::new(1000, false).rounds(|_, _| {}));
     for hosts in [1, 100, 1000] {
-        let mut bench = Bench::new(hosts, true);
+        let mut bench = HitShard::new(hosts, true);
         let alone = bench.rounds(|_, _| {});
         let events = bench.rounds(|engine, _| handle(engine, &mut vec![Event::Tick]));
         let store = Arc::clone(&bench.store);
@@ -58,7 +58,7 @@ fn main() {
 }
 
 /// A shard whose packets are all hits.
-struct Bench {
+struct HitShard {
     engine: Engine,
     store: Arc<Store>,
     /// What one pass over all hosts reads: at most 64 messages of a switch at a time.
@@ -67,8 +67,8 @@ struct Bench {
     out: Vec<u8>,
 }
 
-impl Bench {
-    fn new(hosts: usize, track_hosts: bool) -> Bench {
+impl HitShard {
+    fn new(hosts: usize, track_hosts: bool) -> HitShard {
         let store = Store::new();
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
         let options = Options {
@@ -107,7 +107,7 @@ impl Bench {
                 (*dpid, some.map(encoded).collect())
             })
         });
-        Bench { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
+        HitShard { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
     }
 
     /// Answers the next packets, which must all be hits. Returns how many bytes the answers have.

@@ -9,7 +9,7 @@
 //!   run.
 //! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
 //!
-//! On either of them [`lab`] runs commands such as `h1 ping h2`.
+//! On either of them [`commands`] runs commands such as `h1 ping h2`.
 //!
 //! ```
 //! use maple_emulator::{EmulatedNetwork, Topology};
@@ -40,7 +40,7 @@ pub mod traffic;
 
 pub mod driver;
 
-pub mod lab;
+pub mod commands;
 
 mod random;
 

@@ -16,8 +16,8 @@ use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Simulation, SimulationOptions, SwitchEnd};
 use maple_core::engine::{Event, Time};
 use maple_core::network::Facts;
+use maple_emulator::commands::CommandError;
 use maple_emulator::emulated::ControlEvent;
-use maple_emulator::lab::LabError;
 use maple_emulator::{EmulatedNetwork, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
@@ -149,8 +149,8 @@ impl Control {
     /// whether a shard had a turn.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the controller never comes to rest.
-    pub fn run(&mut self, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
+    /// [`CommandError::Failed`] if the controller never comes to rest.
+    pub fn run(&mut self, network: &mut EmulatedNetwork) -> Result<bool, CommandError> {
         let now = Time(network.now());
         for dpid in network.dpids().collect::<Vec<_>>() {
             network.take_control(dpid).into_iter().for_each(|event| self.take(now, dpid, event));
@@ -220,10 +220,10 @@ impl Control {
         }
     }
 
-    fn turn(&mut self, now: Time, shard: usize, network: &mut EmulatedNetwork) -> Result<(), LabError> {
+    fn turn(&mut self, now: Time, shard: usize, network: &mut EmulatedNetwork) -> Result<(), CommandError> {
         self.at_once = if self.at_once.0 == now { (now, self.at_once.1 + 1) } else { (now, 1) };
         if self.at_once.1 > MAX_TURNS {
-            return Err(LabError::Failed(format!("the controller never comes to rest at {} ns", now.0)));
+            return Err(CommandError::Failed(format!("the controller never comes to rest at {} ns", now.0)));
         }
         self.turns[shard] = None;
         for batch in self.simulation.turn(now, shard) {
@@ -278,7 +278,7 @@ impl Connection {
 
     /// Carries to the switch what a shard has written in its turn. Bytes for a connection that the network has
     /// forgotten go nowhere. Reports whether the shard has closed the current connection.
-    fn carry(&self, is_current: bool, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
+    fn carry(&self, is_current: bool, network: &mut EmulatedNetwork) -> Result<bool, CommandError> {
         let bytes = self.line.take();
         if !is_current {
             return Ok(false);

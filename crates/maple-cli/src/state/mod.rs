@@ -1,6 +1,6 @@
 //! `maple state`: reads, changes and watches tracked state of a running controller.
 
-mod load;
+mod load_rows;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ enum StateCommand {
         settled: bool,
     },
     /// Set all that a file has: of tables and variables as JSON, or of one table as CSV; all rows are checked first
-    Load(load::StateLoadArgs),
+    Load(load_rows::StateLoadArgs),
     /// Print a table, the value at a key, or a variable, now and after each change
     Watch(StateTarget),
     /// Print the known tables and variables with their declared types
@@ -105,7 +105,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
             ask(controller, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
             return Ok(0);
         }
-        StateCommand::Load(args) => return load::main(controller, &args),
+        StateCommand::Load(args) => return load_rows::main(controller, &args),
         StateCommand::Delete { place, settled } => {
             ask(controller, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);

@@ -11,7 +11,7 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::contract::oracle::{Arrival, Decided, Out, verdict};
 use crate::contract::state::State;
-use crate::contract::world::World;
+use crate::contract::world::ContractRun;
 
 /// The time that a packet may wait for rules under way: the engine's `hold`, and some more.
 const HOLD: Time = 150 * MILLISECOND;
@@ -29,7 +29,7 @@ pub enum Excuse {
 
 /// A frame that entered, with all that is known of it.
 pub struct JudgedFrame<'a> {
-    world: &'a World<'a>,
+    world: &'a ContractRun<'a>,
     entry: &'a EnteredFrame,
     at: Location,
     /// What became of its copies.
@@ -48,7 +48,7 @@ pub struct JudgedFrame<'a> {
 impl<'a> JudgedFrame<'a> {
     /// Collects what is known of a frame that entered at `at`.
     pub fn new(
-        world: &'a World<'a>,
+        world: &'a ContractRun<'a>,
         entry: &'a EnteredFrame,
         at: Location,
         deliveries: Vec<&'a Delivery>,
@@ -171,7 +171,7 @@ impl fmt::Display for JudgedFrame<'_> {
 }
 
 /// The oracle's verdicts in all states that the controller knew between two times.
-fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
+fn verdicts(world: &ContractRun, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
     let history = &world.history;
     let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
     let valid = (0..history.len()).filter(|at| history[*at].0 <= end && until(*at) >= begin);

@@ -26,7 +26,7 @@ use crate::contract::state::State;
 pub const FOREIGN: u64 = 0x1234_5678;
 
 /// A network under control.
-pub struct World<'a> {
+pub struct ContractRun<'a> {
     pub case: &'a Case,
     pub network: EmulatedNetwork,
     control: Control,
@@ -64,15 +64,15 @@ pub struct Outage {
     connected: bool,
 }
 
-impl<'a> World<'a> {
+impl<'a> ContractRun<'a> {
     /// Creates the case's network, before anything has happened.
-    pub fn new(case: &'a Case) -> World<'a> {
+    pub fn new(case: &'a Case) -> ContractRun<'a> {
         let (sender, trail) = mpsc::channel();
         let store = Store::new();
         store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let dpids = case.dpids();
-        World {
+        ContractRun {
             case,
             network: network(case),
             control: control(case, store),

@@ -52,8 +52,8 @@ pub fn introduce_hosts(py: Python<'_>, laboratory: &PyLaboratory) -> PyResult<()
 #[pyfunction]
 pub fn deliver(py: Python<'_>, laboratory: &PyLaboratory, host: String, frame: Vec<u8>) -> PyResult<PyJourney> {
     let names = laboratory.names();
-    laboratory.call(py, move |lab, world| {
-        lab.host(&host)?;
+    laboratory.call(py, move |runner, world| {
+        runner.host(&host)?;
         world.deliver(&host, frame).map(|journey| of_journey(&names, journey))
     })
 }
@@ -99,8 +99,8 @@ pub fn received(
     since: u64,
 ) -> PyResult<(Vec<PyReceived>, u64)> {
     let names = laboratory.names();
-    laboratory.call(py, move |lab, world| {
-        lab.host(&host)?;
+    laboratory.call(py, move |runner, world| {
+        runner.host(&host)?;
         let log = world.network().log();
         let came = log.deliveries().filter(|delivery| {
             delivery.at >= since
@@ -115,8 +115,8 @@ pub fn received(
 /// Takes a switch down, with its ports and its connection, or up again.
 #[pyfunction]
 pub fn switch_power(py: Python<'_>, laboratory: &PyLaboratory, switch: String, on: bool) -> PyResult<()> {
-    laboratory.call(py, move |lab, world| {
-        let dpid = lab.switch(&switch)?;
+    laboratory.call(py, move |runner, world| {
+        let dpid = runner.switch(&switch)?;
         world.switch_power(dpid, on)
     })
 }
@@ -166,9 +166,9 @@ pub fn open_flow(
         "udp" => FlowKind::Udp(port),
         _ => return Err(PyValueError::new_err(format!("a flow is \"tcp\" or \"udp\", not {kind:?}"))),
     };
-    laboratory.call(py, move |lab, world| {
-        lab.host(&src)?;
-        lab.host(&dst)?;
+    laboratory.call(py, move |runner, world| {
+        runner.host(&src)?;
+        runner.host(&dst)?;
         Ok(match world.flow(&src, &dst, kind, ipv6, 10 * SECOND)? {
             Progress::Done => None,
             Progress::NoNeighbour => Some(format!("the address of {dst} was not resolved")),

@@ -16,7 +16,7 @@ const REMEMBERED: usize = 256;
 
 /// The texts of errors, by kind and place. All errors of a place get one text, so that they count as one error although
 /// their messages can mention other packets.
-pub struct Told {
+pub struct ErrorTexts {
     /// The code that fails, in words: "the policy".
     whose: &'static str,
     /// The time limit of a run, for the text of a timeout.
@@ -24,10 +24,10 @@ pub struct Told {
     texts: Mutex<HashMap<String, Arc<str>>>,
 }
 
-impl Told {
+impl ErrorTexts {
     /// Starts without errors, for the code `whose`, whose runs may take `limit`.
-    pub fn new(whose: &'static str, limit: Duration) -> Told {
-        Told { whose, limit, texts: Mutex::default() }
+    pub fn new(whose: &'static str, limit: Duration) -> ErrorTexts {
+        ErrorTexts { whose, limit, texts: Mutex::default() }
     }
 
     /// Returns the error with its traceback, in the words of the first error from this place.

@@ -1,9 +1,9 @@
 //! Completion of a command that is being typed.
 
-use super::Lab;
+use super::CommandRunner;
 use super::command::{FIRST, HOST, SHOWN};
 
-impl Lab {
+impl CommandRunner {
     /// The words that may follow these words of a command, in order, without those of a controller.
     pub fn completions(&self, words: &[&str]) -> Vec<String> {
         let words = match words {

@@ -1,7 +1,7 @@
-//! The network as a laboratory: commands such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
+//! Commands on a network such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
 //! script, or called from a program.
 //!
-//! A [`Lab`] runs them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
+//! A [`CommandRunner`] runs them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
 //! in simulated time. The result of a command is a value ([`Pinged`], [`Streaming`], …) whose `Display` is the
 //! console's output.
 
@@ -37,21 +37,21 @@ pub trait Ground {
     /// Runs `f` on the network, between two of its events.
     ///
     /// # Errors
-    /// [`LabError`] if the network has ended.
+    /// [`CommandError`] if the network has ended.
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
-    ) -> Result<R, LabError>;
+    ) -> Result<R, CommandError>;
 
     /// Lets time pass.
     ///
     /// # Errors
-    /// [`LabError`] if the network has ended, or if the user asked to stop.
-    fn pass(&mut self, span: Time) -> Result<(), LabError>;
+    /// [`CommandError`] if the network has ended, or if the user asked to stop.
+    fn pass(&mut self, span: Time) -> Result<(), CommandError>;
 
     /// Checks whether the controller in the same process accepts this command of `maple`; `None` if there is no
     /// controller.
-    fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
+    fn can_ask(&self, words: &[String]) -> Option<Result<(), CommandError>> {
         let _ = words;
         None
     }
@@ -59,15 +59,15 @@ pub trait Ground {
     /// Queries the controller in the same process. The answer may have been printed already.
     ///
     /// # Errors
-    /// [`LabError`] if the controller refuses, or does not exist.
-    fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
-        Err(LabError::Wrong(format!("there is no controller in this process to ask: {}", words.join(" "))))
+    /// [`CommandError`] if the controller refuses, or does not exist.
+    fn ask(&mut self, words: &[String]) -> Result<String, CommandError> {
+        Err(CommandError::Wrong(format!("there is no controller in this process to ask: {}", words.join(" "))))
     }
 }
 
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum LabError {
+pub enum CommandError {
     /// The text is not a command, or names something that the network does not have.
     #[error("{0}")]
     Wrong(String),
@@ -92,7 +92,7 @@ pub enum LabError {
 pub struct Live<'a> {
     emulation: &'a Emulation,
     stop: &'a AtomicBool,
-    meanwhile: Box<dyn FnMut() -> Result<(), LabError> + 'a>,
+    meanwhile: Box<dyn FnMut() -> Result<(), CommandError> + 'a>,
 }
 
 impl<'a> Live<'a> {
@@ -101,7 +101,7 @@ impl<'a> Live<'a> {
     pub fn new(
         emulation: &'a Emulation,
         stop: &'a AtomicBool,
-        meanwhile: impl FnMut() -> Result<(), LabError> + 'a,
+        meanwhile: impl FnMut() -> Result<(), CommandError> + 'a,
     ) -> Live<'a> {
         Live { emulation, stop, meanwhile: Box::new(meanwhile) }
     }
@@ -111,15 +111,15 @@ impl Ground for Live<'_> {
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
-    ) -> Result<R, LabError> {
+    ) -> Result<R, CommandError> {
         Ok(self.emulation.with_network(f)?)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
         let end = Instant::now() + Duration::from_nanos(span);
         loop {
             if self.stop.load(Ordering::SeqCst) {
-                return Err(LabError::Stopped);
+                return Err(CommandError::Stopped);
             }
             (self.meanwhile)()?;
             let left = end.saturating_duration_since(Instant::now());
@@ -133,14 +133,14 @@ impl Ground for Live<'_> {
 
 /// Runs commands on a network. Clones share its topology.
 #[derive(Clone)]
-pub struct Lab {
+pub struct CommandRunner {
     topology: Arc<Topology>,
 }
 
-impl Lab {
-    /// Creates a laboratory for a network of this topology.
-    pub fn new(topology: Topology) -> Lab {
-        Lab { topology: Arc::new(topology) }
+impl CommandRunner {
+    /// Creates a runner for a network of this topology.
+    pub fn new(topology: Topology) -> CommandRunner {
+        CommandRunner { topology: Arc::new(topology) }
     }
 
     /// Its topology, as it was in the beginning.
@@ -151,8 +151,8 @@ impl Lab {
     /// Runs the command of a line. Returns the text to print. Empty lines and those that begin with `#` do nothing.
     ///
     /// # Errors
-    /// [`LabError`] if the line is not a command, or if the command fails.
-    pub fn line(&self, ground: &mut impl Ground, line: &str) -> Result<String, LabError> {
+    /// [`CommandError`] if the line is not a command, or if the command fails.
+    pub fn line(&self, ground: &mut impl Ground, line: &str) -> Result<String, CommandError> {
         let Some(command) = Command::parse(line)? else { return Ok(String::new()) };
         self.run(ground, &command)
     }
@@ -160,8 +160,8 @@ impl Lab {
     /// Runs a command. Returns the text to print.
     ///
     /// # Errors
-    /// [`LabError`] if the command fails.
-    pub fn run(&self, ground: &mut impl Ground, command: &Command) -> Result<String, LabError> {
+    /// [`CommandError`] if the command fails.
+    pub fn run(&self, ground: &mut impl Ground, command: &Command) -> Result<String, CommandError> {
         match command {
             Command::Ping { from, to, count } => self.ping(ground, from, to, *count)?.told(),
             Command::PingAll => self.ping_all(ground)?.told(),
@@ -193,27 +193,29 @@ impl Lab {
             Command::Ask { words, without } => match (ground.can_ask(words), &**without) {
                 (Some(can), _) => can.and_then(|()| ground.ask(words)),
                 (None, Ok(command)) => self.run(ground, command),
-                (None, Err(why)) => Err(LabError::Wrong(why.clone())),
+                (None, Err(why)) => Err(CommandError::Wrong(why.clone())),
             },
             Command::Wait(span) => ground.pass(*span).map(|()| String::new()),
             Command::Not(command) => match self.run(ground, command) {
-                Err(LabError::Failed(text)) => Ok(text),
-                Ok(text) => Err(LabError::Failed(format!("{text}\nthat should not have worked").trim_start().into())),
+                Err(CommandError::Failed(text)) => Ok(text),
+                Ok(text) => {
+                    Err(CommandError::Failed(format!("{text}\nthat should not have worked").trim_start().into()))
+                }
                 Err(error) => Err(error),
             },
             Command::Help => Ok(HELP.trim_end().to_string()),
-            Command::Exit => Err(LabError::Stopped),
+            Command::Exit => Err(CommandError::Stopped),
         }
     }
 
     /// Checks that the controller accepts a query, before anything runs.
-    fn check(&self, ground: &impl Ground, command: &Command) -> Result<(), LabError> {
+    fn check(&self, ground: &impl Ground, command: &Command) -> Result<(), CommandError> {
         match command {
             Command::Not(command) => self.check(ground, command),
             Command::Ask { words, without } => match (ground.can_ask(words), &**without) {
                 (Some(can), _) => can,
                 (None, Ok(_)) => Ok(()),
-                (None, Err(why)) => Err(LabError::Wrong(why.clone())),
+                (None, Err(why)) => Err(CommandError::Wrong(why.clone())),
             },
             _ => Ok(()),
         }
@@ -222,8 +224,8 @@ impl Lab {
     /// Changes all links between two switches.
     ///
     /// # Errors
-    /// [`LabError`] if there is no link between them.
-    pub fn link(&self, ground: &mut impl Ground, a: &str, b: &str, change: LinkChange) -> Result<(), LabError> {
+    /// [`CommandError`] if there is no link between them.
+    pub fn link(&self, ground: &mut impl Ground, a: &str, b: &str, change: LinkChange) -> Result<(), CommandError> {
         let (x, y) = (self.switch(a)?, self.switch(b)?);
         let between = |link: &&LinkSpec| [(x, y), (y, x)].contains(&(link.a.0, link.b.0));
         if !self.topology.links.iter().any(|link| between(&link)) {
@@ -232,7 +234,7 @@ impl Lab {
             let mut of: Vec<String> = ends.filter(|(near, _)| *near == x).map(|(_, far)| self.name(far)).collect();
             of.dedup();
             let others = if of.is_empty() { "nothing".into() } else { of.join(", ") };
-            return Err(LabError::Wrong(format!("{a} and {b} are not linked; {a} is linked to {others}")));
+            return Err(CommandError::Wrong(format!("{a} and {b} are not linked; {a} is linked to {others}")));
         }
         ground.with(move |network| match change {
             LinkChange::Up(up) => network.set_link(x, y, up),
@@ -246,14 +248,14 @@ impl Lab {
     /// Moves a host to a port of a switch, or to the first free one, where it announces itself. Returns its new place.
     ///
     /// # Errors
-    /// [`LabError`] if one of them does not exist, or if something else is plugged in.
+    /// [`CommandError`] if one of them does not exist, or if something else is plugged in.
     pub fn move_host(
         &self,
         ground: &mut impl Ground,
         host: &str,
         switch: &str,
         port: Option<u32>,
-    ) -> Result<String, LabError> {
+    ) -> Result<String, CommandError> {
         let host = self.host(host)?;
         let (name, dpid) = (host.to_string(), self.switch(switch)?);
         let at = ground.with(move |network| {
@@ -268,21 +270,21 @@ impl Lab {
     /// The datapath id of the switch with this name or datapath id.
     ///
     /// # Errors
-    /// [`LabError::Wrong`], with the nearest name.
-    pub fn switch(&self, name: &str) -> Result<Dpid, LabError> {
+    /// [`CommandError::Wrong`], with the nearest name.
+    pub fn switch(&self, name: &str) -> Result<Dpid, CommandError> {
         let switches = &self.topology.switches;
         let dpid = name.parse::<Dpid>().ok();
         let found = switches.iter().find(|switch| switch.name == name);
         let found = found.or_else(|| switches.iter().find(|switch| Some(switch.dpid) == dpid));
         let names = || switches.iter().map(|switch| switch.name.as_str());
-        found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
+        found.map(|switch| switch.dpid).ok_or_else(|| CommandError::Wrong(unknown("switch", name, names())))
     }
 
     /// The name of the host with this name or address.
     ///
     /// # Errors
-    /// [`LabError::Wrong`], with the nearest name.
-    pub fn host(&self, text: &str) -> Result<&str, LabError> {
+    /// [`CommandError::Wrong`], with the nearest name.
+    pub fn host(&self, text: &str) -> Result<&str, CommandError> {
         let hosts = &self.topology.hosts;
         let names = || hosts.iter().map(|host| host.name.as_str());
         if let Some(host) = hosts.iter().find(|host| host.name == text) {
@@ -293,7 +295,7 @@ impl Lab {
             Err(_) => text.eq_ignore_ascii_case(&mac_text(host.mac)),
         };
         let found = hosts.iter().find(has).map(|host| host.name.as_str());
-        found.ok_or_else(|| LabError::Wrong(unknown("host", text, names())))
+        found.ok_or_else(|| CommandError::Wrong(unknown("host", text, names())))
     }
 
     /// The name of a switch.
@@ -308,7 +310,7 @@ impl Lab {
         ground: &mut impl Ground,
         within: Time,
         holds: impl Fn(&EmulatedNetwork) -> Option<R> + Send + Clone + 'static,
-    ) -> Result<Option<R>, LabError> {
+    ) -> Result<Option<R>, CommandError> {
         let mut waited = 0;
         loop {
             let ask = holds.clone();

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use maple_switch::time::{MILLISECOND, SECOND, Time};
 use maple_wire::Dpid;
 
-use super::{FLOW_TIMEOUT, Ground, Lab, LabError};
+use super::{CommandError, CommandRunner, FLOW_TIMEOUT, Ground};
 use crate::emulated::{Drop, EmulatedNetwork};
 use crate::host::{ATTEMPTS, FlowId, FlowKind, Progress, StreamSpec, Streamed};
 use crate::quantity::{rate_text, time_text};
@@ -38,8 +38,8 @@ impl Pinged {
         self.answers.iter().flatten().count()
     }
 
-    pub(super) fn told(self) -> Result<String, LabError> {
-        if self.received() > 0 { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    pub(super) fn told(self) -> Result<String, CommandError> {
+        if self.received() > 0 { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }
 
@@ -73,8 +73,8 @@ pub struct PingedAll {
 }
 
 impl PingedAll {
-    pub(super) fn told(self) -> Result<String, LabError> {
-        if self.failed.is_empty() { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    pub(super) fn told(self) -> Result<String, CommandError> {
+        if self.failed.is_empty() { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }
 
@@ -130,8 +130,8 @@ impl Streaming {
         self.sent.saturating_sub(self.arrived.packets)
     }
 
-    pub(super) fn told(self) -> Result<String, LabError> {
-        if self.arrived.packets > 0 { Ok(self.to_string()) } else { Err(LabError::Failed(self.to_string())) }
+    pub(super) fn told(self) -> Result<String, CommandError> {
+        if self.arrived.packets > 0 { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }
 
@@ -157,12 +157,12 @@ impl fmt::Display for Streaming {
     }
 }
 
-impl Lab {
+impl CommandRunner {
     /// Pings one host from another, `count` times, a second apart.
     ///
     /// # Errors
-    /// [`LabError`] if one of the hosts does not exist.
-    pub fn ping(&self, ground: &mut impl Ground, from: &str, to: &str, count: u32) -> Result<Pinged, LabError> {
+    /// [`CommandError`] if one of the hosts does not exist.
+    pub fn ping(&self, ground: &mut impl Ground, from: &str, to: &str, count: u32) -> Result<Pinged, CommandError> {
         let (from, to) = self.two_hosts(from, to)?;
         let mut pinged = Pinged { from: from.into(), to: to.into(), answers: Vec::new(), resolved: true };
         for n in 0..count {
@@ -186,7 +186,7 @@ impl Lab {
     }
 
     /// Waits for the end of a host's flow. Returns its result and the time it took.
-    fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), LabError> {
+    fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), CommandError> {
         let host = host.to_string();
         let ended = move |network: &EmulatedNetwork| {
             let record = network.host(&host)?.flow(flow)?;
@@ -198,12 +198,12 @@ impl Lab {
     /// Makes every host ping every other once. The pings of one host are sent together.
     ///
     /// # Errors
-    /// [`LabError`] for more than a thousand hosts.
-    pub fn ping_all(&self, ground: &mut impl Ground) -> Result<PingedAll, LabError> {
+    /// [`CommandError`] for more than a thousand hosts.
+    pub fn ping_all(&self, ground: &mut impl Ground) -> Result<PingedAll, CommandError> {
         let names: Vec<String> = self.topology.hosts.iter().map(|host| host.name.clone()).collect();
         if names.len() > MAX_PING_ALL {
             let count = names.len();
-            return Err(LabError::Wrong(format!(
+            return Err(CommandError::Wrong(format!(
                 "pingall of {count} hosts is {} pings; it takes {MAX_PING_ALL} hosts at most",
                 count * (count - 1)
             )));
@@ -240,7 +240,7 @@ impl Lab {
     /// Makes one host send another a stream of datagrams. The rate is in bits a second.
     ///
     /// # Errors
-    /// [`LabError`] if one of them does not exist, no host answers for the receiver's address, or the rate is too high.
+    /// [`CommandError`] if one of them does not exist, no host answers for the receiver's address, or the rate is too high.
     pub fn iperf(
         &self,
         ground: &mut impl Ground,
@@ -248,16 +248,16 @@ impl Lab {
         to: &str,
         duration: Time,
         rate: u64,
-    ) -> Result<Streaming, LabError> {
+    ) -> Result<Streaming, CommandError> {
         let (from, to) = self.two_hosts(from, to)?;
         if rate > MAX_RATE || duration == 0 {
             let why =
                 if duration == 0 { "0s is not a time".into() } else { format!("{} at most", rate_text(MAX_RATE)) };
-            return Err(LabError::Wrong(why));
+            return Err(CommandError::Wrong(why));
         }
         let pinged = self.find(ground, from, to)?;
         if !pinged {
-            return Err(LabError::Failed(format!("{from} iperf {to}: the address of {to} was not resolved")));
+            return Err(CommandError::Failed(format!("{from} iperf {to}: the address of {to} was not resolved")));
         }
         let (src, dst) = (from.to_string(), to.to_string());
         let spec = StreamSpec { rate, duration, frame: FRAME };
@@ -292,7 +292,7 @@ impl Lab {
     }
 
     /// Resolves the hardware address of one host from another. Reports whether it was found.
-    fn find(&self, ground: &mut impl Ground, from: &str, to: &str) -> Result<bool, LabError> {
+    fn find(&self, ground: &mut impl Ground, from: &str, to: &str) -> Result<bool, CommandError> {
         let (src, dst) = (from.to_string(), to.to_string());
         let is_known = move |network: &EmulatedNetwork| {
             let address = network.host(&dst).map(|host| IpAddr::V4(host.spec().ipv4));
@@ -309,9 +309,9 @@ impl Lab {
     }
 
     /// The names of two different hosts.
-    fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), LabError> {
+    fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), CommandError> {
         let (from, to) = (self.host(from)?, self.host(to)?);
-        if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }
+        if from == to { Err(CommandError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }
     }
 
     fn lost_since(
@@ -330,7 +330,7 @@ impl Lab {
     }
 
     /// Lists the losses since the beginning, one line for each switch and reason.
-    pub(super) fn losses(&self, ground: &mut impl Ground) -> Result<String, LabError> {
+    pub(super) fn losses(&self, ground: &mut impl Ground) -> Result<String, CommandError> {
         let losses = ground.with(|network| network.losses().clone())?;
         let lines: BTreeSet<String> = self
             .lost_since(&BTreeMap::new(), &losses)

@@ -1,6 +1,6 @@
 //! The network between the switches: links, and the frames that cross them.
 //!
-//! The fabric assumes nothing about the encoding of routes: it follows a frame through the present rules, whatever they
+//! The links assumes nothing about the encoding of routes: it follows a frame through the present rules, whatever they
 //! push, set or pop. A frame crosses a link without delay, and no time passes at the switches, so no rule expires.
 
 use maple_switch::{Outgoing, Switch, SwitchOptions};
@@ -44,7 +44,7 @@ pub(crate) enum PacketOutcome {
 
 /// The switches and links of a network.
 #[derive(Debug)]
-pub(crate) struct Fabric {
+pub(crate) struct Links {
     nodes: Vec<Node>,
     /// Frames that are about to arrive.
     arriving: Vec<(Place, Vec<u8>)>,
@@ -66,9 +66,9 @@ impl Node {
     }
 }
 
-impl Fabric {
-    pub fn new(nodes: Vec<Node>) -> Fabric {
-        Fabric { nodes, arriving: Vec::new(), crossed: Vec::new() }
+impl Links {
+    pub fn new(nodes: Vec<Node>) -> Links {
+        Links { nodes, arriving: Vec::new(), crossed: Vec::new() }
     }
 
     /// Takes the ends of a link down or up.

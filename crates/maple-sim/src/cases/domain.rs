@@ -23,9 +23,9 @@ pub struct HostAddresses {
     pub ipv6: Ipv6Addr,
 }
 
-/// A network, as programs and packets see it.
+/// What programs and packets of a case are made from: the places and hosts of a network.
 #[derive(Clone, Debug, PartialEq)]
-pub struct World {
+pub struct Domain {
     /// The number of switches; their datapath ids are 1, 2, ….
     pub switches: u64,
     /// The links, at least one.
@@ -38,7 +38,7 @@ pub struct World {
     pub all_answers: bool,
 }
 
-impl World {
+impl Domain {
     /// Returns a value that packets have, or one next to it.
     pub fn value(&self, random: &mut Random, field: Field) -> u128 {
         let host = *random.pick(&self.hosts);

@@ -4,17 +4,17 @@ use maple_switch::{GroupKind, Switch};
 use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port, counted};
 
-use super::{Ground, Lab, LabError, Show, mac_text};
+use super::{CommandError, CommandRunner, Ground, Show, mac_text};
 use crate::emulated::{EmulatedNetwork, Link};
 use crate::quantity::{rate_text, time_text};
 use crate::topology::Topology;
 
-impl Lab {
+impl CommandRunner {
     /// Returns the output of `show`.
     ///
     /// # Errors
-    /// [`LabError`] if there is no such switch.
-    pub fn show(&self, ground: &mut impl Ground, what: Show, switch: Option<&str>) -> Result<String, LabError> {
+    /// [`CommandError`] if there is no such switch.
+    pub fn show(&self, ground: &mut impl Ground, what: Show, switch: Option<&str>) -> Result<String, CommandError> {
         let one = switch.map(|name| self.switch(name)).transpose()?;
         if what == Show::Losses {
             return self.losses(ground);

@@ -21,7 +21,7 @@ use mio::{Events, Interest, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use super::channel::Channel;
-use super::fabric::{Fabric, FarEnd, Node, PacketOutcome, Place, TABLES};
+use super::links::{FarEnd, Links, Node, PacketOutcome, Place, TABLES};
 use super::obey;
 use super::{Counters, frames};
 use crate::error::LoadError;
@@ -43,7 +43,7 @@ const CONGESTED: usize = 1 << 14;
 
 /// The network to emulate.
 #[derive(Clone, Debug)]
-pub struct LabOptions {
+pub struct FlowNetworkOptions {
     /// The controller.
     pub connect: SocketAddr,
     /// The switches, links and hosts. Several hosts may share a port.
@@ -82,9 +82,9 @@ struct OpenExchange {
 }
 
 /// A network of switches that obey the controller; see the module.
-pub struct Lab {
-    pub(super) options: LabOptions,
-    pub(super) fabric: Fabric,
+pub struct FlowNetwork {
+    pub(super) options: FlowNetworkOptions,
+    pub(super) links: Links,
     pub(super) channels: Vec<Channel>,
     pub(super) identities: Vec<Identity>,
     /// Whether the controller has asked each switch for its features.
@@ -108,13 +108,13 @@ pub struct Lab {
     pub(super) seen: Vec<PacketOutcome>,
 }
 
-impl Lab {
+impl FlowNetwork {
     /// Connects all switches, and serves the controller until it knows them.
     ///
     /// # Errors
     /// [`LoadError`] if the controller cannot be reached, closes a connection, breaks the protocol, or does not finish
     /// handshakes.
-    pub fn connect(options: LabOptions) -> Result<Lab, LoadError> {
+    pub fn connect(options: FlowNetworkOptions) -> Result<FlowNetwork, LoadError> {
         let network = &options.network;
         let nodes = nodes(&options);
         let identity = |(dpid, node): (&u64, &Node)| Identity {
@@ -132,8 +132,8 @@ impl Lab {
             channels.push(channel);
         }
         let hosts_by_ip = (0..).zip(&network.hosts).map(|(id, host)| (host.ip.octets(), id)).collect();
-        let mut lab = Lab {
-            fabric: Fabric::new(nodes),
+        let mut flow_network = FlowNetwork {
+            links: Links::new(nodes),
             is_known: vec![false; channels.len()],
             channels,
             identities,
@@ -153,9 +153,9 @@ impl Lab {
             seen: Vec::new(),
             options,
         };
-        lab.flush()?;
-        lab.until_known()?;
-        Ok(lab)
+        flow_network.flush()?;
+        flow_network.until_known()?;
+        Ok(flow_network)
     }
 
     fn until_known(&mut self) -> Result<(), LoadError> {
@@ -187,7 +187,7 @@ impl Lab {
     /// that did not finish within `patience`.
     ///
     /// # Errors
-    /// [`LoadError`] as [`Lab::wait`] returns it.
+    /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn announce(&mut self, patience: Duration) -> Result<usize, LoadError> {
         let deadline = Instant::now() + patience;
         let mut order: Vec<u32> = (0..self.options.network.hosts.len() as u32).collect();
@@ -230,11 +230,11 @@ impl Lab {
         place(&hosts[src as usize]) != place(&hosts[dst as usize]) && self.confidant(src) != Some(dst)
     }
 
-    /// Keeps the window full of new flows until `until` flows have ended since the lab was made, or the time is over.
+    /// Keeps the window full of new flows until `until` flows have ended since the flow_network was made, or the time is over.
     /// Reports whether they have.
     ///
     /// # Errors
-    /// [`LoadError`] as [`Lab::wait`] returns it.
+    /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn flows(
         &mut self,
         pairs: &mut impl Iterator<Item = Pair>,
@@ -261,7 +261,7 @@ impl Lab {
     /// Waits until no flow is open, or the time is over. The remaining flows count as failed.
     ///
     /// # Errors
-    /// [`LoadError`] as [`Lab::wait`] returns it.
+    /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn drain(&mut self, patience: Duration) -> Result<(), LoadError> {
         let deadline = Instant::now() + patience;
         while !self.open.is_empty() && Instant::now() < deadline {
@@ -282,14 +282,14 @@ impl Lab {
     /// has room for them. Returns the number of injected frames.
     ///
     /// # Errors
-    /// [`LoadError`] as [`Lab::wait`] returns it.
+    /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn flood(&mut self, at: Place, to: u32, first: u32, count: u32) -> Result<u32, LoadError> {
         let to = self.options.network.hosts[to as usize].clone();
         for number in 0..count {
             if self.channels[at.0].unsent() > CONGESTED {
                 return Ok(number);
             }
-            self.fabric.receive(at, frames::stranger(first + number, &to), &mut self.seen);
+            self.links.receive(at, frames::stranger(first + number, &to), &mut self.seen);
             self.look()?;
         }
         Ok(count)
@@ -298,9 +298,9 @@ impl Lab {
     /// Takes a link down or up; both switches report it.
     ///
     /// # Errors
-    /// [`LoadError`] as [`Lab::wait`] returns it.
+    /// [`LoadError`] as [`FlowNetwork::wait`] returns it.
     pub fn set_link(&mut self, ends: [Place; 2], is_up: bool) -> Result<(), LoadError> {
-        self.fabric.set_link(ends, is_up);
+        self.links.set_link(ends, is_up);
         for (switch, number) in ends {
             let mut port: Port = crate::handshake::port(&self.identities[switch], number);
             port.state = if is_up { 0 } else { Port::STATE_LINK_DOWN };
@@ -313,7 +313,7 @@ impl Lab {
     /// Returns the link ports that a packet of this pair would leave by; `None` unless rules alone bring it to its
     /// host.
     pub fn path(&mut self, pair: Pair) -> Option<&[Place]> {
-        self.comes_out(pair, u32::MAX).then_some(self.fabric.crossed())
+        self.comes_out(pair, u32::MAX).then_some(self.links.crossed())
     }
 
     /// Reports whether rules alone bring a packet of this pair to its host.
@@ -322,7 +322,7 @@ impl Lab {
         let (src, dst) = (&hosts[src as usize], &hosts[dst as usize]);
         let (from, to) = (place(src), place(dst));
         let mut seen = Vec::new();
-        self.fabric.receive(from, frames::packet(src, dst, flow), &mut seen);
+        self.links.receive(from, frames::packet(src, dst, flow), &mut seen);
         seen.iter().any(|seen| matches!(seen, PacketOutcome::Egress { at, .. } if *at == to))
             && !seen.iter().any(|seen| matches!(seen, PacketOutcome::Says { message: Message::PacketIn(_), .. }))
     }
@@ -345,11 +345,11 @@ impl Lab {
             }
         };
         let at = place(src);
-        self.fabric.receive(at, frame, &mut self.seen);
+        self.links.receive(at, frame, &mut self.seen);
         self.look()
     }
 
-    /// Handles the results of the fabric.
+    /// Handles the results of the links.
     pub(super) fn look(&mut self) -> Result<(), LoadError> {
         while !self.seen.is_empty() {
             for seen in std::mem::take(&mut self.seen) {
@@ -415,7 +415,7 @@ impl Lab {
         let Some(host) = self.hosts_by_ip.get(&ip).map(|id| &self.options.network.hosts[*id as usize]) else { return };
         if place(host) == at {
             let answer = frames::answer(host, mac, asker);
-            self.fabric.receive(at, answer, &mut self.seen);
+            self.links.receive(at, answer, &mut self.seen);
         }
     }
 
@@ -527,7 +527,7 @@ impl Lab {
 
     /// The number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
-        self.fabric.rules(switch)
+        self.links.rules(switch)
     }
 }
 
@@ -536,7 +536,7 @@ fn place(host: &NetworkHost) -> Place {
 }
 
 /// Builds the switches with their ports: those of hosts and of links, and further ones.
-fn nodes(options: &LabOptions) -> Vec<Node> {
+fn nodes(options: &FlowNetworkOptions) -> Vec<Node> {
     let network = &options.network;
     let hosts = network.hosts.iter().map(|host| (place(host), FarEnd::Edge));
     let links = network.links.iter().flat_map(|[a, b]| [(*a, FarEnd::Link(*b)), (*b, FarEnd::Link(*a))]);

@@ -25,7 +25,7 @@ enum Happening {
 }
 
 /// The engine, its switch, and the messages in flight between them.
-pub(super) struct World {
+pub(super) struct MissNetwork {
     now: Time,
     queue: BTreeMap<(Time, u64), Happening>,
     queued: u64,
@@ -37,9 +37,9 @@ pub(super) struct World {
     pub(super) left: BTreeMap<PortNo, Vec<Vec<u8>>>,
 }
 
-impl World {
+impl MissNetwork {
     /// Creates a switch with ports 1 to `ports`. Its initial rules are installed; its hosts have sent nothing.
-    pub(super) fn new(policy: Arc<dyn Policy>, ports: u32, delay: Duration) -> Result<World, BenchError> {
+    pub(super) fn new(policy: Arc<dyn Policy>, ports: u32, delay: Duration) -> Result<MissNetwork, BenchError> {
         let options = Options { track_hosts: false, ..Options::default() };
         let engine = Engine::new(ShardId(0), Store::new(), policy, options);
         let mut switch = Switch::new(DPID, Version::Of13, SwitchOptions::default());
@@ -48,7 +48,7 @@ impl World {
         }
         switch.connect();
         let left = BTreeMap::new();
-        let mut world = World { now: Time(0), queue: BTreeMap::new(), queued: 0, engine, switch, delay, left };
+        let mut world = MissNetwork { now: Time(0), queue: BTreeMap::new(), queued: 0, engine, switch, delay, left };
         world.greet()?;
         world.run()?;
         Ok(world)

@@ -4,7 +4,7 @@ use maple_switch::QueueRates;
 use maple_switch::time::{SECOND, Time};
 use maple_wire::{Dpid, PortNo, nearest};
 
-use super::LabError;
+use super::CommandError;
 use super::words::words;
 use crate::quantity;
 
@@ -190,12 +190,12 @@ impl Command {
     /// Parses the command of a line; `None` for an empty line or a comment.
     ///
     /// # Errors
-    /// [`LabError::Wrong`], with the command's form or a suggestion.
-    pub fn parse(line: &str) -> Result<Option<Command>, LabError> {
-        let words = words(line).map_err(LabError::Wrong)?;
+    /// [`CommandError::Wrong`], with the command's form or a suggestion.
+    pub fn parse(line: &str) -> Result<Option<Command>, CommandError> {
+        let words = words(line).map_err(CommandError::Wrong)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let words = with_places(&words);
-        if words.is_empty() { Ok(None) } else { Command::from_words(&words).map(Some).map_err(LabError::Wrong) }
+        if words.is_empty() { Ok(None) } else { Command::from_words(&words).map(Some).map_err(CommandError::Wrong) }
     }
 
     fn from_words(words: &[&str]) -> Result<Command, String> {

@@ -19,17 +19,17 @@ use crate::host;
 use crate::traffic::{Expectation, Traffic, TrafficOptions};
 
 /// A request of the handle to the thread.
-pub(super) enum EngineRequest {
-    Do(Box<dyn FnOnce(&mut Engine) + Send>),
+pub(super) enum LoopRequest {
+    Do(Box<dyn FnOnce(&mut DriverLoop) + Send>),
     Stop,
 }
 
 /// Maximum time that the thread sleeps.
 const MAX_SLEEP: Duration = Duration::from_millis(200);
 
-pub(super) struct Engine {
+pub(super) struct DriverLoop {
     poll: Poll,
-    inbox: mpsc::Receiver<EngineRequest>,
+    inbox: mpsc::Receiver<LoopRequest>,
     network: EmulatedNetwork,
     names: Vec<(String, Dpid)>,
     connections: Vec<Connection>,
@@ -48,15 +48,15 @@ enum TrafficState {
     Running(Traffic),
 }
 
-impl Engine {
-    /// Creates the engine, and the waker that ends its sleep.
+impl DriverLoop {
+    /// Creates the loop, and the waker that ends its sleep.
     ///
     /// # Errors
     /// [`EmulationError`] if the system refuses polling, or if a fault names something that does not exist.
     pub fn new(
         options: EmulationOptions,
-        inbox: mpsc::Receiver<EngineRequest>,
-    ) -> Result<(Engine, Arc<Waker>), EmulationError> {
+        inbox: mpsc::Receiver<LoopRequest>,
+    ) -> Result<(DriverLoop, Arc<Waker>), EmulationError> {
         let start = Instant::now();
         let poll = Poll::new()?;
         let names: Vec<_> = options.topology.switches.iter().map(|s| (s.name.clone(), s.dpid)).collect();
@@ -74,9 +74,9 @@ impl Engine {
         };
         let connections = (0..names.len()).map(|i| Connection::new(Token(i), start)).collect();
         let (controller, settle) = (options.controller, options.settle);
-        let engine =
-            Engine { poll, inbox, network, names, connections, controller, start, trouble: None, traffic, settle };
-        Ok((engine, waker))
+        let driver =
+            DriverLoop { poll, inbox, network, names, connections, controller, start, trouble: None, traffic, settle };
+        Ok((driver, waker))
     }
 
     /// The time when the network's clock was 0.
@@ -200,8 +200,8 @@ impl Engine {
     fn obey(&mut self) -> bool {
         loop {
             match self.inbox.try_recv() {
-                Ok(EngineRequest::Do(f)) => f(self),
-                Ok(EngineRequest::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
+                Ok(LoopRequest::Do(f)) => f(self),
+                Ok(LoopRequest::Stop) | Err(mpsc::TryRecvError::Disconnected) => return false,
                 Err(mpsc::TryRecvError::Empty) => return true,
             }
         }

@@ -1,6 +1,6 @@
 //! Scripts: commands in a file, one on each line.
 
-use super::{Command, Ground, Lab, LabError};
+use super::{Command, CommandError, CommandRunner, Ground};
 
 /// The reason why a script ended early.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub enum ScriptError {
         /// The line, from 1.
         line: usize,
         /// The problem.
-        error: LabError,
+        error: CommandError,
     },
     /// A command failed. The following ones were not run.
     #[error("{file}:{line}: {error}")]
@@ -31,7 +31,7 @@ pub enum ScriptError {
         /// The line, from 1.
         line: usize,
         /// The reason.
-        error: LabError,
+        error: CommandError,
     },
 }
 
@@ -41,7 +41,7 @@ pub enum ScriptError {
 /// # Errors
 /// [`ScriptError`] with file and line, if the file can't be read, a line is not a command, or a command fails.
 pub fn run_script(
-    lab: &Lab,
+    runner: &CommandRunner,
     ground: &mut impl Ground,
     file: &str,
     tell: &mut impl FnMut(&str),
@@ -51,7 +51,7 @@ pub fn run_script(
     for (line, text) in (1..).zip(text.lines()) {
         let wrong = |error| ScriptError::Wrong { file: file.into(), line, error };
         let Some(command) = Command::parse(text).map_err(wrong)? else { continue };
-        lab.check(ground, &command).map_err(wrong)?;
+        runner.check(ground, &command).map_err(wrong)?;
         commands.push((line, text.trim(), command));
     }
     for (line, text, command) in commands {
@@ -59,7 +59,7 @@ pub fn run_script(
             break;
         }
         tell(&format!("> {text}"));
-        match lab.run(ground, &command) {
+        match runner.run(ground, &command) {
             Ok(answer) if answer.is_empty() => {}
             Ok(answer) => tell(&answer),
             Err(error) => return Err(ScriptError::Failed { file: file.into(), line, error }),
