@@ -200,7 +200,7 @@ impl LiveWatches {
         if !switch.has_pipeline() {
             return Err(LiveObstacle::OneTable);
         }
-        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.dirty.contains(&switch.dpid) {
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.is_dirty(switch.dpid) {
             return Err(LiveObstacle::Changing);
         }
         let track_hosts = fabric.ctx.options.track_hosts;

@@ -333,10 +333,10 @@ impl Engine {
             self.topology.update_copied_announcements(&mut self.fabric);
             self.decisions.end_path_changes(&mut self.fabric);
             if self.decisions.undecided.has_no_misses() && self.fabric.ctx.stale.is_empty() {
-                if self.fabric.ctx.dirty.is_empty() {
+                if self.fabric.ctx.dirty().next().is_none() {
                     return;
                 }
-                for dpid in std::mem::take(&mut self.fabric.ctx.dirty) {
+                for dpid in self.fabric.ctx.take_dirty() {
                     self.flush(dpid);
                 }
             }

@@ -108,7 +108,7 @@ impl Switches {
             Some(_) => return self.plan_poll(ctx, dpid),
             None => return,
         };
-        if switch.tables.is_unconfirmed() || ctx.dirty.contains(&dpid) {
+        if switch.tables.is_unconfirmed() || ctx.is_dirty(dpid) {
             ctx.stats.polls_postponed += u64::from(!switch.counters.polls.is_postponed);
             switch.counters.polls.is_postponed = true;
             if switch.counters.polls.timer.is_none_or(|timer| timer <= now) {
