@@ -13,13 +13,13 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use maple_core::engine::testing::switch_up;
 use maple_core::engine::{Effect, Engine, Event, Options, ShardId, Time};
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::{Store, Value, Write};
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, PacketIn, PacketInReason, PacketInView};
+use maple_wire::msg::{PacketIn, PacketInReason, PacketInView};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
 
@@ -81,7 +81,7 @@ impl HitShard {
         let mut engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
         let mut events = Vec::new();
         for dpid in (1..=SWITCHES).map(Dpid) {
-            events.push(switch_up(dpid));
+            events.push(switch_with_two_ports(dpid));
             events.push(Event::FlowsRead { dpid, flows: Vec::new() });
             let ports = [1, 2].map(PortNo).into_iter();
             events.extend(ports.map(|port| Event::PortIsEdge { port: Location::new(dpid, port) }));
@@ -151,18 +151,9 @@ impl HitShard {
     }
 }
 
-fn switch_up(dpid: Dpid) -> Event {
-    let features =
-        Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports: vec![] };
+fn switch_with_two_ports(dpid: Dpid) -> Event {
     let port = |number: u32| Port::new(PortNo(number), [0; 6], "port");
-    Event::SwitchUp {
-        dpid,
-        version: Version::Of10,
-        features,
-        description: Desc::default(),
-        ports: vec![port(1), port(2)],
-        has_bundles: false,
-    }
+    switch_up(dpid, Version::Of10, 1, vec![port(1), port(2)])
 }
 
 /// One packet of each host of a switch, to the host after it.

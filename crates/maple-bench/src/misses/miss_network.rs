@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_core::engine::testing::switch_up;
 use maple_core::engine::{Effect, Engine, Event, Options, ShardId, Time};
 use maple_core::state::Store;
 use maple_core::{Location, Policy};
 use maple_emulator::switch::SwitchOptions;
 use maple_emulator::{Outgoing, Switch};
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, Hello, Message};
+use maple_wire::msg::{Hello, Message};
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::error::BenchError;
@@ -93,24 +93,7 @@ impl MissNetwork {
         self.obey(1, &Message::Hello(Hello::offering(Version::Of13 as u8, &[Version::Of13 as u8])))?;
         let ports: Vec<_> = self.switch.ports().values().map(|port| port.description.clone()).collect();
         let edges: Vec<_> = ports.iter().map(|port| Location::new(DPID, port.number)).collect();
-        let features = Features {
-            dpid: DPID,
-            n_buffers: 0,
-            n_tables: SwitchOptions::default().n_tables,
-            auxiliary_id: 0,
-            capabilities: 0,
-            actions: 0,
-            ports: Vec::new(),
-        };
-        let description = Desc::default();
-        self.send_event(Event::SwitchUp {
-            dpid: DPID,
-            version: Version::Of13,
-            features,
-            description,
-            ports,
-            has_bundles: false,
-        });
+        self.send_event(switch_up(DPID, Version::Of13, SwitchOptions::default().n_tables, ports));
         edges.into_iter().for_each(|port| self.send_event(Event::PortIsEdge { port }));
         Ok(())
     }

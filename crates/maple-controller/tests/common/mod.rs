@@ -314,7 +314,7 @@ impl Peer {
     fn features(&self) -> Features {
         let ports = if self.version == Version::Of10 { self.ports.clone() } else { Vec::new() };
         let (dpid, auxiliary_id) = (self.dpid, self.auxiliary_id);
-        Features { dpid, n_buffers: 0, n_tables: 254, auxiliary_id, capabilities: 0, actions: 0xfff, ports }
+        Features { auxiliary_id, actions: 0xfff, ports, ..Features::new(dpid, 254) }
     }
 
     /// The number of flow-mods so far.

@@ -54,15 +54,7 @@ fn switch(version: Version, dpid: u64, ports: Vec<u32>) -> SwitchInfo {
         let [a, b, c, d] = n.to_be_bytes();
         Port::new(PortNo(n), [2, 0, a, b, c, d], &format!("port{n}"))
     };
-    let features = Features {
-        dpid: Dpid(dpid),
-        n_buffers: 0,
-        n_tables: 1,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0xfff,
-        ports: Vec::new(),
-    };
+    let features = Features { actions: 0xfff, ..Features::new(Dpid(dpid), 1) };
     let (ports, description) = (ports.into_iter().map(port).collect(), Default::default());
     SwitchInfo { version, features, ports, description, has_bundles: false }
 }

@@ -441,8 +441,7 @@ impl SimNetwork {
                 Port { state, ..Port::new(at.port, [0; 6], "port") }
             })
             .collect();
-        let features =
-            Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
+        let features = Features::new(dpid, n_tables);
         // Some switches are strict, and some accept what Open vSwitch accepts.
         let description = if SimNetwork::is_open_vswitch(dpid) {
             Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() }

@@ -133,15 +133,9 @@ impl ShardsWithSwitches {
             let (_, message) = Message::decode(message).expect("a message");
             let answer = match message {
                 Message::BarrierRequest => Some(Message::BarrierReply),
-                Message::FeaturesRequest => Some(Message::FeaturesReply(Features {
-                    dpid,
-                    n_buffers: 0,
-                    n_tables: 1,
-                    auxiliary_id: 0,
-                    capabilities: 0,
-                    actions: 0,
-                    ports: self.ports.clone(),
-                })),
+                Message::FeaturesRequest => {
+                    Some(Message::FeaturesReply(Features { ports: self.ports.clone(), ..Features::new(dpid, 1) }))
+                }
                 message => reply(dpid, &message),
             };
             answer.into_iter().for_each(|answer| self.say(line, header.xid, &answer));

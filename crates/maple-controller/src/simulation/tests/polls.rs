@@ -89,7 +89,7 @@ fn a_rate_is_taken_between_answers_a_period_apart_and_decides_again() {
     let mut counted = 0;
     // 100, 1000, 70 and 50 bytes a second make 800, 8000, 560 and 400 bit/s, each for half a minute.
     let mut runs = Vec::new();
-    for bytes_a_second in [100, 1000, 75, 50] {
+    for bytes_a_second in [100, 1000, 70, 50] {
         for _ in 0..300 {
             for question in world.pass_once(&line) {
                 match question {
