@@ -136,7 +136,7 @@ impl World {
     pub fn explain(&self, question: &Explain) -> Result<Value, CommandError> {
         let engines = self.control.shards().engines();
         let Some(first) = engines.first() else { return Err(ended()) };
-        let (store, conditions) = (Arc::clone(first.store()), first.conditions());
+        let (store, conditions) = (Arc::clone(first.store()), first.view().conditions());
         let state = store.snapshot();
         let host = |mac: Mac| state.host(mac).cloned().or_else(|| self.host_info(mac));
         let packet = question.packet(&state, &self.names, &host);

@@ -121,26 +121,26 @@ impl Queries {
         let now = ctx.clock.now();
         match query {
             ShardQuery::Rules(dpid, to) => {
-                let age = engine.counted_at(dpid, Counted::Rules).map(|at| until(at, now));
-                _ = to.send((engine.rules(dpid), age));
+                let age = engine.view().counted_at(dpid, Counted::Rules).map(|at| until(at, now));
+                _ = to.send((engine.view().rules(dpid), age));
             }
             ShardQuery::Watch(what, only, to) => _ = to.send(request_counters(what, only, turn, switches, ctx)),
             ShardQuery::Ports(to) => {
-                let counts = engine.switches().flat_map(|dpid| engine.port_counts(dpid));
+                let counts = engine.view().switches().flat_map(|dpid| engine.view().port_counts(dpid));
                 _ = to.send(counts.map(|count| (count, until(count.time, now))).collect());
             }
             ShardQuery::Traffic(to) => {
-                let traffic = engine.switches().flat_map(|dpid| engine.traffic(dpid));
+                let traffic = engine.view().switches().flat_map(|dpid| engine.view().traffic(dpid));
                 _ = to.send(traffic.map(|one| (one, until(one.time, now))).collect());
             }
             ShardQuery::Drops(minutes, to) => {
-                let drops = engine.switches().flat_map(|dpid| engine.drops(dpid, minutes));
+                let drops = engine.view().switches().flat_map(|dpid| engine.view().drops(dpid, minutes));
                 _ = to.send(drops.collect());
             }
-            ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.stats() }),
+            ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.view().stats() }),
             ShardQuery::Metrics(to) => _ = to.send(metrics::collect(io, switches, turn, ctx)),
-            ShardQuery::Failures(to) => _ = to.send(engine.failures()),
-            ShardQuery::Violations(to) => _ = to.send(engine.violations()),
+            ShardQuery::Failures(to) => _ = to.send(engine.view().failures()),
+            ShardQuery::Violations(to) => _ = to.send(engine.view().violations()),
             ShardQuery::Copy(to) => _ = to.send(engine.copy()),
             ShardQuery::Inspect(look) => look(engine),
             ShardQuery::Copies(to) => _ = to.send(copied_switches(turn, switches, io)),
@@ -220,9 +220,9 @@ fn request_counters(
 ) -> Vec<Option<Duration>> {
     let (engine, now) = (turn.engine(), ctx.clock.now());
     let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable.has(*dpid);
-    let selected: Vec<Dpid> = engine.switches().filter(is_asked).collect();
+    let selected: Vec<Dpid> = engine.view().switches().filter(is_asked).collect();
     ctx.events.extend(selected.iter().map(|dpid| Event::ShowCounters { dpid: *dpid, what }));
-    selected.iter().map(|dpid| engine.counted_at(*dpid, what).map(|at| until(at, now))).collect()
+    selected.iter().map(|dpid| engine.view().counted_at(*dpid, what).map(|at| until(at, now))).collect()
 }
 
 /// Collects the switches, with their present ports and rules.
@@ -231,9 +231,9 @@ fn copied_switches(turn: &EngineTurn, switches: &Switches, io: &Io) -> Vec<Copie
     let copied = |connection: &Connection| {
         let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
         let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
-        Some(CopiedSwitch { info, rules: engine.installed(dpid) })
+        Some(CopiedSwitch { info, rules: engine.view().installed(dpid) })
     };
-    let unreachable = switches.away.unreachable.copies(|dpid| engine.installed(dpid));
+    let unreachable = switches.away.unreachable.copies(|dpid| engine.view().installed(dpid));
     io.connections().iter().filter_map(copied).chain(unreachable).collect()
 }
 

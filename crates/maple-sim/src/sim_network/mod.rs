@@ -260,7 +260,7 @@ impl SimNetwork {
     /// The counts of all engines together.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
-        self.engines.iter().for_each(|engine| all += engine.stats());
+        self.engines.iter().for_each(|engine| all += engine.view().stats());
         all
     }
 

@@ -75,7 +75,7 @@ impl SimNetwork {
                 self.step_to(next);
             }
             if !self.waits.is_empty() {
-                let open: Vec<_> = self.engines.iter().flat_map(Engine::unsettled).collect();
+                let open: Vec<_> = self.engines.iter().flat_map(|engine| engine.view().unsettled()).collect();
                 return Err(format!("the waits {:?} do not end: {open:?}", self.waits));
             }
         }

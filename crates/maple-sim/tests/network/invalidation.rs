@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::engine::{Engine, Event, Options, Selection, Stats};
+use maple_core::engine::{Event, Options, Selection, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -93,6 +93,6 @@ fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     assert_eq!((leaves, routes_rerouted), (29, 1), "9 went over the link by one route, and go nowhere now");
     sim.restart(Dpid(1));
     sim.run();
-    assert_eq!(sim.engines().iter().map(Engine::stats).map(|stats| stats.leaves).sum::<u64>(), 0);
+    assert_eq!(sim.engines().iter().map(|engine| engine.view().stats()).map(|stats| stats.leaves).sum::<u64>(), 0);
     assert!(sim.switch(dpid).is_some_and(|switch| switch.flows().len() < 10));
 }

@@ -326,16 +326,16 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     }
     let engine = &sim.engines()[0];
     let about = |rate: f64, wanted: f64| (rate - wanted).abs() <= wanted * 0.3;
-    let traffic = engine.traffic(Dpid(1));
+    let traffic = engine.view().traffic(Dpid(1));
     let of_pair = traffic.iter().find(|t| (t.from, t.to) == (Some(A), Some(B))).expect("the pair's");
     assert!(of_pair.packets >= 30 && about(of_pair.rate.expect("two rounds").bits, 8000.0), "{of_pair:?}");
-    let ports = engine.port_counts(Dpid(1));
+    let ports = engine.view().port_counts(Dpid(1));
     assert_eq!(ports.iter().map(|port| port.at).collect::<Vec<_>>(), [at(1, 1), at(1, 2), at(1, 3)]);
     let (sent, received) = ports[0].rates.expect("two rounds");
     assert!(about(received.bits, 8000.0) && sent.bits < 100.0, "{ports:?}");
     // Each packet was forwarded by a rule that counts.
     let counted = |rule: &maple_core::engine::TableRule| rule.counted.map(|count| count.packets);
-    assert!(engine.rules(Dpid(1)).iter().any(|rule| counted(rule) >= Some(30)));
+    assert!(engine.view().rules(Dpid(1)).iter().any(|rule| counted(rule) >= Some(30)));
     assert_eq!(link(&mut sim), 2, "the average over a whole period is what counts");
     send(&mut sim, 1, 0);
     let polls = sim.stats().polls;

@@ -196,7 +196,7 @@ impl AwaySwitches {
     /// Has the engine forget the switches that have been away for too long.
     fn forget_unreachable(&mut self, engine: &Engine, ctx: &mut Context) {
         for dpid in self.unreachable.take_overdue(ctx.now) {
-            if !engine.is_declared(dpid) {
+            if !engine.view().is_declared(dpid) {
                 ctx.events.push(Event::SwitchDown { dpid });
                 self.departures.push(DepartedSwitch::forgotten(dpid));
             }
@@ -232,7 +232,7 @@ impl AwaySwitches {
     /// stays at this shard.
     pub fn free(&mut self, departure: DepartedSwitch, engine: &Engine, links: &mut Links, ctx: &mut Context) {
         let DepartedSwitch { dpid, connection, info, claimants } = departure;
-        let stays = engine.is_unreachable(dpid);
+        let stays = engine.view().is_unreachable(dpid);
         if !stays && !self.unreachable.has(dpid) && info.is_some() {
             links.on_switch_down(ctx.now, dpid);
         }

@@ -151,7 +151,7 @@ fn who_watches_is_told_after_one_poll() {
     let [Asked::Counters(xid)] = world.pass_once(&line)[..] else { panic!("one poll, at once") };
     world.counters(&line, xid, 5000);
     world.pass_once(&line);
-    let counts = world.simulation.shards[0].shard.engine().port_counts(SWITCH);
+    let counts = world.simulation.shards[0].shard.engine().view().port_counts(SWITCH);
     assert_eq!((counts.len(), counts[0].counters.rx_bytes, counts[0].rates), (1, 5000, None));
     assert!(matches!(world.pass(&line, 2)[..], [Asked::Counters(_)]), "again after a second, while somebody watches");
 }

@@ -2,16 +2,13 @@
 //!
 //! This file is the only one with methods of [`Engine`]. From top to bottom it is the way of a packet: a batch
 //! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches
-//! at the end. The rest are what other crates ask of an engine.
+//! at the end. What is asked of an engine without changing it is in `view`.
 //!
-//! The parts stand in layers, the lowest first: the context, the switches, the fabric of both, the topology, decisions,
-//! reruns, and people who watch (the module `engine` has the map). Each knows only those that stand before it, and is
-//! handed them by who calls it.
-//!
-//! What a part wants of a later one it returns, or leaves in the context: a message to this shard, a timer, a stale
-//! leaf, a switch that is to be updated.
+//! The parts stand in layers. What a part wants of a later one it returns, or leaves in the context: a message to this
+//! shard, a timer, a stale leaf, a switch that is to be updated.
 
 pub(super) mod copy;
+pub(super) mod view;
 
 use std::sync::Arc;
 
@@ -19,40 +16,32 @@ use maple_wire::Dpid;
 use maple_wire::msg::stats::StatsReply;
 use maple_wire::msg::{ErrorMsg, PacketIn};
 
-use crate::access::AccessList;
 use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
-use crate::engine::context::event::{Effect, Event, InstalledFlow};
-use crate::engine::context::histogram::Histogram;
+use crate::engine::context::event::{Effect, Event};
 use crate::engine::context::messages::{EngineMessage, Refreshed};
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::stats::Stats;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::{BadUses, Conductor};
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::hit::Hits;
-use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
 use crate::engine::one_switch::cookies::is_of_watch;
-use crate::engine::one_switch::counters::drops::Dropped;
 use crate::engine::one_switch::counters::questions::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
-use crate::engine::one_switch::view::SwitchCounts;
 use crate::engine::reruns::reload::Reload;
 use crate::engine::reruns::restore::Restore;
 use crate::engine::reruns::samples::Samples;
 use crate::engine::topology::Topology;
 use crate::engine::topology::presume::presume;
-use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
-use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
-use crate::ids::{LeafId, ShardId, Time};
-use crate::network::{Facts, Location};
+use crate::ids::{ShardId, Time};
+use crate::network::Facts;
 use crate::policy::Policy;
-use crate::report::Counted;
 use crate::state::{Store, Write};
 use copy::EngineCopy;
+use view::EngineView;
 
 /// One shard of the controller.
 ///
@@ -535,148 +524,8 @@ impl Engine {
         self.fabric.ctx.store.shared()
     }
 
-    /// Returns the conditions under which policies run.
-    pub fn conditions(&self) -> RunConditions {
-        let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
-        RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
-    }
-
-    /// Returns the admission of a packet that enters: the writes that it causes before the policy decides about it, or
-    /// the reason why it does not.
-    pub fn admit(&self, packet: &EnteringPacket) -> Admission {
-        self.topology.admit(&self.fabric, packet)
-    }
-
-    /// Returns the leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, packet: &EnteringPacket) -> Option<LeafView> {
-        self.decisions.leaf_view(&self.fabric, packet)
-    }
-
-    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
-    /// serve the switch.
-    pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
-        self.decisions.passage(&self.fabric, at, frame)
-    }
-
-    /// Returns the witness packet of a leaf: the policy ran on it.
-    pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
-        self.decisions.witness(leaf)
-    }
-
-    /// Returns the counters of this shard so far.
-    pub fn stats(&self) -> Stats {
-        let switches = || self.fabric.switches.values();
-        Stats {
-            leaves: self.decisions.leaves.len() as u64,
-            rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
-            labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
-            routes: self.fabric.routes.len() as u64,
-            ..self.fabric.ctx.stats
-        }
-    }
-
-    /// Returns the times from the decision of leaves, or their change to another route, to the confirmation of their
-    /// rules.
-    pub fn install_times(&self) -> Histogram {
-        self.fabric.ctx.install_times
-    }
-
-    /// Returns the number of packets that the policy has decided, or failed on.
-    pub fn decided(&self) -> u64 {
-        self.fabric.ctx.stats.misses
-    }
-
-    /// Returns the number of packets that wait until something that the policy read changes.
-    pub fn parked(&self) -> usize {
-        self.decisions.undecided.parked()
-    }
-
-    /// Returns the number of watches.
-    pub fn watches(&self) -> usize {
-        self.live.watches()
-    }
-
-    /// What the open waits for removals still wait for.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
-        self.decisions.unsettled(&self.fabric)
-    }
-
-    /// Returns the reported errors of the policy, each with the number of packets that were dropped because of it.
-    pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
-        self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
-    }
-
-    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
-    pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
-        self.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
-    }
-
-    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
-    /// [`AccessList::rules`].
-    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
-        self.decisions.access_hits()
-    }
-
-    /// Reports whether the policy wants something measured and the engine has not noticed, because nothing happens at
-    /// its switches. The engine then needs an [`Event::Tick`].
-    pub fn is_behind_demand(&self) -> bool {
-        self.fabric.switches.is_behind_demand(&self.fabric.ctx)
-    }
-
-    /// Returns the switches that this shard serves, in order.
-    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
-        self.fabric.switches.keys().copied()
-    }
-
-    /// Reports whether this shard has the switch, and the switch has no connection.
-    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
-        self.fabric.switches.is_unreachable(dpid)
-    }
-
-    /// Reports whether the configuration names this switch.
-    pub fn is_declared(&self, dpid: Dpid) -> bool {
-        self.fabric.ctx.store.shared().snapshot().facts().names(dpid)
-    }
-
-    /// Returns the numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
-    pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
-        self.fabric.switches.get(&dpid).map(|switch| switch.counts())
-    }
-
-    /// Returns the rules that a switch has, as it would report them.
-    pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
-        self.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
-    }
-
-    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
-    /// shard does not serve it.
-    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
-        self.decisions.rules(&self.fabric, dpid)
-    }
-
-    /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.
-    pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.tree().render()).unwrap_or_default()
-    }
-
-    /// Returns the counters of a switch's ports; empty before it was asked.
-    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
-        self.fabric.switches.port_counts(dpid)
-    }
-
-    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
-        self.fabric.switches.traffic(&self.fabric.ctx, dpid)
-    }
-
-    /// When a switch last answered with these counters.
-    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
-        self.fabric.switches.counted_at(dpid, what)
-    }
-
-    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
-    /// not serve the switch.
-    pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
-        self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
+    /// Looks at the engine: what it knows, has decided and counted.
+    pub fn view(&self) -> EngineView<'_> {
+        EngineView(self)
     }
 }

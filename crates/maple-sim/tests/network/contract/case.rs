@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
-use maple_core::engine::{Engine, LabelRange};
+use maple_core::engine::LabelRange;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Policy, SamplePacket};
 use maple_sim::Random;
@@ -312,7 +312,7 @@ impl Case {
             play.step(step)?;
         }
         play.rest()?;
-        for stats in play.sim.engines().iter().map(Engine::stats) {
+        for stats in play.sim.engines().iter().map(|engine| engine.view().stats()) {
             play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
             play.tally.labelled += stats.labels;
             play.tally.refused += stats.labels_refused + stats.labels_gone;

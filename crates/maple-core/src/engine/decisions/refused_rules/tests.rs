@@ -39,7 +39,7 @@ fn repeated_refusals_of_one_rule_count_once() {
     for n in 0..1000 {
         engine.handle(Time(2 + n), &mut vec![refusal()], &mut out);
     }
-    assert_eq!(engine.stats().refused_rules, 1);
+    assert_eq!(engine.view().stats().refused_rules, 1);
     let readings = out.iter().filter(|effect| matches!(effect, Effect::ReadFlows { .. })).count();
     assert_eq!((readings, out.len()), (1, 2), "and one report: {out:?}");
 }
