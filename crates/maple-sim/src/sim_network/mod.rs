@@ -212,6 +212,13 @@ impl SimNetwork {
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
+    /// Runs until nothing happens, as when switches and links are new, and again when all ports are known.
+    pub fn settle(&mut self) {
+        self.run();
+        self.settle_ports();
+        self.run();
+    }
+
     /// The true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac).copied()

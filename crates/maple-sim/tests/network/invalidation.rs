@@ -34,9 +34,7 @@ fn network(pairs: u64) -> SimNetwork {
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     let quiet = (0..pairs).map(|n| (1000 + 4 * n, 1002 + 4 * n));
     for (from, to) in quiet.chain((0..9).map(|n| (1, 11 + 2 * n))) {
         let frame = Frame::ethernet(mac(to).0, mac(from).0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);

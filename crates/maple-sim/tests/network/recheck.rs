@@ -32,9 +32,7 @@ fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, SimNetwork) {
     };
     let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { check_rate, ..Options::default() }, 7);
     sim.add_switch(Dpid(1), version, 2);
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     (clock, sim)
 }
 

@@ -36,9 +36,7 @@ pub fn ring_with(options: &Options, policy: Arc<dyn Policy>, n: u64, shards: u8,
             sim.add_link(at(dpid, 2), at(next, 1));
         }
     }
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 
