@@ -1,17 +1,20 @@
 //! The network, as one run of a policy sees it.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+mod cells;
+mod operand;
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use maple_core::Net as CoreNet;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Load, PolicyError};
 use maple_core::route::Route;
 use maple_core::snooped::{Lease, MulticastGroup};
-use maple_core::state::{Access, Cell, CellValue, Read, Savepoint, Stop, Write};
+use maple_core::state::Stop;
 use maple_core::trace::Source;
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, PortNo};
 
-use crate::field::{FieldValue, PacketField};
+pub use operand::Operand;
 
 /// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again
 /// the packets that depended on it, and no others.
@@ -33,109 +36,6 @@ use crate::field::{FieldValue, PacketField};
 /// assert_eq!(bench.decide(&shortest, &tcp(1024, 80), a).exits(), [b]);
 /// ```
 pub struct Net(CoreNet);
-
-/// An address as an argument of [`Net`]: the address itself, or a field of the packet, which is then read.
-///
-/// ```
-/// use maple::prelude::*;
-/// use maple::net::Operand;
-///
-/// /// Whether two hosts are at one switch.
-/// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
-///     let (a, b) = (net.locate(a), net.locate(b));
-///     a.is_some() && a.map(|at| at.switch) == b.map(|at| at.switch)
-/// }
-/// ```
-pub trait Operand<T> {
-    /// Returns the address, or `None` if it is a field that the packet does not have.
-    ///
-    /// ```
-    /// # use maple::{Mac, testing::{ask, tcp}};
-    /// use maple::net::Operand as _;
-    ///
-    /// let mac: Option<Mac> = Mac([2, 0, 0, 0, 0, 1]).operand();
-    /// assert!(mac.is_some());
-    /// # ask(&tcp(1024, 22), |pkt| {
-    /// let mac: Option<Mac> = pkt.arp_sha().operand();
-    /// assert!(mac.is_none());
-    /// # });
-    /// ```
-    fn operand(self) -> Option<T>;
-
-    /// Returns the field, if it is one. Then a switch may look up what [`Net`] says of its value, and the value is not
-    /// read.
-    ///
-    /// ```
-    /// # use maple::prelude::*;
-    /// # use maple::testing::{ask, tcp};
-    /// use maple::net::Operand;
-    ///
-    /// # ask(&tcp(1024, 22), |pkt| {
-    /// assert_eq!(Operand::<Mac>::as_field(&pkt.eth_dst()), Some(Field::EthDst));
-    /// assert_eq!(Operand::<Mac>::as_field(&Mac([2, 0, 0, 0, 0, 1])), None);
-    /// # });
-    /// ```
-    fn as_field(&self) -> Option<Field> {
-        None
-    }
-}
-
-impl<T: FieldValue> Operand<T> for T {
-    fn operand(self) -> Option<T> {
-        Some(self)
-    }
-}
-
-impl<T: FieldValue> Operand<T> for PacketField<'_, T> {
-    #[track_caller]
-    fn operand(self) -> Option<T> {
-        self.value()
-    }
-
-    fn as_field(&self) -> Option<Field> {
-        Some(self.field())
-    }
-}
-
-macro_rules! operands {
-    ($($wanted:ty: $($given:ty),*;)*) => {
-        $($(impl Operand<$wanted> for $given {
-            fn operand(self) -> Option<$wanted> {
-                Some(self.into())
-            }
-        }
-
-        impl Operand<$wanted> for PacketField<'_, $given> {
-            #[track_caller]
-            fn operand(self) -> Option<$wanted> {
-                self.value().map(Into::into)
-            }
-        })*)*
-    };
-}
-
-operands! {
-    IpAddr: Ipv4Addr, Ipv6Addr;
-    MulticastGroup: Ipv4Addr, Ipv6Addr, Mac;
-}
-
-impl Operand<IpAddr> for IpAddr {
-    fn operand(self) -> Option<IpAddr> {
-        Some(self)
-    }
-}
-
-impl Operand<MulticastGroup> for MulticastGroup {
-    fn operand(self) -> Option<MulticastGroup> {
-        Some(self)
-    }
-}
-
-impl Operand<MulticastGroup> for IpAddr {
-    fn operand(self) -> Option<MulticastGroup> {
-        Some(self.into())
-    }
-}
 
 impl Net {
     pub(crate) fn from_handle(net: &CoreNet) -> Net {
@@ -586,29 +486,5 @@ impl Net {
     #[track_caller]
     pub fn retry(&self) -> Route {
         self.0.retry()
-    }
-}
-
-impl Read for Net {
-    #[track_caller]
-    fn cell(&self, cell: Cell) -> CellValue {
-        self.0.cell(cell)
-    }
-}
-
-impl Access for Net {
-    #[track_caller]
-    fn put(&self, write: Write) {
-        self.0.put(write);
-    }
-
-    #[track_caller]
-    fn savepoint(&self) -> Savepoint {
-        self.0.savepoint()
-    }
-
-    #[track_caller]
-    fn roll_back(&self, to: Savepoint) {
-        self.0.roll_back(to);
     }
 }
