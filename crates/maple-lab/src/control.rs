@@ -125,13 +125,13 @@ impl Control {
     pub fn tell(&mut self, now: Time, event: Event) {
         let shard = self.any_shard();
         self.simulation.send_event(shard, event);
-        self.came_in(now, shard);
+        self.schedule_turn(now, shard);
     }
 
     /// Declares other facts of ports and hosts.
     pub fn declare(&mut self, now: Time, facts: &Arc<Facts>) {
         self.simulation.declare(facts);
-        (0..self.turns.len()).for_each(|shard| self.came_in(now, shard));
+        (0..self.turns.len()).for_each(|shard| self.schedule_turn(now, shard));
     }
 
     /// Returns when [`Control::run`] wants to be called again.
@@ -178,10 +178,10 @@ impl Control {
                     connection.line.send(now, &bytes);
                     connection.tells_rules |= ends_reading(&bytes);
                     let shard = connection.shard;
-                    self.came_in(now, shard);
+                    self.schedule_turn(now, shard);
                     // A connection of an unreachable switch goes to the shard that has the switch.
                     let has = self.simulation.shard_of(dpid).filter(|has| *has != shard);
-                    has.into_iter().for_each(|has| self.came_in(now, has));
+                    has.into_iter().for_each(|has| self.schedule_turn(now, has));
                 }
             }
             ControlEvent::Closed => {
@@ -201,7 +201,7 @@ impl Control {
         self.made += 1;
         self.current.insert(dpid, self.made);
         self.connections.insert(self.made, Connection { dpid, shard, opened: now, line, tells_rules: false });
-        self.came_in(now, shard);
+        self.schedule_turn(now, shard);
     }
 
     /// Delivers the messages between shards, and the ends of connections, that are due.
@@ -210,13 +210,13 @@ impl Control {
             let batch = entry.remove();
             let shard = batch.to;
             self.simulation.deliver(batch);
-            self.came_in(now, shard);
+            self.schedule_turn(now, shard);
         }
         while let Some(entry) = self.endings.first_entry().filter(|entry| entry.key().0 <= now) {
             let Some(Connection { dpid, shard, line, .. }) = self.connections.get(&entry.remove()) else { continue };
             line.hang_up();
             let all = self.simulation.shard_of(*dpid).into_iter().chain([*shard]);
-            all.collect::<Vec<_>>().into_iter().for_each(|shard| self.came_in(now, shard));
+            all.collect::<Vec<_>>().into_iter().for_each(|shard| self.schedule_turn(now, shard));
         }
     }
 
@@ -258,7 +258,7 @@ impl Control {
     }
 
     /// Schedules a turn of a shard for which something has come in.
-    fn came_in(&mut self, now: Time, shard: usize) {
+    fn schedule_turn(&mut self, now: Time, shard: usize) {
         let delay = self.random.below(self.pace.busy + 1);
         self.turns[shard].get_or_insert(Time(now.0 + delay));
     }

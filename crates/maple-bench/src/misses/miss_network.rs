@@ -80,7 +80,7 @@ impl MissNetwork {
             match happening {
                 Happening::Frame(port, frame) => {
                     let out = self.switch.receive(self.now.0, port, frame);
-                    self.went_out(out)?;
+                    self.on_outgoing(out)?;
                 }
                 Happening::Event(event) => self.wake(*event),
                 Happening::Message(xid, message) => self.obey(xid, &message)?,
@@ -141,10 +141,10 @@ impl MissNetwork {
         let encoded = message.encode(Version::Of13, xid, &mut bytes);
         encoded.map_err(|error| BenchError::WrongResult(format!("{error}: {message:?}")))?;
         let out = self.switch.receive_bytes(self.now.0, &bytes);
-        self.went_out(out)
+        self.on_outgoing(out)
     }
 
-    fn went_out(&mut self, out: Vec<Outgoing>) -> Result<(), BenchError> {
+    fn on_outgoing(&mut self, out: Vec<Outgoing>) -> Result<(), BenchError> {
         for out in out {
             match out {
                 Outgoing::Frame { port, frame, .. } => self.left.entry(port).or_default().push(frame),

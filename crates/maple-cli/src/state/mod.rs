@@ -11,7 +11,7 @@ use maple_controller::control::explain::written;
 use maple_controller::control::socket::{Reach, Request, StatePlace, StateRequest, ask, follow, schema};
 use serde_json::{Value, json};
 
-use crate::options::asked;
+use crate::options::controller_to_ask;
 use crate::show::hint;
 use maple_wire::counted;
 
@@ -90,7 +90,7 @@ struct StateTarget {
 /// # Errors
 /// If the controller does not answer or refuses, or if standard output can't be written.
 pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
-    let controller = &*asked(args.control, own);
+    let controller = &*controller_to_ask(args.control, own);
     let answer = match args.command {
         StateCommand::Get { place, who: false } => {
             ask(controller, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?

@@ -64,7 +64,7 @@ impl Controller {
         // If the receiver is gone, there is no file.
         drop(preparing.release.send(Box::new(released)));
         tracing::debug!(took = ?began.elapsed(), connections = handed.connections.len(), "sockets have come");
-        preparing.go_on(&store, handed, can_prepare)
+        preparing.continue_with(&store, handed, can_prepare)
     }
 
     /// Ends in favour of another process. That process gets the sockets at once, and then everything else is closed.
@@ -173,7 +173,7 @@ impl PreparingTakeover {
     }
 
     /// Continues with the connections of the other controller.
-    fn go_on(mut self, store: &Store, handed: HandedOver, is_prepared: bool) -> Result<Controller, StartError> {
+    fn continue_with(mut self, store: &Store, handed: HandedOver, is_prepared: bool) -> Result<Controller, StartError> {
         priority::usual();
         let HandedOver { listeners: sockets, connections, names, state, leaves, surroundings } = handed;
         for commit in change(store, state) {

@@ -206,7 +206,7 @@ impl LiveWatches {
         let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
-        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
+        if !switch.tables.has_instructions(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
             return Err(LiveObstacle::NoRule);
         }
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)

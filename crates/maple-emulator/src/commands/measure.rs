@@ -38,7 +38,7 @@ impl Pinged {
         self.answers.iter().flatten().count()
     }
 
-    pub(super) fn told(self) -> Result<String, CommandError> {
+    pub(super) fn into_output(self) -> Result<String, CommandError> {
         if self.received() > 0 { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }
@@ -73,7 +73,7 @@ pub struct PingedAll {
 }
 
 impl PingedAll {
-    pub(super) fn told(self) -> Result<String, CommandError> {
+    pub(super) fn into_output(self) -> Result<String, CommandError> {
         if self.failed.is_empty() { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }
@@ -130,7 +130,7 @@ impl Streaming {
         self.sent.saturating_sub(self.arrived.packets)
     }
 
-    pub(super) fn told(self) -> Result<String, CommandError> {
+    pub(super) fn into_output(self) -> Result<String, CommandError> {
         if self.arrived.packets > 0 { Ok(self.to_string()) } else { Err(CommandError::Failed(self.to_string())) }
     }
 }

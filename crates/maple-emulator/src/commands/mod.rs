@@ -163,9 +163,11 @@ impl CommandRunner {
     /// [`CommandError`] if the command fails.
     pub fn run(&self, ground: &mut impl Ground, command: &Command) -> Result<String, CommandError> {
         match command {
-            Command::Ping { from, to, count } => self.ping(ground, from, to, *count)?.told(),
-            Command::PingAll => self.ping_all(ground)?.told(),
-            Command::Iperf { from, to, duration, rate } => self.iperf(ground, from, to, *duration, *rate)?.told(),
+            Command::Ping { from, to, count } => self.ping(ground, from, to, *count)?.into_output(),
+            Command::PingAll => self.ping_all(ground)?.into_output(),
+            Command::Iperf { from, to, duration, rate } => {
+                self.iperf(ground, from, to, *duration, *rate)?.into_output()
+            }
             Command::Move { host, switch, port } => self.move_host(ground, host, switch, *port),
             Command::Link { a, b, change } => {
                 self.link(ground, a, b, *change)?;

@@ -355,7 +355,7 @@ impl FlowNetwork {
             for seen in std::mem::take(&mut self.seen) {
                 match seen {
                     PacketOutcome::Lost => self.counters.lost += 1,
-                    PacketOutcome::Egress { at, frame } => self.came_out(at, &frame),
+                    PacketOutcome::Egress { at, frame } => self.on_delivered(at, &frame),
                     PacketOutcome::Says { switch, xid, message } => {
                         self.counters.packet_ins += u64::from(matches!(message, Message::PacketIn(_)));
                         self.counters.refused += u64::from(matches!(message, Message::Error(_)));
@@ -368,7 +368,7 @@ impl FlowNetwork {
     }
 
     /// Handles a frame that leaves the network.
-    fn came_out(&mut self, at: Place, frame: &[u8]) {
+    fn on_delivered(&mut self, at: Place, frame: &[u8]) {
         let Some(id) = frames::flow_of(frame) else {
             self.answer(at, frame);
             return;
@@ -411,7 +411,7 @@ impl FlowNetwork {
 
     /// Lets a host answer a request for its address.
     fn answer(&mut self, at: Place, frame: &[u8]) {
-        let Some((ip, mac, asker)) = frames::asked_for(frame) else { return };
+        let Some((ip, mac, asker)) = frames::arp_request(frame) else { return };
         let Some(host) = self.hosts_by_ip.get(&ip).map(|id| &self.options.network.hosts[*id as usize]) else { return };
         if place(host) == at {
             let answer = frames::answer(host, mac, asker);

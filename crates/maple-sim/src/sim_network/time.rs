@@ -115,7 +115,7 @@ impl SimNetwork {
             let shard = ShardId(index as u8);
             if batches.contains_key(&shard) || due(&self.engines[index]) {
                 self.wake(shard, batches.remove(&shard).unwrap_or_default());
-                self.go_on_restoring();
+                self.continue_restoring();
             }
         }
     }

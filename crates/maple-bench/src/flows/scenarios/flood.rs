@@ -93,7 +93,7 @@ impl Flood {
     }
 
     /// Sends the packets that are due. Returns whether all addresses are used.
-    fn go_on(&mut self, flow_network: &mut FlowNetwork) -> anyhow::Result<bool> {
+    fn send_due(&mut self, flow_network: &mut FlowNetwork) -> anyhow::Result<bool> {
         let due = (self.began.elapsed().as_secs_f64() * self.per_second) as u32;
         let due = due.min(self.addresses);
         let sent = flow_network.flood((0, PORTS), 0, self.due, due - self.due)?;
@@ -138,7 +138,7 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
 
 /// Sends the whole flood, or as much as the time limit allows.
 fn pour(flow_network: &mut FlowNetwork, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
-    while !flood.go_on(flow_network)? && flood.began.elapsed() < limit {
+    while !flood.send_due(flow_network)? && flood.began.elapsed() < limit {
         flow_network.wait(TICK)?;
     }
     Ok(())
@@ -171,7 +171,7 @@ fn rate(bed: &mut Bed, time: Duration, order: &[Pair], mut flood: Option<&mut Fl
     let (before, began) = (bed.moment()?, Instant::now());
     while began.elapsed() < time {
         if let Some(flood) = flood.as_deref_mut() {
-            flood.go_on(&mut bed.flow_network)?;
+            flood.send_due(&mut bed.flow_network)?;
         }
         let ended = bed.flow_network.ended().len();
         let slice = Instant::now() + TICK;

@@ -37,7 +37,7 @@ impl AccessHits {
     }
 
     /// Returns the rules of access lists that answered the run of a trace.
-    pub fn asked(&self, trace: &Trace) -> Vec<AskedRule> {
+    pub fn rules_asked(&self, trace: &Trace) -> Vec<AskedRule> {
         let lists = || self.lists.iter().enumerate();
         let asked_rule =
             |answer| lists().find_map(|(list, access)| Some(AskedRule { list, rule: access.rule_of(answer)? }));
@@ -47,7 +47,7 @@ impl AccessHits {
     /// Counts a packet with this trace that the controller has decided.
     pub fn count_packet(&mut self, trace: &Trace) {
         if !trace.lists.is_empty() {
-            let asked = self.asked(trace);
+            let asked = self.rules_asked(trace);
             self.count(&asked, 1);
         }
     }

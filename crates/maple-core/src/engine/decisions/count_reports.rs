@@ -154,7 +154,7 @@ impl Decisions {
 /// neither.
 fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
     let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
-    let asked = hits.asked(&leaf.trace);
+    let asked = hits.rules_asked(&leaf.trace);
     (drop.is_some() || !asked.is_empty()).then_some(CountedLeaf { drop, asked })
 }
 

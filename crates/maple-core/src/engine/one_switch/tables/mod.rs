@@ -491,8 +491,8 @@ impl Tables {
         let key = key_of(rule);
         // The switch may have removed the rule since the change was found.
         let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
-        let drops = rule.instructions.is_empty() || there.does(&[]);
-        if drops && !there.does(&rule.instructions) && self.altered.len() < MAX_ALTERED {
+        let drops = rule.instructions.is_empty() || there.has_instructions(&[]);
+        if drops && !there.has_instructions(&rule.instructions) && self.altered.len() < MAX_ALTERED {
             self.altered.insert(place(table, &key));
         }
     }

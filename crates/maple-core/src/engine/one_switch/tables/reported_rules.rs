@@ -120,7 +120,7 @@ impl Tables {
             let place = place(flow.table_id, &key);
             match there {
                 Some(there) => {
-                    let is_right = there.cookie == flow.cookie && there.does(&flow.instructions);
+                    let is_right = there.cookie == flow.cookie && there.has_instructions(&flow.instructions);
                     if audit.seen.insert(place) && !is_right && !audit.changed.contains(&place) {
                         audit.found.note(|found| &mut found.altered, place, flow.table_id, rule);
                     }
