@@ -47,7 +47,7 @@ mod random;
 pub use driver::{Emulation, EmulationOptions};
 pub use emulated::{EmulatedNetwork, NetworkOptions};
 pub use host::Host;
-pub use maple_switch::time::Time;
+pub use maple_switch::time::Nanoseconds;
 pub use maple_switch::{Outgoing, Switch};
 pub use random::Random;
 pub use topology::Topology;

@@ -11,7 +11,7 @@ use maple_core::run::Run;
 use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::Topology;
 use maple_emulator::commands::{CommandError, CommandRunner};
-use maple_emulator::time::Time;
+use maple_emulator::time::Nanoseconds;
 
 use crate::costs::costs_of;
 use crate::decisions::{CountedPolicy, Decisions};
@@ -193,10 +193,10 @@ fn work(
 ///
 /// # Errors
 /// [`CommandError::Wrong`] unless `seconds` is a number from 0 to 86400 (a day).
-pub fn seconds(seconds: f64) -> Result<Time, CommandError> {
+pub fn seconds(seconds: f64) -> Result<Nanoseconds, CommandError> {
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| span.as_secs() <= 86_400);
     let wrong = || CommandError::Wrong(format!("{seconds} is not a number of seconds from 0 to 86400"));
-    span.map(|span| span.as_nanos() as Time).ok_or_else(wrong)
+    span.map(|span| span.as_nanos() as Nanoseconds).ok_or_else(wrong)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use maple_controller::names::{Named, Names};
 use maple_controller::simulation::SimulationOptions;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, QueueLimits};
-use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
+use maple_core::engine::{Engines, Event, Options, Time, ViolationKey};
 use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
@@ -15,7 +15,7 @@ use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::commands::{CommandError, Ground};
 use maple_emulator::emulated::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::host::{FlowKind, Progress};
-use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use maple_emulator::time::{MICROSECOND, MILLISECOND, Nanoseconds, SECOND};
 use maple_emulator::{EmulatedNetwork, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
@@ -24,15 +24,15 @@ use crate::control::{Control, ControllerDelays};
 use crate::snoop::LabSnooper;
 
 /// The maximum time that discovery may take until links and hosts' ports are known.
-const DISCOVERY_TIMEOUT: Time = 10 * SECOND;
+const DISCOVERY_TIMEOUT: Nanoseconds = 10 * SECOND;
 /// The time in which rules follow a change of state.
-const FOLLOWED: Time = 2 * MILLISECOND;
+const FOLLOWED: Nanoseconds = 2 * MILLISECOND;
 /// The time in which a frame comes out everywhere.
-const SETTLED: Time = SECOND;
+const SETTLED: Nanoseconds = SECOND;
 /// The time that a frame takes through a small network if rules match it everywhere.
-const CROSSED: Time = 100 * MICROSECOND;
+const CROSSED: Nanoseconds = 100 * MICROSECOND;
 /// The time between two hosts' announcements, so that no port exceeds the packets that it may send at once.
-const INTRODUCED: Time = MILLISECOND;
+const INTRODUCED: Nanoseconds = MILLISECOND;
 
 /// The options of a laboratory.
 pub struct LaboratoryOptions {
@@ -110,12 +110,12 @@ impl World {
 
     /// Makes the rules follow a commit.
     pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), CommandError> {
-        self.control.tell(EngineTime(self.now()), Event::Committed(commit));
+        self.control.tell(Time(self.now()), Event::Committed(commit));
         self.pass(FOLLOWED)
     }
 
     /// The current time.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> Nanoseconds {
         self.network.now()
     }
 
@@ -172,7 +172,7 @@ impl World {
     ///
     /// # Errors
     /// [`CommandError::Failed`] if the controller never comes to rest.
-    pub fn run_until(&mut self, until: Time) -> Result<(), CommandError> {
+    pub fn run_until(&mut self, until: Nanoseconds) -> Result<(), CommandError> {
         loop {
             self.control()?;
             let now = self.now();
@@ -191,7 +191,7 @@ impl World {
         let had_turn = self.control.run(&mut self.network)?;
         // They are not used here.
         drop((self.control.notices(), self.control.readings()));
-        let now = EngineTime(self.now());
+        let now = Time(self.now());
         if let Some(snoop) = self.snoop.as_mut().filter(|snoop| had_turn || snoop.deadline() <= now) {
             snoop.turn(now).into_iter().for_each(|event| self.control.tell(now, event));
         }
@@ -257,7 +257,7 @@ impl World {
         dst: &str,
         kind: FlowKind,
         ipv6: bool,
-        within: Time,
+        within: Nanoseconds,
     ) -> Result<Progress, CommandError> {
         let id = self.network.open_flow(src, dst, kind, ipv6)?;
         let end = self.now() + within;
@@ -306,7 +306,7 @@ impl World {
     }
 
     /// The last frame since `since` that one host sent to another's hardware address, with its fate.
-    pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
+    pub fn last_journey(&self, from: &str, to: &str, since: Nanoseconds) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
         let log = self.network.log();
@@ -343,7 +343,7 @@ impl Ground for World {
         Ok(done)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         self.run_until(self.network.now().saturating_add(span))
     }
 }

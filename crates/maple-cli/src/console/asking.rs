@@ -11,7 +11,7 @@ use maple_controller::Handle;
 use maple_controller::control::socket::{AskError, Reach};
 use maple_emulator::commands::{CommandError, Ground};
 use maple_emulator::emulated::EmulatedNetwork;
-use maple_emulator::time::Time;
+use maple_emulator::time::Nanoseconds;
 
 use super::IDLE;
 use crate::explain::ExplainArgs;
@@ -58,15 +58,15 @@ impl<G: Ground> Ground for ControllerQuestions<'_, G> {
         self.ground.with(f)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         let begun = Instant::now();
         loop {
             if take_interrupt() {
                 return Err(CommandError::Interrupted);
             }
-            let left = span.saturating_sub(begun.elapsed().as_nanos() as Time);
-            self.ground.pass(left.min(IDLE.as_nanos() as Time))?;
-            if left <= IDLE.as_nanos() as Time {
+            let left = span.saturating_sub(begun.elapsed().as_nanos() as Nanoseconds);
+            self.ground.pass(left.min(IDLE.as_nanos() as Nanoseconds))?;
+            if left <= IDLE.as_nanos() as Nanoseconds {
                 return Ok(());
             }
         }

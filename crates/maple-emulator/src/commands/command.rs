@@ -1,7 +1,7 @@
 //! The commands: their words and their meaning.
 
 use maple_switch::QueueRates;
-use maple_switch::time::{SECOND, Time};
+use maple_switch::time::{Nanoseconds, SECOND};
 use maple_wire::{Dpid, PortNo, nearest};
 
 use super::CommandError;
@@ -49,7 +49,7 @@ pub enum Command {
         /// The receiving host.
         to: String,
         /// The duration.
-        duration: Time,
+        duration: Nanoseconds,
         /// The rate, in bits a second.
         rate: u64,
     },
@@ -111,7 +111,7 @@ pub enum Command {
         without: Box<Result<Command, String>>,
     },
     /// Lets time pass.
-    Wait(Time),
+    Wait(Nanoseconds),
     /// Succeeds if the command fails.
     Not(Box<Command>),
     /// Prints the commands.
@@ -128,7 +128,7 @@ pub enum LinkChange {
     /// The share of frames that it loses.
     Loss(f64),
     /// The delay of frames.
-    Delay(Time),
+    Delay(Nanoseconds),
     /// The rate in each direction, in bits a second.
     Rate(Option<u64>),
 }

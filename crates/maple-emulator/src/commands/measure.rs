@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use maple_switch::time::{MILLISECOND, SECOND, Time};
+use maple_switch::time::{MILLISECOND, Nanoseconds, SECOND};
 use maple_wire::Dpid;
 
 use super::{CommandError, CommandRunner, FLOW_TIMEOUT, Ground};
@@ -27,7 +27,7 @@ pub struct Pinged {
     /// The host to which they were sent.
     pub to: String,
     /// The round-trip time of each answer in nanoseconds, in order; `None` if there was none.
-    pub answers: Vec<Option<Time>>,
+    pub answers: Vec<Option<Nanoseconds>>,
     /// Whether the other host's hardware address was found.
     pub resolved: bool,
 }
@@ -47,10 +47,10 @@ impl fmt::Display for Pinged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (sent, received) = (self.answers.len(), self.received());
         write!(f, "{} ping {}: ", self.from, self.to)?;
-        let times: Vec<Time> = self.answers.iter().flatten().copied().collect();
+        let times: Vec<Nanoseconds> = self.answers.iter().flatten().copied().collect();
         match (times.iter().min(), times.iter().max()) {
             (Some(min), Some(max)) => {
-                let mean = times.iter().sum::<Time>() / times.len() as Time;
+                let mean = times.iter().sum::<Nanoseconds>() / times.len() as Nanoseconds;
                 if sent == 1 {
                     return write!(f, "answered in {}", time_text(mean));
                 }
@@ -107,7 +107,7 @@ pub struct Streaming {
     /// The received frames.
     pub arrived: Streamed,
     /// The duration.
-    pub duration: Time,
+    pub duration: Nanoseconds,
     /// All frames that were lost during the stream, by switch and reason.
     pub losses: BTreeMap<(String, String), u64>,
 }
@@ -186,7 +186,12 @@ impl CommandRunner {
     }
 
     /// Waits for the end of a host's flow. Returns its result and the time it took.
-    fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), CommandError> {
+    fn outcome(
+        &self,
+        ground: &mut impl Ground,
+        host: &str,
+        flow: FlowId,
+    ) -> Result<(Progress, Nanoseconds), CommandError> {
         let host = host.to_string();
         let ended = move |network: &EmulatedNetwork| {
             let record = network.host(&host)?.flow(flow)?;
@@ -246,7 +251,7 @@ impl CommandRunner {
         ground: &mut impl Ground,
         from: &str,
         to: &str,
-        duration: Time,
+        duration: Nanoseconds,
         rate: u64,
     ) -> Result<Streaming, CommandError> {
         let (from, to) = self.two_hosts(from, to)?;

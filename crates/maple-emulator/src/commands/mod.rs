@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use maple_switch::time::{MILLISECOND, SECOND, Time};
+use maple_switch::time::{MILLISECOND, Nanoseconds, SECOND};
 use maple_wire::{Dpid, PortNo};
 
 use crate::Emulation;
@@ -47,7 +47,7 @@ pub trait Ground {
     ///
     /// # Errors
     /// [`CommandError`] if the network has ended, or if the user asked to stop.
-    fn pass(&mut self, span: Time) -> Result<(), CommandError>;
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError>;
 
     /// Checks whether the controller in the same process accepts this command of `maple`; `None` if there is no
     /// controller.
@@ -115,7 +115,7 @@ impl Ground for Live<'_> {
         Ok(self.emulation.with_network(f)?)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         let end = Instant::now() + Duration::from_nanos(span);
         loop {
             if self.stop.load(Ordering::SeqCst) {
@@ -310,7 +310,7 @@ impl CommandRunner {
     fn until<R: Send + 'static>(
         &self,
         ground: &mut impl Ground,
-        within: Time,
+        within: Nanoseconds,
         holds: impl Fn(&EmulatedNetwork) -> Option<R> + Send + Clone + 'static,
     ) -> Result<Option<R>, CommandError> {
         let mut waited = 0;
@@ -347,4 +347,4 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Cl
 }
 
 /// The maximum time of a flow with all its attempts.
-const FLOW_TIMEOUT: Time = 10 * SECOND;
+const FLOW_TIMEOUT: Nanoseconds = 10 * SECOND;

@@ -16,7 +16,7 @@ impl Ground for Alone {
         Ok(f(&mut self.0))
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         self.0.run_for(span);
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Ground for Controlled {
         self.0.with(f)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), CommandError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         self.0.pass(span)
     }
 

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token, Waker};
 
@@ -132,7 +132,7 @@ impl DriverLoop {
 
     fn sleep(&self) -> Duration {
         let now = self.start.elapsed();
-        let until = |at: Time| Duration::from_nanos(at).saturating_sub(now);
+        let until = |at: Nanoseconds| Duration::from_nanos(at).saturating_sub(now);
         let event = self.network.next_event().map(until);
         let flow = match &self.traffic {
             TrafficState::Running(traffic) => traffic.next_flow().map(until),
@@ -284,6 +284,6 @@ impl DriverLoop {
     }
 }
 
-fn nanoseconds(span: Duration) -> Time {
-    Time::try_from(span.as_nanos()).unwrap_or(Time::MAX)
+fn nanoseconds(span: Duration) -> Nanoseconds {
+    Nanoseconds::try_from(span.as_nanos()).unwrap_or(Nanoseconds::MAX)
 }

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maple_switch::Rule;
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::emulated::{EmulatedNetwork, Fault, NetworkError, NetworkOptions};
@@ -186,7 +186,7 @@ impl Emulation {
 
     /// The moment at which the network's clock shows `at`. The network never sees an action of the controller
     /// before the moment of that action.
-    pub fn moment(&self, at: Time) -> Instant {
+    pub fn moment(&self, at: Nanoseconds) -> Instant {
         self.start + Duration::from_nanos(at)
     }
 

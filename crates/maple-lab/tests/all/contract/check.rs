@@ -16,7 +16,7 @@ use maple_core::Mac;
 use maple_core::engine::Stats;
 use maple_core::network::Location;
 use maple_emulator::emulated::{Delivery, FrameId, Origin, Outcome};
-use maple_emulator::time::{MILLISECOND, Time};
+use maple_emulator::time::{MILLISECOND, Nanoseconds};
 use maple_sim::cases::Step;
 use maple_wire::{Dpid, Field, Version};
 
@@ -27,11 +27,11 @@ use crate::contract::state::State;
 use crate::contract::world::ContractRun;
 
 /// The time that the network gets for one packet when nothing else happens.
-const QUIET: Time = 300 * MILLISECOND;
+const QUIET: Nanoseconds = 300 * MILLISECOND;
 
 /// The time after a host's last packet until it is known whether it has moved. The engine's counters are read every
 /// `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
-const MOVE: Time = 2100 * MILLISECOND;
+const MOVE: Nanoseconds = 2100 * MILLISECOND;
 
 /// The counts of what was checked.
 #[derive(Clone, Debug, Default)]

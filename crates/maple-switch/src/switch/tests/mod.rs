@@ -20,7 +20,7 @@ mod tables;
 /// A switch with ports 1 to 4 and a connected controller, and its clock.
 pub(super) struct TestSwitch {
     pub switch: Switch,
-    pub now: Time,
+    pub now: Nanoseconds,
 }
 
 impl TestSwitch {
@@ -48,7 +48,7 @@ impl TestSwitch {
         let mut errors = Vec::new();
         for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {
             if let Some(seconds) = line.strip_prefix("at ") {
-                self.now = (seconds.parse::<f64>().unwrap() * SECOND as f64) as Time;
+                self.now = (seconds.parse::<f64>().unwrap() * SECOND as f64) as Nanoseconds;
                 continue;
             }
             for item in self.say(Message::FlowMod(flow_mod(line))) {
