@@ -22,12 +22,12 @@ use crate::throughput::{self, ThroughputArgs};
 struct CommandLine {
     /// What to measure
     #[command(subcommand)]
-    what: Bench,
+    what: Benchmark,
 }
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum Benchmark {
     /// Rules, priorities, changes and speed of policies that interpret filter sets (the paper's Tables 1 and 2)
     Rules(RulesArgs),
     /// Cost of adding and removing a trace, against the size of the table
@@ -72,18 +72,18 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, language: &dyn Langua
     })
 }
 
-fn run(what: Bench, language: &dyn Language) -> anyhow::Result<u8> {
+fn run(what: Benchmark, language: &dyn Language) -> anyhow::Result<u8> {
     match what {
-        Bench::Rules(args) => rules::main(&args, language)?,
-        Bench::Growth(args) => growth::main(&args)?,
-        Bench::Floor(args) => floor::main(&args)?,
-        Bench::MtRoute(args) => mt_route::main(&args)?,
-        Bench::Misses(args) => misses::main(&args)?,
-        Bench::State(args) => state::main(&args)?,
-        Bench::Generate(args) => filter_sets::generate(&args)?,
-        Bench::Statistics(args) => filter_sets::statistics(&args)?,
-        Bench::Throughput(args) => return throughput::main(&args),
-        Bench::Flows(args) => return flows::main(&args),
+        Benchmark::Rules(args) => rules::main(&args, language)?,
+        Benchmark::Growth(args) => growth::main(&args)?,
+        Benchmark::Floor(args) => floor::main(&args)?,
+        Benchmark::MtRoute(args) => mt_route::main(&args)?,
+        Benchmark::Misses(args) => misses::main(&args)?,
+        Benchmark::State(args) => state::main(&args)?,
+        Benchmark::Generate(args) => filter_sets::generate(&args)?,
+        Benchmark::Statistics(args) => filter_sets::statistics(&args)?,
+        Benchmark::Throughput(args) => return throughput::main(&args),
+        Benchmark::Flows(args) => return flows::main(&args),
     }
     Ok(0)
 }

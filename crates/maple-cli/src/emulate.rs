@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use maple_emulator::commands::{CommandError, CommandRunner, Live};
 use maple_emulator::driver::{Stats, SwitchStats};
-use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 
@@ -113,11 +113,11 @@ fn commands(
     let meanwhile = || {
         if look.elapsed() > CHECK_INTERVAL {
             look = Instant::now();
-            report.update(&emulation.snapshot().map_err(LabError::from)?);
+            report.update(&emulation.snapshot().map_err(CommandError::from)?);
         }
         Ok(())
     };
-    console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args, None)
+    console::run(&CommandRunner::new(topology), &mut Live::new(emulation, stop, meanwhile), args, None)
 }
 
 /// Describes the switches that the controller does not have, the first few by name, and how often it closed their

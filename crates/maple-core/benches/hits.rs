@@ -13,13 +13,13 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use maple_core::engine::testing::switch_up;
 use maple_core::engine::{Effect, Engine, Event, Options, ShardId, Time};
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::{Store, Value, Write};
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, PacketIn, PacketInReason, PacketInView};
+use maple_wire::msg::{PacketIn, PacketInReason, PacketInView};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
 
@@ -38,13 +38,13 @@ fn main() {
     }
     let numbers: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
     if let [hosts, packets] = numbers[..] {
-        let mut bench = Bench::new(hosts, true);
+        let mut bench = HitShard::new(hosts, true);
         let answers = bench.answer(packets);
         return println!("{hosts} hosts a switch: {packets} packets, {answers} bytes of answers");
     }
-    println!("one leaf a switch: {:.0} ns", Bench::new(1000, false).rounds(|_, _| {}));
+    println!("one leaf a switch: {:.0} ns", HitShard::new(1000, false).rounds(|_, _| {}));
     for hosts in [1, 100, 1000] {
-        let mut bench = Bench::new(hosts, true);
+        let mut bench = HitShard::new(hosts, true);
         let alone = bench.rounds(|_, _| {});
         let events = bench.rounds(|engine, _| handle(engine, &mut vec![Event::Tick]));
         let store = Arc::clone(&bench.store);
@@ -58,7 +58,7 @@ fn main() {
 }
 
 /// A shard whose packets are all hits.
-struct Bench {
+struct HitShard {
     engine: Engine,
     store: Arc<Store>,
     /// What one pass over all hosts reads: at most 64 messages of a switch at a time.
@@ -67,8 +67,8 @@ struct Bench {
     out: Vec<u8>,
 }
 
-impl Bench {
-    fn new(hosts: usize, track_hosts: bool) -> Bench {
+impl HitShard {
+    fn new(hosts: usize, track_hosts: bool) -> HitShard {
         let store = Store::new();
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
         let options = Options {
@@ -81,7 +81,7 @@ impl Bench {
         let mut engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
         let mut events = Vec::new();
         for dpid in (1..=SWITCHES).map(Dpid) {
-            events.push(switch_up(dpid));
+            events.push(switch_with_two_ports(dpid));
             events.push(Event::FlowsRead { dpid, flows: Vec::new() });
             let ports = [1, 2].map(PortNo).into_iter();
             events.extend(ports.map(|port| Event::PortIsEdge { port: Location::new(dpid, port) }));
@@ -107,7 +107,7 @@ impl Bench {
                 (*dpid, some.map(encoded).collect())
             })
         });
-        Bench { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
+        HitShard { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
     }
 
     /// Answers the next packets, which must all be hits. Returns how many bytes the answers have.
@@ -151,18 +151,9 @@ impl Bench {
     }
 }
 
-fn switch_up(dpid: Dpid) -> Event {
-    let features =
-        Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports: vec![] };
+fn switch_with_two_ports(dpid: Dpid) -> Event {
     let port = |number: u32| Port::new(PortNo(number), [0; 6], "port");
-    Event::SwitchUp {
-        dpid,
-        version: Version::Of10,
-        features,
-        description: Desc::default(),
-        ports: vec![port(1), port(2)],
-        has_bundles: false,
-    }
+    switch_up(dpid, Version::Of10, 1, vec![port(1), port(2)])
 }
 
 /// One packet of each host of a switch, to the host after it.

@@ -225,15 +225,7 @@ mod tests {
     use super::*;
 
     fn capabilities(version: Version) -> Capabilities {
-        let features = Features {
-            dpid: Dpid(1),
-            n_buffers: 0,
-            n_tables: 0,
-            auxiliary_id: 0,
-            capabilities: 0,
-            actions: 0,
-            ports: Vec::new(),
-        };
+        let features = Features::new(Dpid(1), 0);
         Capabilities::from_features(version, &features)
     }
 

@@ -35,7 +35,7 @@ pub mod run;
 
 pub mod query;
 
-mod load;
+mod measured_load;
 mod sample;
 pub mod snooped;
 

@@ -8,7 +8,7 @@ use crate::policy_error::panic_text;
 use crate::route::Route;
 use crate::run::Run;
 
-pub use crate::load::Load;
+pub use crate::measured_load::Load;
 pub use crate::policy_error::PolicyError;
 pub use crate::run::{Net, PacketHandle};
 pub use crate::sample::SamplePacket;

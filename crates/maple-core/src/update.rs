@@ -184,7 +184,7 @@ fn number(bytes: &mut &[u8], count: usize) -> u128 {
 
 impl HeldRule {
     /// Reports whether the rule has exactly these instructions.
-    pub(crate) fn does(&self, instructions: &[Instruction]) -> bool {
+    pub(crate) fn has_instructions(&self, instructions: &[Instruction]) -> bool {
         self.instructions[..] == *instructions
     }
 

@@ -9,7 +9,7 @@
 //!   run.
 //! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
 //!
-//! On either of them [`lab`] runs commands such as `h1 ping h2`.
+//! On either of them [`commands`] runs commands such as `h1 ping h2`.
 //!
 //! ```
 //! use maple_emulator::{EmulatedNetwork, Topology};
@@ -40,14 +40,14 @@ pub mod traffic;
 
 pub mod driver;
 
-pub mod lab;
+pub mod commands;
 
 mod random;
 
 pub use driver::{Emulation, EmulationOptions};
 pub use emulated::{EmulatedNetwork, NetworkOptions};
 pub use host::Host;
-pub use maple_switch::time::Time;
+pub use maple_switch::time::Nanoseconds;
 pub use maple_switch::{Outgoing, Switch};
 pub use random::Random;
 pub use topology::Topology;

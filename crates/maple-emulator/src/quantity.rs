@@ -1,6 +1,6 @@
 //! Quantities as people write them: `10ms`, `5%`, `2.5mbit`.
 
-use maple_switch::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use maple_switch::time::{MICROSECOND, MILLISECOND, Nanoseconds, SECOND};
 
 /// The maximum time in nanoseconds: a day.
 const LONGEST: f64 = 86_400.0 * SECOND as f64;
@@ -9,7 +9,7 @@ const LONGEST: f64 = 86_400.0 * SECOND as f64;
 ///
 /// # Errors
 /// A text that describes the valid form.
-pub fn time(text: &str) -> Result<Time, String> {
+pub fn time(text: &str) -> Result<Nanoseconds, String> {
     let units = [
         ("ms", MILLISECOND as f64),
         ("us", MICROSECOND as f64),
@@ -19,7 +19,7 @@ pub fn time(text: &str) -> Result<Time, String> {
     ];
     let wrong = || format!("{text:?} is not a time such as 10ms, 250us or 1.5s");
     let value = with_unit(text, &units).ok_or_else(wrong)?;
-    if value <= LONGEST { Ok(value as Time) } else { Err(format!("{text:?} is longer than a day")) }
+    if value <= LONGEST { Ok(value as Nanoseconds) } else { Err(format!("{text:?} is longer than a day")) }
 }
 
 /// Parses a share such as `5%` or `0.5%`, from 0 to 1.
@@ -50,7 +50,7 @@ pub fn rate_text(rate: u64) -> String {
 }
 
 /// Writes a time in the form that [`time`] parses, to about three digits.
-pub fn time_text(time: Time) -> String {
+pub fn time_text(time: Nanoseconds) -> String {
     let units = [(SECOND, "s"), (MILLISECOND, "ms"), (MICROSECOND, "us")];
     let (size, unit) = units.into_iter().find(|(size, _)| time >= *size).unwrap_or((1, "ns"));
     let value = format!("{:.2}", time as f64 / size as f64);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_switch::time::{SECOND, Time};
+use maple_switch::time::{Nanoseconds, SECOND};
 
 use crate::emulated::{EmulatedNetwork, NetworkError};
 use crate::host::{FlowKind, Progress};
@@ -30,7 +30,7 @@ pub struct TrafficOptions {
     /// Flows opened per second, in the whole network.
     pub flows_per_second: u32,
     /// The time in which flows are opened, in nanoseconds.
-    pub duration: Time,
+    pub duration: Nanoseconds,
     /// The kinds of flows. One of these is drawn for each flow.
     pub kinds: Vec<FlowKind>,
     /// The share of flows over IPv6, 0.0 to 1.0.
@@ -67,7 +67,7 @@ pub struct Traffic {
     options: TrafficOptions,
     random: Random,
     hosts: Vec<String>,
-    started: Time,
+    started: Nanoseconds,
     opened: u64,
     running: Vec<(PairKey, crate::host::FlowId)>,
     counters: BTreeMap<PairKey, FlowCounters>,
@@ -92,8 +92,8 @@ impl Traffic {
     }
 
     /// The time to open the next flow; `None` once all are open.
-    pub fn next_flow(&self) -> Option<Time> {
-        let rate = Time::from(self.options.flows_per_second);
+    pub fn next_flow(&self) -> Option<Nanoseconds> {
+        let rate = Nanoseconds::from(self.options.flows_per_second);
         if self.hosts.len() < 2 || self.options.kinds.is_empty() || rate == 0 {
             return None;
         }
@@ -135,7 +135,7 @@ impl Traffic {
     ///
     /// # Errors
     /// [`NetworkError`] if the generator was made for another network.
-    pub fn run_until(&mut self, network: &mut EmulatedNetwork, until: Time) -> Result<(), NetworkError> {
+    pub fn run_until(&mut self, network: &mut EmulatedNetwork, until: Nanoseconds) -> Result<(), NetworkError> {
         while let Some(at) = self.next_flow().filter(|at| *at <= until) {
             network.run_until(at);
             self.poll(network)?;

@@ -98,7 +98,7 @@ fn is_aligned_anyway(size: usize, align: usize) -> bool {
 /// Counts an allocated piece, and returns it.
 #[inline]
 #[allow(unsafe_code)]
-fn came(piece: *mut u8) -> *mut u8 {
+fn count_taken(piece: *mut u8) -> *mut u8 {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller has this piece from mimalloc, or none, which has no bytes.
         count(unsafe { mi::mi_usable_size(piece.cast()) } as isize);
@@ -109,7 +109,7 @@ fn came(piece: *mut u8) -> *mut u8 {
 /// Counts a piece that is about to be freed.
 #[inline]
 #[allow(unsafe_code)]
-fn goes(piece: *mut u8) {
+fn count_given_back(piece: *mut u8) {
     if ASKERS.load(Ordering::Relaxed) > 0 {
         // SAFETY: each caller got this piece from its own caller, and that one from this allocator, so from mimalloc.
         count(-(unsafe { mi::mi_usable_size(piece.cast()) } as isize));
@@ -129,7 +129,7 @@ unsafe impl GlobalAlloc for Heap {
         let piece = unsafe {
             if is_aligned_anyway(size, align) { mi::mi_malloc(size) } else { mi::mi_malloc_aligned(size, align) }
         };
-        came(piece.cast())
+        count_taken(piece.cast())
     }
 
     #[inline]
@@ -139,19 +139,19 @@ unsafe impl GlobalAlloc for Heap {
         let piece = unsafe {
             if is_aligned_anyway(size, align) { mi::mi_zalloc(size) } else { mi::mi_zalloc_aligned(size, align) }
         };
-        came(piece.cast())
+        count_taken(piece.cast())
     }
 
     #[inline]
     unsafe fn dealloc(&self, piece: *mut u8, _: Layout) {
-        goes(piece);
+        count_given_back(piece);
         // SAFETY: the caller has the piece from this allocator, and gives it up.
         unsafe { mi::mi_free(piece.cast()) };
     }
 
     #[inline]
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        goes(piece);
+        count_given_back(piece);
         let align = layout.align();
         // SAFETY: the caller has the piece from this allocator, and gives it up for the returned one, if that is not
         // null.
@@ -164,9 +164,9 @@ unsafe impl GlobalAlloc for Heap {
         };
         if moved.is_null() {
             // The piece stays as it was.
-            came(piece);
+            count_taken(piece);
         }
-        came(moved.cast())
+        count_taken(moved.cast())
     }
 }
 

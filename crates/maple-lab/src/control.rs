@@ -16,8 +16,8 @@ use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Simulation, SimulationOptions, SwitchEnd};
 use maple_core::engine::{Event, Time};
 use maple_core::network::Facts;
+use maple_emulator::commands::CommandError;
 use maple_emulator::emulated::ControlEvent;
-use maple_emulator::lab::LabError;
 use maple_emulator::{EmulatedNetwork, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
@@ -125,13 +125,13 @@ impl Control {
     pub fn tell(&mut self, now: Time, event: Event) {
         let shard = self.any_shard();
         self.simulation.send_event(shard, event);
-        self.came_in(now, shard);
+        self.schedule_turn(now, shard);
     }
 
     /// Declares other facts of ports and hosts.
     pub fn declare(&mut self, now: Time, facts: &Arc<Facts>) {
         self.simulation.declare(facts);
-        (0..self.turns.len()).for_each(|shard| self.came_in(now, shard));
+        (0..self.turns.len()).for_each(|shard| self.schedule_turn(now, shard));
     }
 
     /// Returns when [`Control::run`] wants to be called again.
@@ -149,8 +149,8 @@ impl Control {
     /// whether a shard had a turn.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the controller never comes to rest.
-    pub fn run(&mut self, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
+    /// [`CommandError::Failed`] if the controller never comes to rest.
+    pub fn run(&mut self, network: &mut EmulatedNetwork) -> Result<bool, CommandError> {
         let now = Time(network.now());
         for dpid in network.dpids().collect::<Vec<_>>() {
             network.take_control(dpid).into_iter().for_each(|event| self.take(now, dpid, event));
@@ -178,10 +178,10 @@ impl Control {
                     connection.line.send(now, &bytes);
                     connection.tells_rules |= ends_reading(&bytes);
                     let shard = connection.shard;
-                    self.came_in(now, shard);
+                    self.schedule_turn(now, shard);
                     // A connection of an unreachable switch goes to the shard that has the switch.
                     let has = self.simulation.shard_of(dpid).filter(|has| *has != shard);
-                    has.into_iter().for_each(|has| self.came_in(now, has));
+                    has.into_iter().for_each(|has| self.schedule_turn(now, has));
                 }
             }
             ControlEvent::Closed => {
@@ -201,7 +201,7 @@ impl Control {
         self.made += 1;
         self.current.insert(dpid, self.made);
         self.connections.insert(self.made, Connection { dpid, shard, opened: now, line, tells_rules: false });
-        self.came_in(now, shard);
+        self.schedule_turn(now, shard);
     }
 
     /// Delivers the messages between shards, and the ends of connections, that are due.
@@ -210,20 +210,20 @@ impl Control {
             let batch = entry.remove();
             let shard = batch.to;
             self.simulation.deliver(batch);
-            self.came_in(now, shard);
+            self.schedule_turn(now, shard);
         }
         while let Some(entry) = self.endings.first_entry().filter(|entry| entry.key().0 <= now) {
             let Some(Connection { dpid, shard, line, .. }) = self.connections.get(&entry.remove()) else { continue };
             line.hang_up();
             let all = self.simulation.shard_of(*dpid).into_iter().chain([*shard]);
-            all.collect::<Vec<_>>().into_iter().for_each(|shard| self.came_in(now, shard));
+            all.collect::<Vec<_>>().into_iter().for_each(|shard| self.schedule_turn(now, shard));
         }
     }
 
-    fn turn(&mut self, now: Time, shard: usize, network: &mut EmulatedNetwork) -> Result<(), LabError> {
+    fn turn(&mut self, now: Time, shard: usize, network: &mut EmulatedNetwork) -> Result<(), CommandError> {
         self.at_once = if self.at_once.0 == now { (now, self.at_once.1 + 1) } else { (now, 1) };
         if self.at_once.1 > MAX_TURNS {
-            return Err(LabError::Failed(format!("the controller never comes to rest at {} ns", now.0)));
+            return Err(CommandError::Failed(format!("the controller never comes to rest at {} ns", now.0)));
         }
         self.turns[shard] = None;
         for batch in self.simulation.turn(now, shard) {
@@ -258,7 +258,7 @@ impl Control {
     }
 
     /// Schedules a turn of a shard for which something has come in.
-    fn came_in(&mut self, now: Time, shard: usize) {
+    fn schedule_turn(&mut self, now: Time, shard: usize) {
         let delay = self.random.below(self.pace.busy + 1);
         self.turns[shard].get_or_insert(Time(now.0 + delay));
     }
@@ -278,7 +278,7 @@ impl Connection {
 
     /// Carries to the switch what a shard has written in its turn. Bytes for a connection that the network has
     /// forgotten go nowhere. Reports whether the shard has closed the current connection.
-    fn carry(&self, is_current: bool, network: &mut EmulatedNetwork) -> Result<bool, LabError> {
+    fn carry(&self, is_current: bool, network: &mut EmulatedNetwork) -> Result<bool, CommandError> {
         let bytes = self.line.take();
         if !is_current {
             return Ok(false);

@@ -10,8 +10,8 @@ use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::Topology;
-use maple_emulator::lab::{Lab, LabError};
-use maple_emulator::time::Time;
+use maple_emulator::commands::{CommandError, CommandRunner};
+use maple_emulator::time::Nanoseconds;
 
 use crate::costs::costs_of;
 use crate::decisions::{CountedPolicy, Decisions};
@@ -34,12 +34,12 @@ impl Laboratory {
     /// `store`, into which the costs of the topology's links are written.
     ///
     /// # Errors
-    /// [`LabError`] if the system refuses a thread, the snooping is invalid, or the controller does not come to rest.
+    /// [`CommandError`] if the system refuses a thread, the snooping is invalid, or the controller does not come to rest.
     pub fn start(
         options: LaboratoryOptions,
         policy: Arc<dyn Policy>,
         store: Arc<Store>,
-    ) -> Result<Laboratory, LabError> {
+    ) -> Result<Laboratory, CommandError> {
         let costs = costs_of(&options.topology, &store.snapshot());
         store.update(|_| costs);
         let (topology, track_hosts) = (Arc::new(options.topology.clone()), options.track_hosts);
@@ -57,7 +57,7 @@ impl Laboratory {
                 }
             });
         });
-        spawned.map_err(|error| LabError::Failed(format!("no thread to be had: {error}")))?;
+        spawned.map_err(|error| CommandError::Failed(format!("no thread to be had: {error}")))?;
         told.recv().map_err(|_| ended())??;
         Ok(Laboratory { jobs: Mutex::new(jobs), store, topology, policy: counted, track_hosts })
     }
@@ -91,8 +91,8 @@ impl Laboratory {
     /// The hosts by name, with their present locations and the addresses that the network knows of them.
     ///
     /// # Errors
-    /// [`LabError`] if the laboratory has ended.
-    pub fn hosts(&self) -> Result<Vec<(String, Host)>, LabError> {
+    /// [`CommandError`] if the laboratory has ended.
+    pub fn hosts(&self) -> Result<Vec<(String, Host)>, CommandError> {
         self.call(|_, world| {
             let one = |host: &maple_emulator::Host| {
                 let spec = host.spec();
@@ -110,8 +110,13 @@ impl Laboratory {
     /// takes the caller's thread, and no simulated time.
     ///
     /// # Errors
-    /// [`LabError`] if the laboratory has ended, or no state fits both policies.
-    pub fn examine(&self, question: ScopedClaim, other: Option<&Snapshot>, packets: u64) -> Result<Examined, LabError> {
+    /// [`CommandError`] if the laboratory has ended, or no state fits both policies.
+    pub fn examine(
+        &self,
+        question: ScopedClaim,
+        other: Option<&Snapshot>,
+        packets: u64,
+    ) -> Result<Examined, CommandError> {
         let hosts = self.hosts()?.into_iter().map(|(_, host)| host).collect();
         let store = self.store.copy();
         if let Some(other) = other {
@@ -132,13 +137,13 @@ impl Laboratory {
     /// laboratory has ended.
     pub fn ask<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
-    ) -> Receiver<Result<R, LabError>> {
+        f: impl FnOnce(&CommandRunner, &mut World) -> Result<R, CommandError> + Send + 'static,
+    ) -> Receiver<Result<R, CommandError>> {
         let (answer, answered) = channel();
         let topology = Arc::clone(&self.topology);
         let job: Job = Box::new(move |world| {
             // The asker may have stopped waiting.
-            let _ = answer.send(f(&Lab::new((*topology).clone()), world));
+            let _ = answer.send(f(&CommandRunner::new((*topology).clone()), world));
         });
         // If no thread takes the job, the result's channel closes, which the caller sees.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
@@ -148,17 +153,17 @@ impl Laboratory {
     /// Runs `f` in the laboratory's thread, and waits for its result.
     ///
     /// # Errors
-    /// The error of `f`, or [`LabError::Failed`] if the laboratory has ended.
+    /// The error of `f`, or [`CommandError::Failed`] if the laboratory has ended.
     pub fn call<R: Send + 'static>(
         &self,
-        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
-    ) -> Result<R, LabError> {
+        f: impl FnOnce(&CommandRunner, &mut World) -> Result<R, CommandError> + Send + 'static,
+    ) -> Result<R, CommandError> {
         self.ask(f).recv().unwrap_or_else(|_| Err(ended()))
     }
 
     /// Makes the policy's rules follow a commit on its store. This takes two milliseconds of simulated time, enough for
     /// some round trips of barriers.
-    pub fn committed(&self, commit: Commit) -> Receiver<Result<(), LabError>> {
+    pub fn committed(&self, commit: Commit) -> Receiver<Result<(), CommandError>> {
         self.ask(move |_, world| world.committed(commit))
     }
 }
@@ -169,7 +174,7 @@ fn work(
     policy: Arc<dyn Policy>,
     store: Arc<Store>,
     inbox: &Receiver<Job>,
-    ready: &Sender<Result<(), LabError>>,
+    ready: &Sender<Result<(), CommandError>>,
 ) {
     let mut world = match World::new(&options, policy, Arc::clone(&store)) {
         Ok(world) => world,
@@ -187,11 +192,11 @@ fn work(
 /// Converts seconds to a time span in nanoseconds.
 ///
 /// # Errors
-/// [`LabError::Wrong`] unless `seconds` is a number from 0 to 86400 (a day).
-pub fn seconds(seconds: f64) -> Result<Time, LabError> {
+/// [`CommandError::Wrong`] unless `seconds` is a number from 0 to 86400 (a day).
+pub fn seconds(seconds: f64) -> Result<Nanoseconds, CommandError> {
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| span.as_secs() <= 86_400);
-    let wrong = || LabError::Wrong(format!("{seconds} is not a number of seconds from 0 to 86400"));
-    span.map(|span| span.as_nanos() as Time).ok_or_else(wrong)
+    let wrong = || CommandError::Wrong(format!("{seconds} is not a number of seconds from 0 to 86400"));
+    span.map(|span| span.as_nanos() as Nanoseconds).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -199,7 +204,7 @@ mod tests {
     use maple_controller::snoop::Snooping;
     use maple_core::policy::{Net, PacketHandle};
     use maple_core::route::Route;
-    use maple_emulator::lab::Ground;
+    use maple_emulator::commands::Ground;
     use maple_emulator::time::SECOND;
     use maple_wire::Version;
 
@@ -231,7 +236,7 @@ mod tests {
     fn say(lab: &Laboratory, lines: &[&str]) -> Vec<String> {
         let one = |line: &&str| {
             let line = line.to_string();
-            lab.call(move |lab, world| lab.line(world, &line)).unwrap_or_else(|error| format!("error: {error}"))
+            lab.call(move |runner, world| runner.line(world, &line)).unwrap_or_else(|error| format!("error: {error}"))
         };
         lines.iter().map(one).collect()
     }

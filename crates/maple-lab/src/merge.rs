@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use maple_core::state::{Snapshot, Write};
 use maple_emulator::Topology;
-use maple_emulator::lab::LabError;
+use maple_emulator::commands::CommandError;
 
 use crate::costs_of;
 
@@ -15,16 +15,16 @@ type Costs<'a> = BTreeMap<&'a str, Vec<String>>;
 /// variable or a cost that both policies name stays as it is in the network.
 ///
 /// # Errors
-/// [`LabError::Failed`] if the policies declare or set one name differently when they are loaded, because then no state
+/// [`CommandError::Failed`] if the policies declare or set one name differently when they are loaded, because then no state
 /// fits both.
-pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Result<Vec<Write>, LabError> {
+pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Result<Vec<Write>, CommandError> {
     let (ours, mut theirs) = (network.of_users(), other.of_users());
     theirs.extend(costs_of(topology, other));
     let (our_costs, their_costs) = (costs(&ours), costs(&theirs));
     for (name, costs) in &their_costs {
         if our_costs.get(name).is_some_and(|known| known != costs) {
             let why = format!("the policies give links other costs of the name {name:?}, so no state fits both");
-            return Err(LabError::Failed(why));
+            return Err(CommandError::Failed(why));
         }
     }
     let mut also = Vec::new();
@@ -49,10 +49,10 @@ fn declared<T: PartialEq>(
     known: Option<&std::sync::Arc<T>>,
     wanted: &std::sync::Arc<T>,
     name: &str,
-) -> Result<bool, LabError> {
+) -> Result<bool, CommandError> {
     match known {
         Some(known) if known != wanted => {
-            Err(LabError::Failed(format!("the policies declare other types for {name:?}, so no state fits both")))
+            Err(CommandError::Failed(format!("the policies declare other types for {name:?}, so no state fits both")))
         }
         known => Ok(known.is_none()),
     }

@@ -7,7 +7,7 @@ use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::snoop::{SnoopEffect, Snooper, Snooping};
 use maple_core::engine::{Event, Time};
 use maple_core::state::Store;
-use maple_emulator::lab::LabError;
+use maple_emulator::commands::CommandError;
 
 /// A snooper with its listener.
 pub struct LabSnooper {
@@ -20,13 +20,16 @@ impl LabSnooper {
     /// Creates a snooper and its subscription; neither if there is nothing to snoop on.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if it needs too many conditions.
-    pub fn new(snooping: &Snooping, store: &Arc<Store>) -> Result<(Vec<Subscription>, Option<LabSnooper>), LabError> {
+    /// [`CommandError::Failed`] if it needs too many conditions.
+    pub fn new(
+        snooping: &Snooping,
+        store: &Arc<Store>,
+    ) -> Result<(Vec<Subscription>, Option<LabSnooper>), CommandError> {
         if !snooping.is_on() {
             return Ok((Vec::new(), None));
         }
         let (subscription, listener) =
-            listen(snooping.conditions()).map_err(|error| LabError::Failed(error.to_string()))?;
+            listen(snooping.conditions()).map_err(|error| CommandError::Failed(error.to_string()))?;
         let snooper = Snooper::new(snooping.clone(), Duration::ZERO, &store.snapshot());
         Ok((vec![subscription], Some(LabSnooper { snooper, listener, store: Arc::clone(store) })))
     }

@@ -6,7 +6,7 @@ use maple::{App, Policy, Tx};
 use maple_core::network::Location;
 use maple_core::state::Attempt;
 use maple_emulator::Topology;
-use maple_emulator::lab::{Command, LinkChange};
+use maple_emulator::commands::{Command, LinkChange};
 use maple_emulator::topology::HostSpec;
 use maple_wire::packet::text::summary;
 use maple_wire::{Packet, Version};
@@ -211,7 +211,7 @@ impl TestNetwork {
     /// If `span` is not a number from 0 to 86400.
     #[track_caller]
     pub fn advance(&mut self, span: f64) {
-        use maple_emulator::lab::Ground as _;
+        use maple_emulator::commands::Ground as _;
 
         let span = seconds(span).unwrap_or_else(|error| panic!("{error}"));
         self.laboratory.call(move |_, world| world.pass(span)).unwrap_or_else(|error| panic!("{error}"));
@@ -247,7 +247,7 @@ impl TestNetwork {
 
     #[track_caller]
     fn happens(&mut self, command: Command) {
-        let done = self.laboratory.call(move |lab, world| lab.run(world, &command));
+        let done = self.laboratory.call(move |runner, world| runner.run(world, &command));
         done.unwrap_or_else(|error| panic!("{error}"));
         self.advance(FOLLOWED);
     }
@@ -263,8 +263,8 @@ impl TestNetwork {
     #[track_caller]
     pub(crate) fn host(&self, name: &str) -> HostSpec {
         let wanted = name.to_owned();
-        let found = self.laboratory.call(move |lab, world| {
-            lab.host(&wanted)?;
+        let found = self.laboratory.call(move |runner, world| {
+            runner.host(&wanted)?;
             Ok(world.network().host(&wanted).map(|host| host.spec().clone()))
         });
         let found = found.unwrap_or_else(|error| panic!("{error}"));

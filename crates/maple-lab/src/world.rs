@@ -7,15 +7,15 @@ use maple_controller::names::{Named, Names};
 use maple_controller::simulation::SimulationOptions;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, QueueLimits};
-use maple_core::engine::{Engines, Event, LOOK_UP_TABLES, Options, Time as EngineTime, ViolationKey};
+use maple_core::engine::{Engines, Event, LOOK_UP_TABLES, Options, Time, ViolationKey};
 use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
+use maple_emulator::commands::{CommandError, Ground};
 use maple_emulator::emulated::{FrameId, Hop, NetworkOptions, Origin, Outcome};
 use maple_emulator::host::{FlowKind, Progress};
-use maple_emulator::lab::{Ground, LabError};
-use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
+use maple_emulator::time::{MICROSECOND, MILLISECOND, Nanoseconds, SECOND};
 use maple_emulator::{EmulatedNetwork, Topology};
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
@@ -24,15 +24,15 @@ use crate::control::{Control, ControllerDelays};
 use crate::snoop::LabSnooper;
 
 /// The maximum time that discovery may take until links and hosts' ports are known.
-const DISCOVERY_TIMEOUT: Time = 10 * SECOND;
+const DISCOVERY_TIMEOUT: Nanoseconds = 10 * SECOND;
 /// The time in which rules follow a change of state.
-const FOLLOWED: Time = 2 * MILLISECOND;
+const FOLLOWED: Nanoseconds = 2 * MILLISECOND;
 /// The time in which a frame comes out everywhere.
-const SETTLED: Time = SECOND;
+const SETTLED: Nanoseconds = SECOND;
 /// The time that a frame takes through a small network if rules match it everywhere.
-const CROSSED: Time = 100 * MICROSECOND;
+const CROSSED: Nanoseconds = 100 * MICROSECOND;
 /// The time between two hosts' announcements, so that no port exceeds the packets that it may send at once.
-const INTRODUCED: Time = MILLISECOND;
+const INTRODUCED: Nanoseconds = MILLISECOND;
 
 /// The options of a laboratory.
 pub struct LaboratoryOptions {
@@ -83,12 +83,12 @@ impl World {
         options: &LaboratoryOptions,
         policy: Arc<dyn Policy>,
         store: Arc<Store>,
-    ) -> Result<World, LabError> {
+    ) -> Result<World, CommandError> {
         let mut network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
         network_options.switch.n_tables = options.tables;
         let network = EmulatedNetwork::with_options(&options.topology, network_options);
         // No shard runs yet, so the commits need not be distributed.
-        let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;
+        let declared = options.snooping.declare(&store).map_err(|error| CommandError::Failed(error.to_string()))?;
         drop(declared);
         let (subscriptions, snoop) = LabSnooper::new(&options.snooping, &store)?;
         let setting = SimulationOptions {
@@ -102,20 +102,20 @@ impl World {
             forget_after: Some(FORGET_SWITCH_AFTER),
             subscriptions,
         };
-        let control =
-            Control::new(&setting, ControllerDelays::default()).map_err(|error| LabError::Failed(error.to_string()))?;
+        let control = Control::new(&setting, ControllerDelays::default())
+            .map_err(|error| CommandError::Failed(error.to_string()))?;
         let names = with_names_of(&options.topology, Names::new());
         Ok(World { network, control, snoop, names })
     }
 
     /// Makes the rules follow a commit.
-    pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), LabError> {
-        self.control.tell(EngineTime(self.now()), Event::Committed(commit));
+    pub(crate) fn committed(&mut self, commit: Commit) -> Result<(), CommandError> {
+        self.control.tell(Time(self.now()), Event::Committed(commit));
         self.pass(FOLLOWED)
     }
 
     /// The current time.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> Nanoseconds {
         self.network.now()
     }
 
@@ -132,15 +132,15 @@ impl World {
     /// Explains why a packet goes where it goes. This changes nothing and takes no time.
     ///
     /// # Errors
-    /// [`LabError::Wrong`] if the question does not describe a packet.
-    pub fn explain(&self, question: &Explain) -> Result<Value, LabError> {
+    /// [`CommandError::Wrong`] if the question does not describe a packet.
+    pub fn explain(&self, question: &Explain) -> Result<Value, CommandError> {
         let engines = self.control.shards().engines();
         let Some(first) = engines.first() else { return Err(ended()) };
-        let (store, conditions) = (Arc::clone(first.store()), first.conditions());
+        let (store, conditions) = (Arc::clone(first.store()), first.view().conditions());
         let state = store.snapshot();
         let host = |mac: Mac| state.host(mac).cloned().or_else(|| self.host_info(mac));
         let packet = question.packet(&state, &self.names, &host);
-        let (packet, assumed) = packet.map_err(|error| LabError::Wrong(error.to_string()))?;
+        let (packet, assumed) = packet.map_err(|error| CommandError::Wrong(error.to_string()))?;
         let explanation = explain::explain(&mut Engines(engines), &store, &conditions, packet);
         let context = AnswerContext { store: &store, counts: &RuleCounters::new(), loaded: None };
         Ok(with_assumed(to_json(&explanation, &context), &assumed))
@@ -171,8 +171,8 @@ impl World {
     /// Lets time pass until `until`.
     ///
     /// # Errors
-    /// [`LabError::Failed`] if the controller never comes to rest.
-    pub fn run_until(&mut self, until: Time) -> Result<(), LabError> {
+    /// [`CommandError::Failed`] if the controller never comes to rest.
+    pub fn run_until(&mut self, until: Nanoseconds) -> Result<(), CommandError> {
         loop {
             self.control()?;
             let now = self.now();
@@ -187,11 +187,11 @@ impl World {
     }
 
     /// Lets the controller do what is due.
-    fn control(&mut self) -> Result<(), LabError> {
+    fn control(&mut self) -> Result<(), CommandError> {
         let had_turn = self.control.run(&mut self.network)?;
         // They are not used here.
         drop((self.control.notices(), self.control.readings()));
-        let now = EngineTime(self.now());
+        let now = Time(self.now());
         if let Some(snoop) = self.snoop.as_mut().filter(|snoop| had_turn || snoop.deadline() <= now) {
             snoop.turn(now).into_iter().for_each(|event| self.control.tell(now, event));
         }
@@ -200,7 +200,7 @@ impl World {
 
     /// Runs until the state has the network's links, and has the hosts' ports as edge ports. Links that lose many
     /// packets may stay unknown.
-    pub(crate) fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
+    pub(crate) fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), CommandError> {
         while self.now() < DISCOVERY_TIMEOUT && !is_known(&store.snapshot(), topology) {
             self.run_until(self.now() + 50 * MILLISECOND)?;
         }
@@ -211,8 +211,8 @@ impl World {
     /// Sends a frame as a host would, and waits until it has come out everywhere.
     ///
     /// # Errors
-    /// [`LabError`] if there is no such host.
-    pub fn send(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, LabError> {
+    /// [`CommandError`] if there is no such host.
+    pub fn send(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, CommandError> {
         let id = self.network.inject_from(host, frame)?;
         self.run_until(self.now() + SETTLED)?;
         Ok(self.journey(id))
@@ -224,8 +224,8 @@ impl World {
     /// second, since the controller may hold it.
     ///
     /// # Errors
-    /// [`LabError`] if there is no such host.
-    pub fn deliver(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, LabError> {
+    /// [`CommandError`] if there is no such host.
+    pub fn deliver(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, CommandError> {
         let id = self.network.inject_from(host, frame)?;
         let end = self.now() + SETTLED;
         let mut step = CROSSED;
@@ -250,15 +250,15 @@ impl World {
     /// Opens a flow from one host to another, and waits until it has ended, at most for `within`.
     ///
     /// # Errors
-    /// [`LabError`] if one of the hosts does not exist.
+    /// [`CommandError`] if one of the hosts does not exist.
     pub fn flow(
         &mut self,
         src: &str,
         dst: &str,
         kind: FlowKind,
         ipv6: bool,
-        within: Time,
-    ) -> Result<Progress, LabError> {
+        within: Nanoseconds,
+    ) -> Result<Progress, CommandError> {
         let id = self.network.open_flow(src, dst, kind, ipv6)?;
         let end = self.now() + within;
         loop {
@@ -274,8 +274,8 @@ impl World {
     /// Turns a switch off, with its links, its hosts' ports and its connection, or on again with empty tables.
     ///
     /// # Errors
-    /// [`LabError`] if there is no such switch.
-    pub fn switch_power(&mut self, dpid: Dpid, on: bool) -> Result<(), LabError> {
+    /// [`CommandError`] if there is no such switch.
+    pub fn switch_power(&mut self, dpid: Dpid, on: bool) -> Result<(), CommandError> {
         let links = self.network.links().iter().map(|link| (link.spec.a.0, link.spec.b.0));
         let mut links: Vec<(Dpid, Dpid)> = links.filter(|(a, b)| *a == dpid || *b == dpid).collect();
         links.dedup();
@@ -295,8 +295,8 @@ impl World {
     /// Makes all hosts announce themselves, so that the controller knows where they are, with their IPv4 addresses.
     ///
     /// # Errors
-    /// [`LabError`] if the controller never comes to rest.
-    pub fn introduce_hosts(&mut self) -> Result<(), LabError> {
+    /// [`CommandError`] if the controller never comes to rest.
+    pub fn introduce_hosts(&mut self) -> Result<(), CommandError> {
         let names: Vec<String> = self.network.hosts().map(|host| host.spec().name.clone()).collect();
         for name in names {
             self.network.announce(&name)?;
@@ -306,7 +306,7 @@ impl World {
     }
 
     /// The last frame since `since` that one host sent to another's hardware address, with its fate.
-    pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
+    pub fn last_journey(&self, from: &str, to: &str, since: Nanoseconds) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
         let log = self.network.log();
@@ -337,13 +337,13 @@ impl Ground for World {
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
-    ) -> Result<R, LabError> {
+    ) -> Result<R, CommandError> {
         let done = f(&mut self.network);
         self.run_until(self.network.now())?;
         Ok(done)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         self.run_until(self.network.now().saturating_add(span))
     }
 }
@@ -371,6 +371,6 @@ pub fn with_names_of(topology: &Topology, mut names: Names) -> Names {
 }
 
 /// The error for a laboratory whose thread has ended.
-pub(crate) fn ended() -> LabError {
-    LabError::Failed("the laboratory has ended".into())
+pub(crate) fn ended() -> CommandError {
+    CommandError::Failed("the laboratory has ended".into())
 }

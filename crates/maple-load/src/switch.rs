@@ -320,7 +320,7 @@ impl LoadSwitch {
 
     fn take(&mut self, header: Header, message: &[u8], answered: &mut impl FnMut(u64)) -> Result<(), LoadError> {
         let mut is_copy = false;
-        let sent = match self.said(header, message)? {
+        let sent = match self.on_message(header, message)? {
             MessageKind::Answer(id) if id > 0x7fff_ffff => return Ok(()),
             MessageKind::Answer(id) => self.pending.answer(id),
             MessageKind::Oldest => self.pending.answer_oldest(),
@@ -346,7 +346,7 @@ impl LoadSwitch {
     }
 
     /// Classifies a message, and counts it.
-    fn said(&mut self, header: Header, message: &[u8]) -> Result<MessageKind, LoadError> {
+    fn on_message(&mut self, header: Header, message: &[u8]) -> Result<MessageKind, LoadError> {
         let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
         let (command, buffer_id) = match (header.kind, self.version) {
             (kind::PACKET_OUT, _) => {

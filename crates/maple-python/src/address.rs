@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
 
-use crate::told::described;
+use crate::error_text::described;
 
 /// The functions that let a packet's field take the place of an address. Fields lie above addresses, so these functions
 /// are given at the start. Each returns `None` for an object that is not a field.

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyRange, PyString};
 
 use crate::address::{Family, Prefix};
+use crate::error_text::described;
 use crate::field::FieldRef;
 use crate::kind::{FieldKind, largest, named, operand, to_raw};
-use crate::told::described;
 
 /// The meaning of a keyword argument.
 enum Part {

@@ -63,15 +63,15 @@ impl PolicyLoader for Loader {
     }
 
     fn adopted(&self) {
-        told("adopted");
+        report_reload("adopted");
     }
 
     fn rolled_back(&self) {
-        told("rolled_back");
+        report_reload("rolled_back");
     }
 
     fn refused(&self) {
-        told("refused");
+        report_reload("refused");
     }
 
     fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
@@ -168,7 +168,7 @@ fn loaded(
 }
 
 /// Calls the function `what` of `maple._reload`, to report how the reload of a file ended.
-fn told(what: &str) {
+fn report_reload(what: &str) {
     let tell = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
     if let Err(error) = Python::attach(tell) {
         print_plain(Level::Error, &format!("can't end the reload: {error}"));

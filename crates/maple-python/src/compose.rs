@@ -12,12 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::assertion::condition;
+use crate::error_text::described;
 use crate::guard::PyConstraint;
-use crate::part::Part;
+use crate::policy_part::Part;
 use crate::route::PyRoute;
 use crate::slices::Described;
 use crate::state::{Table, Var};
-use crate::told::described;
 use crate::value::to_value;
 
 /// A policy made of functions and routes.

@@ -17,11 +17,11 @@ use pyo3::types::{PyBool, PyDict, PyInt, PyList, PyString};
 
 use crate::address::{Family, Ip, Mac, Prefix};
 use crate::assertion::condition;
-use crate::part::Part;
+use crate::error_text::described;
+use crate::policy_part::Part;
 use crate::route::PyLocation;
 use crate::slices::Described;
 use crate::state::Table;
-use crate::told::described;
 
 /// A condition on every route of a policy.
 #[pyclass(frozen, name = "Constraint", module = "maple")]

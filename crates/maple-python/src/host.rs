@@ -8,7 +8,7 @@ use std::time::Duration;
 use maple_controller::Handle;
 use maple_controller::control::transactions::ChangeError;
 use maple_core::state::{Commit, Store, Write, Written};
-use maple_emulator::lab::LabError;
+use maple_emulator::commands::CommandError;
 use maple_lab::Laboratory;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -235,7 +235,7 @@ pub fn settled(within: Duration) -> Result<(), Vec<String>> {
 ///
 /// # Errors
 /// The error of the laboratory, or the user's interrupt.
-pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> PyResult<R> {
+pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, CommandError>>) -> PyResult<R> {
     let mut answer = answer;
     loop {
         let (back, came) = py.detach(move || {
@@ -252,10 +252,10 @@ pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> P
 }
 
 /// Converts the laboratory's error to one of Python.
-pub fn laboratory_error(error: LabError) -> PyErr {
+pub fn laboratory_error(error: CommandError) -> PyErr {
     match error {
-        LabError::Wrong(_) | LabError::Network(_) => PyValueError::new_err(error.to_string()),
-        LabError::Failed(_) | LabError::Emulation(_) | LabError::Interrupted | LabError::Stopped => {
+        CommandError::Wrong(_) | CommandError::Network(_) => PyValueError::new_err(error.to_string()),
+        CommandError::Failed(_) | CommandError::Emulation(_) | CommandError::Interrupted | CommandError::Stopped => {
             PyRuntimeError::new_err(error.to_string())
         }
     }

@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString};
 
 use crate::address::{Ip, Mac};
-use crate::told::described;
+use crate::error_text::described;
 
 /// The Python type of a field's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use maple_controller::control::explain::{Explain, to_text};
 use maple_core::snooped;
 use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
-use maple_emulator::lab::{Ground as _, Lab, LabError};
+use maple_emulator::commands::{CommandError, CommandRunner, Ground as _};
 use maple_lab::{Journey, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
@@ -36,13 +36,13 @@ impl PyLaboratory {
     pub fn call<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
+        f: impl FnOnce(&CommandRunner, &mut World) -> Result<R, CommandError> + Send + 'static,
     ) -> PyResult<R> {
         host::wait(py, self.0.ask(f))
     }
 
     fn dpid(&self, name: &str) -> PyResult<Dpid> {
-        Lab::new(self.0.topology().clone()).switch(name).map_err(laboratory_error)
+        CommandRunner::new(self.0.topology().clone()).switch(name).map_err(laboratory_error)
     }
 }
 
@@ -87,7 +87,7 @@ impl PyLaboratory {
 
     /// Does a command of the console.
     fn command(&self, py: Python<'_>, line: String) -> PyResult<String> {
-        self.call(py, move |lab, world| lab.line(world, &line))
+        self.call(py, move |runner, world| runner.line(world, &line))
     }
 
     /// The time, in seconds.
@@ -110,9 +110,9 @@ impl PyLaboratory {
         count: u32,
     ) -> PyResult<(Vec<Option<f64>>, String, Option<PyJourney>)> {
         let names = self.names();
-        self.call(py, move |lab, world| {
+        self.call(py, move |runner, world| {
             let began = world.now();
-            let pinged = lab.ping(world, &src, &dst, count)?;
+            let pinged = runner.ping(world, &src, &dst, count)?;
             let times = pinged.answers.iter().map(|answer| answer.map(|time| time as f64 / 1e9)).collect();
             let journey = world.last_journey(&src, &dst, began).map(|journey| of_journey(&names, journey));
             Ok((times, pinged.to_string(), journey))
@@ -121,7 +121,7 @@ impl PyLaboratory {
 
     /// The number of pings, and the pairs without an answer.
     fn ping_all(&self, py: Python<'_>) -> PyResult<(usize, Vec<(String, String)>)> {
-        self.call(py, |lab, world| lab.ping_all(world).map(|all| (all.sent, all.failed)))
+        self.call(py, |runner, world| runner.ping_all(world).map(|all| (all.sent, all.failed)))
     }
 
     /// The received rate in bits a second, frames sent, frames lost, and all as text.
@@ -134,8 +134,8 @@ impl PyLaboratory {
         rate: u64,
     ) -> PyResult<(u64, u64, u64, String)> {
         let span = seconds(span).map_err(laboratory_error)?;
-        self.call(py, move |lab, world| {
-            let streamed = lab.iperf(world, &src, &dst, span, rate)?;
+        self.call(py, move |runner, world| {
+            let streamed = runner.iperf(world, &src, &dst, span, rate)?;
             Ok((streamed.rate(), streamed.sent, streamed.lost(), streamed.to_string()))
         })
     }
@@ -143,8 +143,8 @@ impl PyLaboratory {
     /// Sends a frame from a host.
     fn send(&self, py: Python<'_>, host: String, frame: Vec<u8>) -> PyResult<PyJourney> {
         let names = self.names();
-        self.call(py, move |lab, world| {
-            lab.host(&host)?;
+        self.call(py, move |runner, world| {
+            runner.host(&host)?;
             world.send(&host, frame).map(|journey| of_journey(&names, journey))
         })
     }

@@ -7,11 +7,11 @@
 mod policy;
 
 mod current;
+mod error_text;
 mod interrupt;
 mod snoop;
 mod source;
 mod thread;
-mod told;
 
 mod assertion;
 mod field;
@@ -37,15 +37,15 @@ mod filters;
 mod guard;
 mod handler;
 mod listen;
-mod part;
+mod policy_part;
 mod slices;
 
 mod command;
 mod host;
-mod kit;
 mod laboratory;
-mod load;
+mod measured_load;
 mod start;
+mod test_kit;
 mod testing;
 
 use maple_heap::Heap;
@@ -81,18 +81,13 @@ mod _maple {
     #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
-    use crate::kit::{
-        decisions, deliver, examine, fields_of, introduce_hosts, is_the_controllers, observe, open_flow, received,
-        summary, switch_power,
-    };
-    #[pymodule_export]
     use crate::laboratory::{PyLaboratory, PyPlace};
     #[pymodule_export]
     use crate::link_costs::weights;
     #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, port_counts, send_frame, traffic_counts};
     #[pymodule_export]
-    use crate::load::PyLoad;
+    use crate::measured_load::PyLoad;
     #[pymodule_export]
     use crate::net::PyNet;
     #[pymodule_export]
@@ -107,6 +102,11 @@ mod _maple {
     use crate::snoop::snoop;
     #[pymodule_export]
     use crate::state::{Counter, Table, Var};
+    #[pymodule_export]
+    use crate::test_kit::{
+        decisions, deliver, examine, fields_of, introduce_hosts, is_the_controllers, observe, open_flow, received,
+        summary, switch_power,
+    };
     #[pymodule_export]
     use crate::testing::{Bench, Decision};
     #[pymodule_export]

@@ -7,9 +7,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::error_text::described;
 use crate::route::PyLocation;
 use crate::state::write;
-use crate::told::described;
 
 /// Sets the costs of links by a name. Other links cost 1.
 #[pyfunction]

@@ -15,12 +15,12 @@ use pyo3::types::PyDict;
 
 use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
+use crate::error_text::described;
 use crate::field::FieldRef;
 use crate::kind::{FieldKind, named, operand, to_raw};
-use crate::load::PyLoad;
+use crate::measured_load::PyLoad;
 use crate::route::{PyLocation, PyRoute, frame_bytes};
 use crate::source;
-use crate::told::described;
 use crate::transaction;
 
 /// The network, as one run of the policy sees it.

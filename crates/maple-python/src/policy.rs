@@ -15,21 +15,21 @@ use pyo3::types::PyTuple;
 
 use crate::compose::PyComposition;
 use crate::current::{Entered, Ticket};
+use crate::error_text::{ErrorTexts, described};
 use crate::guard::{self, PyRouteView};
 use crate::host;
 use crate::interrupt::{PolicyTimeout, Watched};
 use crate::net::PyNet;
 use crate::packet::PyPacket;
-use crate::part::Part;
+use crate::policy_part::Part;
 use crate::route::PyRoute;
-use crate::told::{Told, described};
 use crate::transaction::Retry;
 
 /// A policy made of Python functions, usually of one.
 pub struct PythonPolicy {
     policy: Composition<Part>,
     limit: Duration,
-    told: Told,
+    told: ErrorTexts,
     /// The object that `@policy` made, or the composed policy.
     object: Py<PyAny>,
     untracked_reads: OnceLock<Vec<Arc<str>>>,
@@ -43,7 +43,7 @@ impl PythonPolicy {
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let py = policy.py();
         let (told, object, untracked_reads) =
-            (Told::new("the policy", limit), policy.clone().unbind(), OnceLock::new());
+            (ErrorTexts::new("the policy", limit), policy.clone().unbind(), OnceLock::new());
         let composition = policy.getattr(intern!(py, "composition")).ok();
         if let Some(composition) = composition.as_ref().and_then(|object| object.cast::<PyComposition>().ok()) {
             let policy = composition.get().0.clone();

@@ -14,10 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::current::Entered;
+use crate::error_text::ErrorTexts;
 use crate::interrupt::Watched;
 use crate::net::PyNet;
 use crate::state::read;
-use crate::told::Told;
 use crate::transaction::Retry;
 use crate::value::{to_python, to_value};
 
@@ -41,7 +41,8 @@ impl Query {
     #[new]
     fn new(function: &Bound<'_, PyAny>) -> PyResult<Query> {
         let name: String = function.getattr("__qualname__")?.extract()?;
-        let asked = Asked { function: function.clone().unbind(), told: Told::new("the query", Duration::from_secs(1)) };
+        let asked =
+            Asked { function: function.clone().unbind(), told: ErrorTexts::new("the query", Duration::from_secs(1)) };
         let ask = move |net: &Net, argument: &Value| Python::attach(|py| asked.answer(py, net, argument));
         Ok(Query { function: Function::new(&name, ask), name })
     }
@@ -66,7 +67,7 @@ impl Query {
 
 struct Asked {
     function: Py<PyAny>,
-    told: Told,
+    told: ErrorTexts,
 }
 
 impl Asked {

@@ -14,10 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyString, PyTuple};
 
 use crate::current::{self, Ticket};
+use crate::error_text::described;
 use crate::field::FieldRef;
 use crate::kind::{named, operand};
 use crate::source;
-use crate::told::described;
 
 /// The highest queue that a route can name: the next number means all queues (OpenFlow 1.3 §7.3.5.8).
 const LAST_QUEUE: u32 = 0xffff_fffe;

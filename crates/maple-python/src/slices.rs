@@ -10,8 +10,8 @@ use pyo3::types::PyDict;
 
 use crate::address::Mac;
 use crate::assertion::condition;
+use crate::error_text::described;
 use crate::route::PyLocation;
-use crate::told::described;
 
 /// The description of a slice: its name and its conditions; then ports, hosts and links, or `None` for all of them.
 #[derive(FromPyObject)]

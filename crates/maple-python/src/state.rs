@@ -15,9 +15,9 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::error_text::described;
 use crate::field::FieldRef;
 use crate::kind::FieldKind;
-use crate::told::described;
 use crate::types::kind_of;
 use crate::value::{to_key, to_python, to_value};
 use crate::{current, host, source, thread, transaction};

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 use crate::address::{Ip, Mac};
 use crate::host;
-use crate::load;
+use crate::measured_load;
 use crate::policy::PythonPolicy;
 use crate::route::{PyLocation, PyRoute};
 use crate::snoop;
@@ -191,11 +191,11 @@ impl Bench {
         let mut writes = Vec::new();
         for (gauge, mbps, name) in [(Gauge::Sent(at), sent, "sent"), (Gauge::Received(at), received, "received")] {
             if let Some(mbps) = mbps {
-                writes.push(Write::Rate { gauge, rate: Some(load::bits(mbps, name)?) });
+                writes.push(Write::Rate { gauge, rate: Some(measured_load::bits(mbps, name)?) });
             }
         }
         if let Some(speed) = speed {
-            writes.push(Write::Speed { at, speed: Some(load::bits(speed, "speed")?) });
+            writes.push(Write::Speed { at, speed: Some(measured_load::bits(speed, "speed")?) });
         }
         self.write(writes);
         Ok(())
@@ -205,7 +205,7 @@ impl Bench {
     fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, mbps: f64) -> PyResult<()> {
         let mac = |mac: &Bound<'_, PyAny>| Ok::<_, PyErr>(CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0)));
         let gauge = Gauge::Traffic { from: mac(src)?, to: mac(dst)? };
-        self.write(vec![Write::Rate { gauge, rate: Some(load::bits(mbps, "mbps")?) }]);
+        self.write(vec![Write::Rate { gauge, rate: Some(measured_load::bits(mbps, "mbps")?) }]);
         Ok(())
     }
 

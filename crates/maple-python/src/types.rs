@@ -7,8 +7,8 @@ use pyo3::type_object::PyTypeInfo;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::address::{Ip, Mac};
+use crate::error_text::described;
 use crate::route::PyLocation;
-use crate::told::described;
 
 /// Returns the type that this object names: a class, a tuple of types, `tuple[…]`, `list[…]`, or `… | None`. The error
 /// mentions `what`.

@@ -10,9 +10,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
 use crate::address::{Ip, Mac};
+use crate::error_text::described;
 use crate::field::FieldRef;
 use crate::route::PyLocation;
-use crate::told::described;
 
 /// Returns the stored form of a Python object.
 ///

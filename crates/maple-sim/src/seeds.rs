@@ -17,7 +17,7 @@ impl Seeds {
     /// A test's share of the cases that several tests play, and prints them. `MAPLE_CASES` alone is the number
     /// of all fresh cases.
     pub fn share(of: impl Fn(u64) -> u64, fixed: u64, fresh: u64) -> Seeds {
-        if let Some(fresh) = asked_for() {
+        if let Some(fresh) = seeds_of_environment() {
             return Seeds { fixed: 0..0, fresh };
         }
         // Forty bits are short enough to type.
@@ -30,17 +30,17 @@ impl Seeds {
 
 /// The seeds of a test that plays this many cases, the same in each run unless `MAPLE_CASES` asks for more.
 pub fn seeds(cases: u64) -> Range<u64> {
-    asked_for().unwrap_or(0..number("MAPLE_CASES").unwrap_or(cases))
+    seeds_of_environment().unwrap_or(0..number("MAPLE_CASES").unwrap_or(cases))
 }
 
-fn asked_for() -> Option<Range<u64>> {
+fn seeds_of_environment() -> Option<Range<u64>> {
     let seed = number("MAPLE_SEED")?;
     Some(seed..seed + number("MAPLE_CASES").unwrap_or(1))
 }
 
 /// Reports whether the cases are chosen ones, which need not cover what the usual ones do.
 pub fn are_chosen() -> bool {
-    asked_for().is_some()
+    seeds_of_environment().is_some()
 }
 
 fn number(variable: &str) -> Option<u64> {

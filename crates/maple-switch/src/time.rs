@@ -1,11 +1,11 @@
 //! Simulated time: nanoseconds since the simulation began.
 
 /// A point in simulated time, or a span of it, in nanoseconds.
-pub type Time = u64;
+pub type Nanoseconds = u64;
 
 /// One microsecond.
-pub const MICROSECOND: Time = 1_000;
+pub const MICROSECOND: Nanoseconds = 1_000;
 /// One millisecond.
-pub const MILLISECOND: Time = 1_000_000;
+pub const MILLISECOND: Nanoseconds = 1_000_000;
 /// One second.
-pub const SECOND: Time = 1_000_000_000;
+pub const SECOND: Nanoseconds = 1_000_000_000;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use maple_controller::control::socket::{Request, Show, ask};
 use maple_controller::file_limit;
-use maple_load::flows::{Counters, Lab, LabOptions};
+use maple_load::flows::{Counters, FlowNetwork, FlowNetworkOptions};
 use maple_load::{Cpu, Process, Wiring};
 use maple_wire::Version;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub struct Moment {
 
 /// A controller with a network.
 pub struct Bed {
-    pub lab: Lab,
+    pub flow_network: FlowNetwork,
     running: Running,
     /// The path of the controller's socket, if it has one.
     socket: Option<PathBuf>,
@@ -78,9 +78,9 @@ impl Bed {
         let running = contender.start(&args.cores, args.workers)?;
         let window = args.window as usize;
         let (connect, confirm) = (running.address, args.confirm);
-        let options = LabOptions { connect, network, ports, version, window, confirm };
-        let lab = Lab::connect(options).with_context(|| contender.name.clone())?;
-        Ok(Bed { lab, running, socket })
+        let options = FlowNetworkOptions { connect, network, ports, version, window, confirm };
+        let flow_network = FlowNetwork::connect(options).with_context(|| contender.name.clone())?;
+        Ok(Bed { flow_network, running, socket })
     }
 
     /// Waits for discovery, and makes the hosts announce themselves. Returns the number of those that could not.
@@ -88,9 +88,9 @@ impl Bed {
     /// # Errors
     /// If the controller closes a connection or breaks the protocol.
     pub fn acquaint(&mut self, settle: Duration) -> anyhow::Result<usize> {
-        self.lab.wait(settle)?;
-        let unknown = self.lab.announce(ACQUAINTANCE)?;
-        self.lab.wait(PAUSE)?;
+        self.flow_network.wait(settle)?;
+        let unknown = self.flow_network.announce(ACQUAINTANCE)?;
+        self.flow_network.wait(PAUSE)?;
         Ok(unknown)
     }
 
@@ -100,7 +100,7 @@ impl Bed {
     /// If the controller has ended, or if the system does not provide its counters.
     pub fn moment(&self) -> anyhow::Result<Moment> {
         let controller = Process::now(self.running.pid()).context("the controller has ended")?;
-        Ok(Moment { at: Instant::now(), controller, ours: Cpu::now()?, counters: self.lab.counters() })
+        Ok(Moment { at: Instant::now(), controller, ours: Cpu::now()?, counters: self.flow_network.counters() })
     }
 
     /// Queries the controller.

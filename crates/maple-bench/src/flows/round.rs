@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use maple_load::flows::{Lab, Spread, line, pairs};
+use maple_load::flows::{FlowNetwork, Spread, line, pairs};
 use maple_wire::Version;
 use serde::Serialize;
 
@@ -115,16 +115,16 @@ pub fn round(
     let (mut bed, unknown) = bed(args, contender, setting, false)?;
     let start = bed.moment()?;
     let deadline = Instant::now() + args.limit;
-    let mut order = pairs(&bed.lab, crosses(setting)).into_iter();
+    let mut order = pairs(&bed.flow_network, crosses(setting)).into_iter();
     let mut points = Vec::new();
     for (leaves, flows) in &setting.marks {
         progress.set_message(format!("{what}: {leaves} leaves"));
-        if !bed.lab.flows(&mut order, *leaves, deadline)? {
+        if !bed.flow_network.flows(&mut order, *leaves, deadline)? {
             break;
         }
-        bed.lab.take_latency();
+        bed.flow_network.take_latency();
         let before = bed.moment()?;
-        let is_whole = bed.lab.flows(&mut order, leaves + flows, deadline)?;
+        let is_whole = bed.flow_network.flows(&mut order, leaves + flows, deadline)?;
         let after = bed.moment()?;
         let mut point = point(&mut bed, [&start, &before, &after]);
         point.leaves = *leaves;
@@ -155,13 +155,13 @@ pub fn heap(
         let (mut bed, _) = bed(args, contender, setting, true)?;
         let Some(before) = bed.heap()? else { return Ok(bytes) };
         let deadline = Instant::now() + args.limit;
-        let mut order = pairs(&bed.lab, crosses(setting)).into_iter();
+        let mut order = pairs(&bed.flow_network, crosses(setting)).into_iter();
         for (leaves, flows) in &setting.marks {
-            if !bed.lab.flows(&mut order, leaves + flows, deadline)? {
+            if !bed.flow_network.flows(&mut order, leaves + flows, deadline)? {
                 break;
             }
             let more = bed.heap()?.unwrap_or(before) as f64 - before as f64;
-            bytes.push((*leaves, more / bed.lab.ended().len() as f64));
+            bytes.push((*leaves, more / bed.flow_network.ended().len() as f64));
         }
     }
     progress.step();
@@ -177,8 +177,8 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
     let counted = after.counters - before.counters;
     let (seconds, ended) = (after.seconds(before), counted.ended as f64);
     let each = |count: u64| count as f64 / ended.max(1.0);
-    let (p50, p99) = bed.lab.take_latency();
-    let (edge_rules, core_rules) = busiest(&bed.lab);
+    let (p50, p99) = bed.flow_network.take_latency();
+    let (edge_rules, core_rules) = busiest(&bed.flow_network);
     let ours = after.ours.since(before.ours);
     let mut doubts = Vec::new();
     let share = |nanoseconds: u64| nanoseconds as f64 / 1e9 / seconds;
@@ -209,16 +209,16 @@ fn point(bed: &mut Bed, [start, before, after]: [&Moment; 3]) -> Point {
         packet_ins: each(counted.packet_ins),
         edge_rules,
         core_rules,
-        bytes: after.more_memory(start) / bed.lab.ended().len().max(1) as f64,
+        bytes: after.more_memory(start) / bed.flow_network.ended().len().max(1) as f64,
         doubts,
     }
 }
 
 /// The maximum number of rules of a switch with hosts, and of a switch without.
-pub fn busiest(lab: &Lab) -> (usize, Option<usize>) {
-    let network = lab.network();
+pub fn busiest(flow_network: &FlowNetwork) -> (usize, Option<usize>) {
+    let network = flow_network.network();
     let has_hosts = |switch: &usize| network.hosts.iter().any(|host| host.switch == *switch);
     let (edge, core): (Vec<usize>, Vec<usize>) = (0..network.switches.len()).partition(has_hosts);
-    let most = |switches: Vec<usize>| switches.into_iter().map(|switch| lab.rules(switch)).max();
+    let most = |switches: Vec<usize>| switches.into_iter().map(|switch| flow_network.rules(switch)).max();
     (most(edge).unwrap_or(0), most(core))
 }

@@ -20,9 +20,9 @@ use crate::error::BenchError;
 use crate::output::{Output, with_note};
 use crate::report::{Chart, Progress, Series, TextTable};
 
-mod world;
+mod miss_network;
 
-use world::World;
+use miss_network::MissNetwork;
 
 /// `maple-bench misses`.
 #[derive(Debug, Args)]
@@ -115,7 +115,7 @@ fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Res
 /// Plays all sessions. Returns the numbers of packets and misses, and of rules at the end. Every packet must be
 /// delivered once, at its destination's port.
 fn play(args: &MissesArgs, packets_per_flow: u32, policy: Arc<dyn Policy>) -> Result<(u64, u64, usize), BenchError> {
-    let mut world = World::new(policy, args.clients + args.servers, Duration::from_micros(args.delay_us.into()))?;
+    let mut world = MissNetwork::new(policy, args.clients + args.servers, Duration::from_micros(args.delay_us.into()))?;
     world.left.clear();
     let before = world.misses();
     let mut random = Random::new(args.seed);
@@ -138,7 +138,7 @@ fn play(args: &MissesArgs, packets_per_flow: u32, policy: Arc<dyn Policy>) -> Re
     Ok((packets, world.misses() - before, world.rules()))
 }
 
-fn check(world: &World, packets: u64) -> Result<(), BenchError> {
+fn check(world: &MissNetwork, packets: u64) -> Result<(), BenchError> {
     let mut arrived = 0;
     for (port, frames) in &world.left {
         for frame in frames {

@@ -44,7 +44,7 @@ impl Axis {
     }
 
     /// The point's value of this quantity for a line's name.
-    fn said(self, point: &Point) -> String {
+    fn line_name(self, point: &Point) -> String {
         match (self, self.of_point(point)) {
             (Axis::Window, n) => format!("window {n}"),
             (Axis::Switches | Axis::Workers, 1) => format!("1 {}", self.title().trim_end_matches(['e', 's'])),
@@ -124,7 +124,7 @@ fn varies(points: &Points, axis: Axis) -> bool {
 fn lines(points: &Points, axes: &[Axis], places: impl Fn(&Point) -> Vec<(f64, f64)>) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
     for (controller, point) in points {
-        let words = axes.iter().map(|axis| axis.said(point));
+        let words = axes.iter().map(|axis| axis.line_name(point));
         let name = [(*controller).to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(", ");
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.extend(places(point)),

@@ -9,9 +9,9 @@ use std::time::Instant;
 use clap::Parser;
 use maple_controller::Handle;
 use maple_controller::control::socket::{AskError, Reach};
+use maple_emulator::commands::{CommandError, Ground};
 use maple_emulator::emulated::EmulatedNetwork;
-use maple_emulator::lab::{Ground, LabError};
-use maple_emulator::time::Time;
+use maple_emulator::time::Nanoseconds;
 
 use super::IDLE;
 use crate::explain::ExplainArgs;
@@ -36,9 +36,9 @@ pub enum ControllerCommand {
 }
 
 impl ControllerCommand {
-    fn parse_words(words: &[String]) -> Result<ControllerCommand, LabError> {
+    fn parse_words(words: &[String]) -> Result<ControllerCommand, CommandError> {
         ControllerCommand::try_parse_from(words)
-            .map_err(|error| LabError::Wrong(error.to_string().trim_end().to_owned()))
+            .map_err(|error| CommandError::Wrong(error.to_string().trim_end().to_owned()))
     }
 
     fn ask(self, controller: &dyn Reach) -> anyhow::Result<u8> {
@@ -54,30 +54,30 @@ impl<G: Ground> Ground for ControllerQuestions<'_, G> {
     fn with<R: Send + 'static>(
         &mut self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
-    ) -> Result<R, LabError> {
+    ) -> Result<R, CommandError> {
         self.ground.with(f)
     }
 
-    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+    fn pass(&mut self, span: Nanoseconds) -> Result<(), CommandError> {
         let begun = Instant::now();
         loop {
             if take_interrupt() {
-                return Err(LabError::Interrupted);
+                return Err(CommandError::Interrupted);
             }
-            let left = span.saturating_sub(begun.elapsed().as_nanos() as Time);
-            self.ground.pass(left.min(IDLE.as_nanos() as Time))?;
-            if left <= IDLE.as_nanos() as Time {
+            let left = span.saturating_sub(begun.elapsed().as_nanos() as Nanoseconds);
+            self.ground.pass(left.min(IDLE.as_nanos() as Nanoseconds))?;
+            if left <= IDLE.as_nanos() as Nanoseconds {
                 return Ok(());
             }
         }
     }
 
-    fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
+    fn can_ask(&self, words: &[String]) -> Option<Result<(), CommandError>> {
         self.controller.map(|_| ControllerCommand::parse_words(words).map(drop))
     }
 
     /// Asks in a thread of its own: some questions have endless answers, and the network must continue.
-    fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
+    fn ask(&mut self, words: &[String]) -> Result<String, CommandError> {
         let question = ControllerCommand::parse_words(words)?;
         let Some(controller) = self.controller else { return Ok(String::new()) };
         let own = OwnController { controller: controller.clone(), last: Arc::default() };
@@ -88,12 +88,12 @@ impl<G: Ground> Ground for ControllerQuestions<'_, G> {
             let _ = sender.send(question.ask(&asked));
         };
         let thread = std::thread::Builder::new().name("console-ask".into()).spawn(asks);
-        thread.map_err(|error| LabError::Failed(error.to_string()))?;
+        thread.map_err(|error| CommandError::Failed(error.to_string()))?;
         loop {
             match done.try_recv() {
                 Ok(Ok(_)) => return Ok(String::new()),
-                Ok(Err(error)) => return Err(LabError::Failed(format!("{error:#}"))),
-                Err(TryRecvError::Disconnected) => return Err(LabError::Failed("the question failed".into())),
+                Ok(Err(error)) => return Err(CommandError::Failed(format!("{error:#}"))),
+                Err(TryRecvError::Disconnected) => return Err(CommandError::Failed("the question failed".into())),
                 Err(TryRecvError::Empty) => self.pass(1_000_000).inspect_err(|_| own.hang_up())?,
             }
         }

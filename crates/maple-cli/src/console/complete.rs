@@ -1,15 +1,15 @@
 //! Completion of words with Tab.
 
 use clap::CommandFactory as _;
-use maple_emulator::lab::Lab;
+use maple_emulator::commands::CommandRunner;
 
 use super::asking::ControllerCommand;
 
 /// The start of the last word before the cursor, and its possible completions, in order.
-pub fn complete(lab: &Lab, asks: bool, before: &str) -> (usize, Vec<String>) {
+pub fn complete(runner: &CommandRunner, asks: bool, before: &str) -> (usize, Vec<String>) {
     let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
     let (words, begun) = (before[..start].split_whitespace().collect::<Vec<_>>(), &before[start..]);
-    let mut all = lab.completions(&words);
+    let mut all = runner.completions(&words);
     if asks {
         all.extend(of_question(&words, begun.starts_with('-')));
     }
@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn words_become_commands_names_and_options() {
-        let lab = Lab::new(Topology::parse("linear:12").expect("a topology"));
-        let words = |before: &str| complete(&lab, true, before).1.join("|");
+        let runner = CommandRunner::new(Topology::parse("linear:12").expect("a topology"));
+        let words = |before: &str| complete(&runner, true, before).1.join("|");
         for (before, all) in [
             ("pin", "pingall "),
             ("h1", "h1|h10|h11|h12"),
@@ -66,7 +66,7 @@ mod tests {
         ] {
             assert_eq!(words(before), all, "{before}");
         }
-        assert_eq!(complete(&lab, true, "h2 ping h12").0, 8);
-        assert_eq!(complete(&lab, false, "state w").1, Vec::<String>::new());
+        assert_eq!(complete(&runner, true, "h2 ping h12").0, 8);
+        assert_eq!(complete(&runner, false, "state w").1, Vec::<String>::new());
     }
 }

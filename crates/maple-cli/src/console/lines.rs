@@ -3,7 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-use maple_emulator::lab::{Ground, Lab, LabError};
+use maple_emulator::commands::{CommandError, CommandRunner, Ground};
 
 use super::IDLE;
 use super::terminal::Terminal;
@@ -36,8 +36,8 @@ impl CommandLines {
     ///
     /// # Errors
     /// If the terminal can't be opened, or if the system refuses a thread.
-    pub fn open(lab: &Lab, asks: bool) -> anyhow::Result<CommandLines> {
-        Ok(match Terminal::open(lab, asks)? {
+    pub fn open(runner: &CommandRunner, asks: bool) -> anyhow::Result<CommandLines> {
+        Ok(match Terminal::open(runner, asks)? {
             Some(terminal) => CommandLines::Edited(Box::new(terminal)),
             None => CommandLines::Plain { lines: plain()?, prompts: io::stdin().is_terminal() },
         })
@@ -76,7 +76,7 @@ fn next(lines: &Receiver<io::Result<String>>, ground: &mut impl Ground) -> anyho
             Err(TryRecvError::Disconnected) => return Ok(Line::End),
             Err(TryRecvError::Empty) => match ground.pass(IDLE.as_nanos() as u64) {
                 Ok(()) => {}
-                Err(LabError::Stopped) => return Ok(Line::End),
+                Err(CommandError::Stopped) => return Ok(Line::End),
                 Err(error) => return Err(error.into()),
             },
         }

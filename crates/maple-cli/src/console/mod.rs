@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use maple_controller::Handle;
-use maple_emulator::lab::{Ground, Lab, LabError, ScriptError, run_script};
+use maple_emulator::commands::{CommandError, CommandRunner, Ground, ScriptError, run_script};
 
 use crate::options::EmulationArgs;
 use crate::output::print_line;
@@ -29,35 +29,35 @@ const IDLE: Duration = Duration::from_millis(20);
 /// # Errors
 /// If a command of a script is invalid or fails.
 pub fn run(
-    lab: &Lab,
+    runner: &CommandRunner,
     ground: &mut impl Ground,
     args: &EmulationArgs,
     controller: Option<&Handle>,
 ) -> anyhow::Result<()> {
     let mut ground = ControllerQuestions { ground, controller };
     match &args.script {
-        Some(file) => script(lab, &mut ground, file),
-        None => typed(lab, &mut ground),
+        Some(file) => script(runner, &mut ground, file),
+        None => typed(runner, &mut ground),
     }
 }
 
-fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()> {
-    match run_script(lab, ground, &file.to_string_lossy(), &mut |line: &str| print_line(line)) {
+fn script(runner: &CommandRunner, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()> {
+    match run_script(runner, ground, &file.to_string_lossy(), &mut |line: &str| print_line(line)) {
         // After a stop the remaining commands are not run.
-        Ok(()) | Err(ScriptError::Failed { error: LabError::Stopped, .. }) => Ok(()),
+        Ok(()) | Err(ScriptError::Failed { error: CommandError::Stopped, .. }) => Ok(()),
         Err(error @ (ScriptError::Read { .. } | ScriptError::Wrong { .. })) => Err(usage_error(error)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn typed<G: Ground>(lab: &Lab, ground: &mut ControllerQuestions<'_, G>) -> anyhow::Result<()> {
-    let mut lines = CommandLines::open(lab, ground.controller.is_some())?;
+fn typed<G: Ground>(runner: &CommandRunner, ground: &mut ControllerQuestions<'_, G>) -> anyhow::Result<()> {
+    let mut lines = CommandLines::open(runner, ground.controller.is_some())?;
     while let Some(line) = lines.next(ground)? {
-        match lab.line(ground, &line) {
+        match runner.line(ground, &line) {
             Ok(answer) if answer.is_empty() => {}
             Ok(answer) => print_line(answer),
-            Err(LabError::Stopped) => return Ok(()),
-            Err(error @ LabError::Emulation(_)) => return Err(error.into()),
+            Err(CommandError::Stopped) => return Ok(()),
+            Err(error @ CommandError::Emulation(_)) => return Err(error.into()),
             Err(error) => print_line(error),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _};
 
-use maple_emulator::lab::{Ground, Lab, LabError};
+use maple_emulator::commands::{CommandError, CommandRunner, Ground};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::signal::Interrupts;
 
 /// An open console. Dropping it restores the terminal.
 pub struct Terminal {
-    lab: Lab,
+    runner: CommandRunner,
     /// Whether there is a controller to query.
     asks: bool,
     keys: Keys,
@@ -33,14 +33,14 @@ impl Terminal {
     ///
     /// # Errors
     /// If the terminal can't be redirected.
-    pub fn open(lab: &Lab, asks: bool) -> io::Result<Option<Terminal>> {
+    pub fn open(runner: &CommandRunner, asks: bool) -> io::Result<Option<Terminal>> {
         let can_move = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
         if !can_move || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(None);
         }
         let screen = Screen::open(Editor::new(PROMPT))?;
         let (keys, typed) = (Keys::default(), VecDeque::new());
-        Ok(Some(Terminal { lab: lab.clone(), asks, keys, typed, screen, _interrupts: Interrupts::new() }))
+        Ok(Some(Terminal { runner: runner.clone(), asks, keys, typed, screen, _interrupts: Interrupts::new() }))
     }
 
     /// Returns the next line, while the network continues. A stop counts as the end.
@@ -52,8 +52,8 @@ impl Terminal {
         loop {
             let key = match ground.pass(0) {
                 Ok(()) => self.next_key(),
-                Err(LabError::Interrupted) => Some(Key::Interrupt),
-                Err(LabError::Stopped) => return Ok(Line::End),
+                Err(CommandError::Interrupted) => Some(Key::Interrupt),
+                Err(CommandError::Stopped) => return Ok(Line::End),
                 Err(error) => return Err(error.into()),
             };
             match key.map(|key| self.press(key)).transpose()? {
@@ -68,7 +68,7 @@ impl Terminal {
     }
 
     fn press(&self, key: Key) -> io::Result<KeyEffect> {
-        self.screen.press(key, |before| complete(&self.lab, self.asks, before))
+        self.screen.press(key, |before| complete(&self.runner, self.asks, before))
     }
 
     /// Returns the next key among the typed bytes.

@@ -313,12 +313,12 @@ impl Report {
     }
 
     /// The list of what was checked.
-    pub fn seen(&self) -> &[String] {
+    pub fn checked(&self) -> &[String] {
         &self.looked_at
     }
 
     /// The list of what could not be checked, with the reasons.
-    pub fn unseen(&self) -> &[(String, String)] {
+    pub fn unchecked(&self) -> &[(String, String)] {
         &self.not_looked_at
     }
 

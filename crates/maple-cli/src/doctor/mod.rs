@@ -100,7 +100,7 @@ fn visit(
     let none = ConfiguredOptions::default();
     let expected = expected(controller, if of_another { &none } else { configured });
     let open_vswitch = open_vswitch(args, &expected, controller, report);
-    elsewhere(controller, open_vswitch.as_ref(), report);
+    report_remote_switches(controller, open_vswitch.as_ref(), report);
     files(control, controller, configured, open_vswitch.as_ref(), report);
     match controller {
         // A running controller has its addresses already; those of a configuration may be others.
@@ -159,7 +159,7 @@ fn expected(controller: Option<&Controller>, configured: &ConfiguredOptions) -> 
 }
 
 /// Records which switches run on other hosts, because OpenFlow does not reveal their settings.
-fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
+fn report_remote_switches(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
     let switches = controller.map(Controller::open_vswitches).unwrap_or_default();
     let is_away = |dpid: u64| open_vswitch.is_none_or(|database| !database.has(dpid));
     let away: Vec<String> = switches.into_iter().filter(|(dpid, _)| is_away(*dpid)).map(|(_, id)| id).collect();
@@ -240,13 +240,13 @@ fn text(report: &Report, names: &Names, has_colours: bool) -> String {
     let count = |level| report.findings().iter().filter(|finding| finding.level() == level).count();
     let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note].map(count);
     text += "looked at:\n";
-    text.extend(report.seen().iter().map(|what| format!("  {}\n", names.in_text(what))));
-    if !report.unseen().is_empty() {
+    text.extend(report.checked().iter().map(|what| format!("  {}\n", names.in_text(what))));
+    if !report.unchecked().is_empty() {
         text += "not looked at:\n";
-        text.extend(report.unseen().iter().map(|(what, why)| format!("  {}, because {why}\n", names.in_text(what))));
+        text.extend(report.unchecked().iter().map(|(what, why)| format!("  {}, because {why}\n", names.in_text(what))));
     }
     text + &match errors + warnings + notes {
-        0 if report.unseen().is_empty() => "nothing was found\n".to_owned(),
+        0 if report.unchecked().is_empty() => "nothing was found\n".to_owned(),
         0 => "nothing was found in what was looked at\n".to_owned(),
         _ => format!("{}, {}, {}\n", counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")),
     }

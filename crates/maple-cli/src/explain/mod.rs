@@ -18,7 +18,7 @@ use maple_core::policy::Policy;
 use serde_json::Value;
 
 use crate::decode::ethernet_frames;
-use crate::options::asked;
+use crate::options::controller_to_ask;
 use crate::policy::PolicyLoader;
 use crate::replay::ReplayParameters;
 use crate::show::{hint, names};
@@ -109,7 +109,7 @@ pub fn ask_controller(args: &ExplainArgs, own: Option<&dyn Reach>) -> anyhow::Re
             "a console asks its own network: `maple explain` in another terminal reads recordings and standard input"
         );
     }
-    let controller = &*asked(args.control.clone(), own);
+    let controller = &*controller_to_ask(args.control.clone(), own);
     if args.dropped {
         return dropped::main(controller, args.minutes, args.json);
     }

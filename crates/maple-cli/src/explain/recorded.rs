@@ -26,7 +26,7 @@ pub fn answers(folder: &Path, again: &ReplayParameters<'_>, questions: &[Explain
     let replayed = again.run(&recorded, None, true)?;
     let store = Arc::clone(&replayed.store);
     let first = replayed.engines.first().context("the recording has no worker")?;
-    let (conditions, state, names) = (first.conditions(), store.snapshot(), Names::new());
+    let (conditions, state, names) = (first.view().conditions(), store.snapshot(), Names::new());
     let one = |question: &Explain| {
         let packet = question.packet(&state, &names, &|mac| state.host(mac).cloned());
         let (packet, assumed) = packet.map_err(|error| anyhow!("{error}"))?;

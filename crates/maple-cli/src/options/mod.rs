@@ -26,7 +26,7 @@ pub fn default_control() -> PathBuf {
 }
 
 /// The controller that a command asks: at the socket that is given, or this process's own, or one that is found.
-pub fn asked(given: Option<PathBuf>, own: Option<&dyn Reach>) -> Box<dyn Reach + '_> {
+pub fn controller_to_ask(given: Option<PathBuf>, own: Option<&dyn Reach>) -> Box<dyn Reach + '_> {
     match (given, own) {
         (Some(path), _) => Box::new(path),
         (None, Some(own)) => Box::new(own),

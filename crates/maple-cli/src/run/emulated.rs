@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use maple_controller::Handle;
 use maple_core::policy::Policy;
+use maple_emulator::commands::{CommandError, CommandRunner, Live};
 use maple_emulator::driver::Stats;
-use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_lab::is_known;
 
@@ -110,7 +110,7 @@ impl Emulated<'_> {
         watch.until_known(emulation, &self.topology, patience, stop)?;
         let args = &self.options.emulation;
         if args.has_commands() {
-            return Ok(watch.commands(emulation, checker, &Lab::new(self.topology.clone()), args, stop));
+            return Ok(watch.commands(emulation, checker, &CommandRunner::new(self.topology.clone()), args, stop));
         }
         Ok((watch.until_over(emulation, checker, traffic.unwrap_or_default(), stop)?, Ok(())))
     }
@@ -188,7 +188,7 @@ impl EmulationWatch<'_> {
         &mut self,
         emulation: &Emulation,
         mut checker: Option<Checker>,
-        lab: &Lab,
+        runner: &CommandRunner,
         args: &EmulationArgs,
         stop: &AtomicBool,
     ) -> (Option<Checker>, anyhow::Result<()>) {
@@ -201,15 +201,15 @@ impl EmulationWatch<'_> {
             look = Instant::now();
             self.notices();
             if self.controller.failure().is_some() {
-                return Err(LabError::Stopped);
+                return Err(CommandError::Stopped);
             }
             if let Some(Err(error)) = checker.as_mut().map(|checker| checker.look(emulation)) {
                 failed = Some(error);
-                return Err(LabError::Stopped);
+                return Err(CommandError::Stopped);
             }
             Ok(())
         };
-        let done = console::run(lab, &mut Live::new(emulation, stop, meanwhile), args, Some(controller));
+        let done = console::run(runner, &mut Live::new(emulation, stop, meanwhile), args, Some(controller));
         (checker, failed.map_or(done, Err))
     }
 

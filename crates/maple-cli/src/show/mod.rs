@@ -15,7 +15,7 @@ use maple_controller::names::Names;
 use maple_controller::timestamp;
 use serde_json::Value;
 
-use crate::options::{ShowArgs, ShowWhat, asked};
+use crate::options::{ShowArgs, ShowWhat, controller_to_ask};
 use counters::Counters;
 
 /// Prints the answer to a query. `own`: the controller of this process, if the query is for it.
@@ -23,7 +23,7 @@ use counters::Counters;
 /// # Errors
 /// If the controller does not answer, or if standard output can't be written.
 pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
-    let controller = &*asked(args.control, own);
+    let controller = &*controller_to_ask(args.control, own);
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(controller, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),

@@ -1,6 +1,6 @@
 //! `maple state`: reads, changes and watches tracked state of a running controller.
 
-mod load;
+mod load_rows;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use maple_controller::control::explain::written;
 use maple_controller::control::socket::{Reach, Request, StatePlace, StateRequest, ask, follow, schema};
 use serde_json::{Value, json};
 
-use crate::options::asked;
+use crate::options::controller_to_ask;
 use crate::show::hint;
 use maple_wire::counted;
 
@@ -63,7 +63,7 @@ enum StateCommand {
         settled: bool,
     },
     /// Set all that a file has: of tables and variables as JSON, or of one table as CSV; all rows are checked first
-    Load(load::StateLoadArgs),
+    Load(load_rows::StateLoadArgs),
     /// Print a table, the value at a key, or a variable, now and after each change
     Watch(StateTarget),
     /// Print the known tables and variables with their declared types
@@ -90,7 +90,7 @@ struct StateTarget {
 /// # Errors
 /// If the controller does not answer or refuses, or if standard output can't be written.
 pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
-    let controller = &*asked(args.control, own);
+    let controller = &*controller_to_ask(args.control, own);
     let answer = match args.command {
         StateCommand::Get { place, who: false } => {
             ask(controller, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?
@@ -105,7 +105,7 @@ pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
             ask(controller, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
             return Ok(0);
         }
-        StateCommand::Load(args) => return load::main(controller, &args),
+        StateCommand::Load(args) => return load_rows::main(controller, &args),
         StateCommand::Delete { place, settled } => {
             ask(controller, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);

@@ -1,5 +1,5 @@
 //! The programs that people run, and the page that describes their command line.
 
-mod lab;
+mod emulated;
 mod programs;
 mod reference;

@@ -63,7 +63,7 @@ impl<'a> Watch<'a> {
         watch.tell(ShardMessage::Query(ShardQuery::Live(token, filter, sender))).then_some(watch)
     }
 
-    fn go_on(&self) -> bool {
+    fn prolong(&self) -> bool {
         self.tell(ShardMessage::Query(ShardQuery::LiveGoOn(self.token)))
     }
 
@@ -117,7 +117,7 @@ fn stay(watch: &Watch<'_>, from: Mac, at: Location, send: &mut impl FnMut(Option
             looked = Some(Instant::now());
             let is_here = watch.handle.snapshot().host(from).is_some_and(|host| host.location == at);
             let is_served = watch.handle.shared.registry.shard_of(at.switch) == Some(watch.shard);
-            if !send(None) || !watch.go_on() {
+            if !send(None) || !watch.prolong() {
                 return false;
             }
             if !is_here || !is_served {
@@ -127,7 +127,7 @@ fn stay(watch: &Watch<'_>, from: Mac, at: Location, send: &mut impl FnMut(Option
         match watch.news.recv_timeout(CLIENT_CHECK) {
             Ok(news) => {
                 let is_last = matches!(news, LiveNews::Refused(_));
-                if !send(Some(told(&news, at))) || is_last {
+                if !send(Some(news_as_json(&news, at))) || is_last {
                     return false;
                 }
             }
@@ -144,7 +144,7 @@ fn absent(from: Mac) -> Value {
 }
 
 /// Encodes a piece of news.
-fn told(news: &LiveNews, at: Location) -> Value {
+fn news_as_json(news: &LiveNews, at: Location) -> Value {
     let (word, why) = match news {
         LiveNews::Watching => ("watching", None),
         LiveNews::Packet { .. } => ("packet", None),

@@ -22,7 +22,7 @@ pub mod rows;
 mod schema;
 pub mod socket;
 mod state;
-mod takeover;
+mod successor;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -39,7 +39,7 @@ use self::about::About;
 pub use self::errors::ReportedError;
 pub use self::queries::LateShard;
 use self::reload::ReloadQueue;
-pub(crate) use self::takeover::TakeoverState;
+pub(crate) use self::successor::TakeoverState;
 use crate::gauge::{Gauge, Gauges};
 use crate::kept_files::KeptFiles;
 use crate::listen::SendError;

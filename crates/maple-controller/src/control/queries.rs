@@ -171,7 +171,7 @@ impl Handle {
     pub fn access_hits(&self) -> Result<Vec<ListHits>, LateShard> {
         let mut all: Vec<ListHits> = Vec::new();
         for shard in 0..self.shared.mailboxes.len() {
-            for (list, packets) in self.inspect_shard(shard, Engine::access_hits)? {
+            for (list, packets) in self.inspect_shard(shard, |engine| engine.view().access_hits())? {
                 match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {
                     Some((_, sum)) => {
                         sum.iter_mut().zip(packets).for_each(|(sum, more)| *sum = sum.saturating_add(more));

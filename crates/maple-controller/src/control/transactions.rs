@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded};
 use maple_core::Source;
-use maple_core::engine::{BARRIER_ROUNDS, Engine, Event};
+use maple_core::engine::{BARRIER_ROUNDS, Event};
 use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
 
@@ -184,7 +184,7 @@ impl Handle {
     /// Lists, for people, what [`Handle::settled`] waits for: each switch that has not confirmed something, and what.
     pub fn unsettled(&self) -> Vec<String> {
         let names = self.names();
-        let of_shard = |shard: usize| match self.inspect_shard(shard, Engine::unsettled) {
+        let of_shard = |shard: usize| match self.inspect_shard(shard, |engine| engine.view().unsettled()) {
             Ok(all) => all.iter().map(|one| names.in_text(&format!("switch {}: {}", one.switch, one.what))).collect(),
             Err(late) => vec![late.to_string()],
         };

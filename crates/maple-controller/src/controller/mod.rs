@@ -1,8 +1,8 @@
 //! Starts and stops the controller.
 
+mod change_process;
 mod snooping;
 mod start;
-mod takeover;
 
 use std::io;
 use std::net::{self, SocketAddr};

@@ -27,8 +27,8 @@ impl Discovery {
                 if old == new || is_looked_at(old) && is_looked_at(new) {
                     self.conclude(now, at, out);
                 } else {
-                    self.port_down(now, at, out);
-                    self.port_up(now, dpid, port, out);
+                    self.on_port_down(now, at, out);
+                    self.on_port_up(now, dpid, port, out);
                     // Hosts are there until a switch is found.
                     if let Some(port) =
                         self.ports.get_mut(&at).filter(|_| (old, new) == (PortRole::Edge, PortRole::Any))

@@ -168,19 +168,19 @@ impl Discovery {
     }
 
     /// Adds a switch that connected, with these ports.
-    pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<DiscoveryOutput>) {
-        self.switch_down(now, dpid, out);
+    pub fn on_switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<DiscoveryOutput>) {
+        self.on_switch_down(now, dpid, out);
         if let Some((_, until)) = &mut self.former {
             *until = after(now, self.timing.flight);
         }
         for port in ports {
-            self.port_up(now, dpid, port, out);
+            self.on_port_up(now, dpid, port, out);
         }
     }
 
     /// Adds a switch that connected again. `known` returns what was found at a port before. If that is not found again
     /// soon, it ends in the ordinary way.
-    pub fn switch_back(
+    pub fn on_switch_back(
         &mut self,
         now: Time,
         dpid: Dpid,
@@ -188,7 +188,7 @@ impl Discovery {
         known: impl Fn(Location) -> Attachment,
         out: &mut Vec<DiscoveryOutput>,
     ) {
-        self.switch_up(now, dpid, ports, out);
+        self.on_switch_up(now, dpid, ports, out);
         for port in ports {
             let at = Location::new(dpid, port.number);
             if let Some(port) = self.ports.get_mut(&at) {
@@ -203,23 +203,23 @@ impl Discovery {
     }
 
     /// Removes a switch that is gone.
-    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
+    pub fn on_switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
         self.suspended.remove(&dpid);
         for at in self.ports_of(dpid) {
-            self.port_down(now, at, out);
+            self.on_port_down(now, at, out);
         }
         self.edges.retain(|at, _| at.switch != dpid);
         self.former_peers.retain(|at, _| at.switch != dpid);
     }
 
     /// Handles a port that was added, deleted or changed.
-    pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<DiscoveryOutput>) {
+    pub fn on_port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<DiscoveryOutput>) {
         let at = Location::new(dpid, status.port.number);
         if status.reason == PortReason::Delete || !status.port.is_up() {
-            self.port_down(now, at, out);
+            self.on_port_down(now, at, out);
         } else if status.reason == PortReason::Add || !self.knows(at) {
-            self.port_down(now, at, out);
-            self.port_up(now, dpid, &status.port, out);
+            self.on_port_down(now, at, out);
+            self.on_port_up(now, dpid, &status.port, out);
         }
     }
 
@@ -259,7 +259,7 @@ impl Discovery {
         }
         if let Some(port) = self.ports.get_mut(&at) {
             match parsed {
-                ParsedProbe::Own(probe, form) => self.probe_received(now, since, at, probe, form, out),
+                ParsedProbe::Own(probe, form) => self.on_probe(now, since, at, probe, form, out),
                 _ if is_former => {}
                 _ => port.report(at, Anomaly::Forged, out),
             }
@@ -268,7 +268,7 @@ impl Discovery {
     }
 
     /// Handles a probe with a valid code.
-    fn probe_received(
+    fn on_probe(
         &mut self,
         now: Time,
         since: Time,
@@ -397,7 +397,7 @@ impl Discovery {
         forms.into_iter().map(|form| Probe { from: at, sent }.frame(key, form, hw_addr, validity)).collect()
     }
 
-    fn port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<DiscoveryOutput>) {
+    fn on_port_up(&mut self, now: Time, dpid: Dpid, port: &Port, out: &mut Vec<DiscoveryOutput>) {
         if !port.number.is_ordinary_or_local() || !port.is_up() {
             return;
         }
@@ -414,7 +414,7 @@ impl Discovery {
         self.probe(now, at, out);
     }
 
-    fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+    fn on_port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         self.edges.remove(&at);
         // A port that is not probed has no peers.
         if let Some(port) = self.ports.remove(&at) {

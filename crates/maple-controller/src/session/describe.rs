@@ -99,7 +99,7 @@ impl DescriptionRequests {
     }
 
     /// Records an answer to the request with this id. The request stays open if `more` parts follow.
-    fn answered(&mut self, xid: u32, more: bool) -> Option<DescriptionItem> {
+    fn on_answer(&mut self, xid: u32, more: bool) -> Option<DescriptionItem> {
         let at = self.pending.iter().position(|(pending, _)| *pending == xid)?;
         Some(if more { self.pending[at].1 } else { self.pending.remove(at).1 })
     }
@@ -122,26 +122,26 @@ impl Session {
         };
         match message {
             Message::PortStatus(status) => apply_port_status(&mut describe.ports, status),
-            Message::StatsReply(reply) if describe.is_pending(header.xid) => self.statistics(header.xid, reply, out),
+            Message::StatsReply(reply) if describe.is_pending(header.xid) => self.on_statistics(header.xid, reply, out),
             Message::BundleControl(BundleControl { bundle: PROBE, kind, .. }) => {
                 describe.has_bundles |= kind == BundleControl::OPENED;
             }
             Message::Error(_) if describe.probes.contains(&header.xid) => {}
             Message::Error(error) => {
-                describe.answered(header.xid, false);
+                describe.on_answer(header.xid, false);
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
             }
-            message => return self.outside_handshake(header, message, bytes, out),
+            message => return self.on_other_message(header, message, bytes, out),
         }
         self.finish_if_complete(out);
     }
 
     /// Handles a part of an answer.
-    fn statistics(&mut self, xid: u32, reply: StatsReply, out: &mut Vec<Output>) {
+    fn on_statistics(&mut self, xid: u32, reply: StatsReply, out: &mut Vec<Output>) {
         let Phase::Describe(describe) = &mut self.phase else {
             return debug_assert!(false, "nothing is pending in another phase");
         };
-        describe.answered(xid, reply.more());
+        describe.on_answer(xid, reply.more());
         match reply.body {
             ReplyBody::PortDesc(ports) if describe.ports.len() + ports.len() <= MAX_PORTS => {
                 describe.ports.extend(ports);
@@ -154,7 +154,7 @@ impl Session {
 
     /// Handles the configuration: requests whole packets and keeps the handling of fragments. A switch that refuses to
     /// report its configuration gets the default one.
-    pub(super) fn config_answered(&mut self, message: &Message, out: &mut Vec<Output>) {
+    pub(super) fn on_config(&mut self, message: &Message, out: &mut Vec<Output>) {
         self.config_request = None;
         match message {
             Message::GetConfigReply(config) => self.configure(config.flags, out),

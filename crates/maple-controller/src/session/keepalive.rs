@@ -57,22 +57,24 @@ impl Keepalive {
     }
 
     /// Records a whole message. Returns whether the switch was reported as silent.
-    pub(super) fn received(&mut self, now: Time) -> bool {
-        self.progressed(now);
+    pub(super) fn on_message(&mut self, now: Time) -> bool {
+        self.on_progress(now);
         std::mem::take(&mut self.is_silent)
     }
 
     /// Records that the switch has read or sent some bytes.
-    pub(super) fn progressed(&mut self, now: Time) {
+    pub(super) fn on_progress(&mut self, now: Time) {
         self.last_received = now;
         self.echo_sent = None;
     }
 
-    pub(super) fn said_silent(&mut self) {
+    /// Notes that the switch was reported as silent.
+    pub(super) fn mark_silent(&mut self) {
         self.is_silent = true;
     }
 
-    pub(super) fn echo_sent(&mut self, now: Time) {
+    /// Notes that an echo request was sent.
+    pub(super) fn on_echo_sent(&mut self, now: Time) {
         self.echo_sent = Some(now);
     }
 
@@ -87,7 +89,7 @@ impl Keepalive {
 
     /// Records the answer to a request. Returns whether the request was open. Answers come in order, so the search is
     /// short.
-    pub(super) fn answered(&mut self, xid: u32) -> bool {
+    pub(super) fn on_answer(&mut self, xid: u32) -> bool {
         let found = self.awaited.iter().position(|(awaited, _)| *awaited == xid);
         if let Some(at) = found {
             self.awaited.remove(at);
@@ -104,7 +106,7 @@ impl Keepalive {
 
     /// Takes an echo reply, and returns whether it answers the challenge. Other messages do not count: they may have
     /// been sent before it.
-    pub(super) fn challenge_answered(&mut self, xid: u32) -> bool {
+    pub(super) fn on_challenge_answer(&mut self, xid: u32) -> bool {
         self.challenge.take_if(|(challenge, _)| *challenge == xid).is_some()
     }
 
@@ -124,7 +126,7 @@ impl Keepalive {
         challenge.into_iter().chain(self.answer_due(deadlines.request)).fold(silence, Time::min)
     }
 
-    pub(super) fn due(&self, now: Time, deadlines: &Deadlines, is_busy: bool) -> KeepaliveAction {
+    pub(super) fn due_action(&self, now: Time, deadlines: &Deadlines, is_busy: bool) -> KeepaliveAction {
         if self.challenge.is_some_and(|(_, deadline)| deadline <= now) {
             return KeepaliveAction::Dead(CloseReason::EchoTimeout(deadlines.challenge));
         }

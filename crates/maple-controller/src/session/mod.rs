@@ -178,7 +178,7 @@ impl Session {
         let new = Session::new(now, deadlines, &mut Vec::new());
         let early = packets.into_iter().map(|packet| (0, Message::PacketIn(packet))).collect();
         let mut session = Session { next_xid: RESUMED_XIDS, early: Some(early), ..new };
-        session.negotiated(now, version, out);
+        session.on_negotiated(now, version, out);
         session
     }
 
@@ -210,13 +210,13 @@ impl Session {
         if let Err(reason) = self.check_header(header) {
             return self.fail(header.xid, reason, bytes, out);
         }
-        if self.keepalive.received(now) {
+        if self.keepalive.on_message(now) {
             out.push(Output::Silent(false));
         }
         match Message::decode(bytes) {
             Ok((_, message)) => self.dispatch(now, header, message, bytes, out),
             // Table sizes are optional; an unreadable reply counts as none.
-            Err(_) if self.table_sizes.awaits(header.xid) => self.table_sizes_end(header.xid, out),
+            Err(_) if self.table_sizes.awaits(header.xid) => self.end_table_sizes(header.xid, out),
             Err(error) => self.fail(header.xid, CloseReason::Malformed(error), bytes, out),
         }
     }
@@ -249,7 +249,7 @@ impl Session {
 
     /// Records that the switch has read or sent some bytes. So it is alive, though it may not have answered yet.
     pub fn on_progress(&mut self, now: Time) {
-        self.keepalive.progressed(now);
+        self.keepalive.on_progress(now);
     }
 
     /// Restarts the time for the hello, because what comes before it makes progress.
@@ -290,7 +290,7 @@ impl Session {
         let within = self.deadlines.handshake;
         let timed_out = |waiting_for| CloseReason::HandshakeTimeout { waiting_for, within };
         if self.is_up() {
-            self.go_on_reading(now, out);
+            self.continue_reading(now, out);
             self.ask_for_pieces(now, out);
         }
         match &self.phase {
@@ -335,7 +335,7 @@ impl Session {
                 out.push(Output::Send { xid: header.xid, message: Message::EchoReply(data) });
             }
             (Phase::Hello(_), Message::Hello(hello)) => match negotiate(&hello) {
-                Ok(version) => self.negotiated(now, version, out),
+                Ok(version) => self.on_negotiated(now, version, out),
                 Err(reason) => self.fail(header.xid, reason.into(), &[], out),
             },
             (Phase::Hello(_) | Phase::Features(_), Message::Error(error)) => {
@@ -346,11 +346,11 @@ impl Session {
             (_, message @ (Message::GetConfigReply(_) | Message::Error(_)))
                 if self.config_request == Some(header.xid) =>
             {
-                self.config_answered(&message, out);
+                self.on_config(&message, out);
             }
             (Phase::Claimed(_) | Phase::Describe(_), message) => self.describe(header, message, bytes, out),
             (Phase::Up, message) => self.dispatch_up(now, header, message, bytes, out),
-            (_, message) => self.outside_handshake(header, message, bytes, out),
+            (_, message) => self.on_other_message(header, message, bytes, out),
         }
     }
 
@@ -366,39 +366,39 @@ impl Session {
         match message {
             Message::Error(error) if is_of_read => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
-                self.flows_refused(now, out);
+                self.on_flows_refused(now, out);
             }
             Message::BarrierReply | Message::Error(_) if ends_read => self.end_reading(out),
-            Message::StatsReply(reply) if is_of_read => self.flows_part(now, reply, out),
-            Message::Error(error) if is_piece => self.piece_refused(now, xid, error, out),
-            Message::StatsReply(reply) if is_piece => self.piece_part(now, xid, reply, out),
+            Message::StatsReply(reply) if is_of_read => self.on_flows_part(now, reply, out),
+            Message::Error(error) if is_piece => self.on_piece_refused(now, xid, error, out),
+            Message::StatsReply(reply) if is_piece => self.on_piece_part(now, xid, reply, out),
             Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_) if is_of_ports => {
-                self.ports_part(message, out);
+                self.on_ports_part(message, out);
             }
-            Message::StatsReply(reply) if is_of_sizes => self.table_sizes_part(xid, &reply, out),
+            Message::StatsReply(reply) if is_of_sizes => self.on_table_sizes_part(xid, &reply, out),
             Message::Error(error) if is_of_sizes => {
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
-                self.table_sizes_end(xid, out);
+                self.end_table_sizes(xid, out);
             }
-            message => self.outside_handshake(header, message, bytes, out),
+            message => self.on_other_message(header, message, bytes, out),
         }
     }
 
     /// Handles a message outside the handshake.
-    fn outside_handshake(&mut self, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
+    fn on_other_message(&mut self, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
         let up = self.is_up();
         let deliver = |message| Output::Deliver { xid: header.xid, message };
         match message {
             Message::PacketIn(_) => self.warn(ProtocolWarning::EarlyPacketIn, out),
             Message::EchoReply(_) => {
-                if self.keepalive.challenge_answered(header.xid) {
+                if self.keepalive.on_challenge_answer(header.xid) {
                     out.push(Output::Alive);
                 }
             }
             Message::PortStatus(_) | Message::FlowRemoved(_) if up => out.push(deliver(message)),
             Message::PortStatus(_) | Message::FlowRemoved(_) => {}
             Message::Error(_) if up && header.xid >= ENGINE_XIDS => {
-                self.keepalive.answered(header.xid);
+                self.keepalive.on_answer(header.xid);
                 out.push(deliver(message));
             }
             Message::Error(error) => {
@@ -406,22 +406,22 @@ impl Session {
             }
             Message::StatsReply(ref reply) if up && self.keepalive.is_expected(header.xid) => {
                 if !reply.more() {
-                    self.keepalive.answered(header.xid);
+                    self.keepalive.on_answer(header.xid);
                 }
                 out.push(deliver(message));
             }
-            Message::BarrierReply if up && self.keepalive.answered(header.xid) => out.push(deliver(message)),
+            Message::BarrierReply if up && self.keepalive.on_answer(header.xid) => out.push(deliver(message)),
             // Errors and barrier replies show what became of a bundle.
             Message::BundleControl(_) => {}
             Message::BarrierReply | Message::StatsReply(_) | Message::FeaturesReply(_) | Message::GetConfigReply(_) => {
                 self.warn(ProtocolWarning::UnexpectedReply(header.kind), out);
             }
-            _ => self.unknown(header, bytes, out),
+            _ => self.on_unknown(header, bytes, out),
         }
     }
 
     /// Sets the negotiated version, and requests the features.
-    fn negotiated(&mut self, now: Time, version: Version, out: &mut Vec<Output>) {
+    fn on_negotiated(&mut self, now: Time, version: Version, out: &mut Vec<Output>) {
         self.version = version;
         self.request(Message::FeaturesRequest, out);
         self.phase = Phase::Features(after(now, self.deadlines.handshake));
@@ -438,7 +438,7 @@ impl Session {
     }
 
     /// Answers a message of a type that no switch sends, or that this version does not have, with an error.
-    fn unknown(&mut self, header: Header, bytes: &[u8], out: &mut Vec<Output>) {
+    fn on_unknown(&mut self, header: Header, bytes: &[u8], out: &mut Vec<Output>) {
         let error = error_of(BAD_REQUEST, BAD_TYPE, bytes);
         out.push(Output::Send { xid: header.xid, message: error });
         self.warn(ProtocolWarning::UnknownType(header.kind), out);
@@ -460,14 +460,14 @@ impl Session {
 
     /// Sends echo requests, and ends the session if an answer is overdue.
     fn keep_alive(&mut self, now: Time, out: &mut Vec<Output>) {
-        match self.keepalive.due(now, &self.deadlines, self.reading.is_some()) {
+        match self.keepalive.due_action(now, &self.deadlines, self.reading.is_some()) {
             keepalive::KeepaliveAction::Nothing => {}
             keepalive::KeepaliveAction::Echo => {
                 self.request(Message::EchoRequest(Vec::new()), out);
-                self.keepalive.echo_sent(now);
+                self.keepalive.on_echo_sent(now);
             }
             keepalive::KeepaliveAction::Silent => {
-                self.keepalive.said_silent();
+                self.keepalive.mark_silent();
                 out.push(Output::Silent(true));
             }
             keepalive::KeepaliveAction::Dead(reason) => self.end(reason, out),

@@ -40,7 +40,7 @@ impl Session {
     }
 
     /// Handles a part of an answer, or another message that ends the question.
-    pub(super) fn ports_part(&mut self, message: Message, out: &mut Vec<Output>) {
+    pub(super) fn on_ports_part(&mut self, message: Message, out: &mut Vec<Output>) {
         let Some(mut request) = self.ports_request.take() else {
             return debug_assert!(false, "an answer belongs to a request");
         };

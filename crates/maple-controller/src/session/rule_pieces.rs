@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Handles a part of a piece.
-    pub(super) fn piece_part(&mut self, now: Time, open: u32, reply: StatsReply, out: &mut Vec<Output>) {
+    pub(super) fn on_piece_part(&mut self, now: Time, open: u32, reply: StatsReply, out: &mut Vec<Output>) {
         let Some(at) = self.all_rules_of(open) else {
             return debug_assert!(false, "an answer belongs to a request");
         };
@@ -204,7 +204,7 @@ impl Session {
             self.all_rules[at].pieces = pieces;
             return;
         }
-        self.keepalive.answered(open);
+        self.keepalive.on_answer(open);
         let turn = match next {
             Next::Piece if is_sample => self.ask_for_piece(now, &mut pieces, out),
             Next::Piece => PieceTurn::Ask(after(now, pieces.rest(now))),
@@ -218,11 +218,11 @@ impl Session {
 
     /// Handles the refusal of a switch to report rules. If it was asked for the sample, it may only be unable to select
     /// rules, and is asked for all.
-    pub(super) fn piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
+    pub(super) fn on_piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
         let Some(at) = self.all_rules_of(open) else {
             return debug_assert!(false, "a refusal belongs to a request");
         };
-        self.keepalive.answered(open);
+        self.keepalive.on_answer(open);
         let AllRules { xid, pieces, .. } = self.all_rules.remove(at);
         if pieces.is_sample() {
             self.ignores_cookies = true;

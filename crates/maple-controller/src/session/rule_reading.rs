@@ -68,7 +68,7 @@ impl Session {
     }
 
     /// Asks for the next piece, if a rest is over.
-    pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
+    pub(super) fn continue_reading(&mut self, now: Time, out: &mut Vec<Output>) {
         let is_due = |reading: &mut RuleReading| reading.turn.rest_until().is_some_and(|until| until <= now);
         if let Some(mut reading) = self.reading.take_if(is_due) {
             reading.turn = PieceTurn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
@@ -78,7 +78,7 @@ impl Session {
     }
 
     /// Handles one part of the rules.
-    pub(super) fn flows_part(&mut self, now: Time, reply: StatsReply, out: &mut Vec<Output>) {
+    pub(super) fn on_flows_part(&mut self, now: Time, reply: StatsReply, out: &mut Vec<Output>) {
         let Some(reading) = &mut self.reading else {
             return debug_assert!(false, "an answer belongs to a read");
         };
@@ -101,7 +101,7 @@ impl Session {
             Next::Piece => {
                 let rest = if is_sample { Duration::ZERO } else { reading.pieces.rest(now) };
                 reading.turn = PieceTurn::Ask(after(now, rest));
-                self.go_on_reading(now, out);
+                self.continue_reading(now, out);
             }
             Next::Nothing => self.end_reading(out),
         }
@@ -109,7 +109,7 @@ impl Session {
 
     /// Handles the refusal of a switch to report its rules: deletes those that may be Maple's. If it was asked for the
     /// sample, it may only be unable to select rules, and is asked for all.
-    pub(super) fn flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
+    pub(super) fn on_flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
         if self.reading.as_ref().is_some_and(|reading| reading.pieces.is_sample()) {
             self.ignores_cookies = true;
             return self.read_flows(now, out);

@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Handles a part of an answer.
-    pub(super) fn table_sizes_part(&mut self, xid: u32, reply: &StatsReply, out: &mut Vec<Output>) {
+    pub(super) fn on_table_sizes_part(&mut self, xid: u32, reply: &StatsReply, out: &mut Vec<Output>) {
         let sizes = &mut self.table_sizes;
         match &reply.body {
             ReplyBody::Table(tables) => {
@@ -75,12 +75,12 @@ impl Session {
             _ => self.warn(ProtocolWarning::OtherStatistics, out),
         }
         if !reply.more() {
-            self.table_sizes_end(xid, out);
+            self.end_table_sizes(xid, out);
         }
     }
 
     /// Ends a request, answered or not. After the last one, outputs what the switch has reported.
-    pub(super) fn table_sizes_end(&mut self, xid: u32, out: &mut Vec<Output>) {
+    pub(super) fn end_table_sizes(&mut self, xid: u32, out: &mut Vec<Output>) {
         self.table_sizes.open.retain(|open| *open != xid);
         if self.table_sizes.open.is_empty() {
             let tables = std::mem::take(&mut self.table_sizes.tables);

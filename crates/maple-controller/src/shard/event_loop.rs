@@ -178,7 +178,7 @@ impl Shard {
             ShardMessage::Connection(socket, peer) => self.open(socket, peer),
             ShardMessage::Migrate(connection) => {
                 let (opened, claims) = io.adopt(connection, ctx);
-                self.adopted(opened, claims);
+                self.on_adopted(opened, claims);
             }
             ShardMessage::Mail(mail) => ctx.events.push(Event::Mail(mail)),
             ShardMessage::Event(event) => ctx.events.push(*event),
@@ -205,7 +205,7 @@ impl Shard {
             ShardMessage::Settle(to) => queries.settle(to, ctx),
             ShardMessage::Announce(switch) => ctx.events.push(switches.away.announced.announce(*switch)),
             ShardMessage::Resume(connection) => self.resume(connection),
-            ShardMessage::AllResumed => switches.away.all_resumed(&mut switches.links, ctx),
+            ShardMessage::AllResumed => switches.away.on_all_resumed(&mut switches.links, ctx),
             ShardMessage::Listen(sockets) => io.listen(sockets),
             ShardMessage::Stop => ending.stop(),
             ShardMessage::Finish(to) => ending.finish(ctx.now, to),
@@ -246,7 +246,7 @@ impl Shard {
     /// Serves a new connection.
     fn open(&mut self, socket: Socket, peer: SocketAddr) {
         let opened = self.io.open(socket, peer, &self.ctx);
-        self.opened(opened);
+        self.on_opened(opened);
     }
 
     /// Serves a connection that another process handed over.
@@ -254,11 +254,11 @@ impl Shard {
         let dpid = handed.dpid;
         if let Some(opened) = self.io.resume(handed, &self.ctx) {
             self.switches.away.announced.note_connection(dpid, opened.id);
-            self.opened(opened);
+            self.on_opened(opened);
         }
     }
 
-    fn opened(&mut self, opened: OpenedConnection) {
+    fn on_opened(&mut self, opened: OpenedConnection) {
         let OpenedConnection { id, failure } = opened;
         self.act(id.slot);
         self.io.want_read(id.slot);
@@ -268,7 +268,7 @@ impl Shard {
     }
 
     /// Serves a connection that another shard sent, perhaps because this shard has the switch that it claims.
-    fn adopted(&mut self, opened: OpenedConnection, claims: Option<Dpid>) {
+    fn on_adopted(&mut self, opened: OpenedConnection, claims: Option<Dpid>) {
         let OpenedConnection { id, failure } = opened;
         if let Some(reason) = failure {
             self.close(id.slot, reason);
@@ -360,16 +360,16 @@ impl Shard {
             }
             Output::Claim(dpid) => switches.claim(slot, dpid, turn.engine(), io, ctx),
             Output::Up(info) => {
-                switches.up(slot, &info, io, ctx);
+                switches.on_up(slot, &info, io, ctx);
                 if io.has_programs() {
                     io.call_program(slot, ctx, |program, line| program.switch_up(&info, line));
                 } else {
                     switches.begin(slot, *info, io, ctx);
                 }
             }
-            Output::Flows(flows) => switches.flows_read(slot, flows, io, ctx),
-            Output::TableSizes(tables) => queries.table_sizes_read(slot, &tables, io),
-            Output::Ports(ports) => switches.ports_read(slot, &ports, io, ctx),
+            Output::Flows(flows) => switches.on_flows(slot, flows, io, ctx),
+            Output::TableSizes(tables) => queries.on_table_sizes(slot, &tables, io),
+            Output::Ports(ports) => switches.on_ports(slot, &ports, io, ctx),
             Output::Alive => switches.answer_claimants(slot, io, ctx),
             Output::Silent(is_silent) => switches.set_silent(slot, is_silent, io, ctx),
             Output::Warning { warning, first } => switches.warn(slot, warning, first, io, ctx),
@@ -383,7 +383,7 @@ impl Shard {
             self.act(slot);
             self.io.end_due(slot, &mut self.ctx);
         }
-        self.switches.on_time(self.turn.engine(), &mut self.ctx);
+        self.switches.on_timer(self.turn.engine(), &mut self.ctx);
     }
 
     /// Has the engine handle the turn's events, and performs its effects.
@@ -419,7 +419,7 @@ impl Shard {
             Effect::ReadFlows { dpid } => {
                 if let Some(slot) = switches.read_flows(dpid, io, ctx) {
                     self.act(slot);
-                    self.switches.flows_asked(slot, &mut self.io, &mut self.ctx);
+                    self.switches.on_flows_asked(slot, &mut self.io, &mut self.ctx);
                 }
             }
             Effect::AskPorts { dpid } => {
@@ -434,14 +434,14 @@ impl Shard {
             }
             Effect::Remember(leaves) => switches.away.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => {
-                switches.away.returns.departed(dpid, leaves, surroundings)
+                switches.away.returns.on_departed(dpid, leaves, surroundings)
             }
             Effect::Mail { to, mail } => ctx.outgoing.send(to, ShardMessage::Mail(mail)),
-            Effect::Live { token, news } => queries.live(token, news),
-            Effect::BarriersDone(token) => queries.barriers_done(token),
-            Effect::RuleCounted { token, count } => queries.rule_counted(token, count),
-            Effect::Tried { candidate, trial } => queries.tried(candidate, trial),
-            Effect::Adopted { candidate } => queries.adopted(candidate),
+            Effect::Live { token, news } => queries.on_live_news(token, news),
+            Effect::BarriersDone(token) => queries.on_barriers_done(token),
+            Effect::RuleCounted { token, count } => queries.on_rule_counted(token, count),
+            Effect::Tried { candidate, trial } => queries.on_tried(candidate, trial),
+            Effect::Adopted { candidate } => queries.on_adopted(candidate),
             Effect::ListenerPacket(heard) => turn.publish_packet(&heard, ctx),
             Effect::Report(report) if ctx.notices.is_known(&report) => {}
             Effect::Report(report) => {

@@ -27,10 +27,10 @@ use super::listeners::{FIRST_CONNECTION, Listeners, ListeningSocket, WAKER};
 use super::mailbox::{ReleasedSockets, ShardMessage};
 use super::outbox::QueueLimits;
 use super::registry::ConnectionId;
+use super::release_sockets;
 use super::slots::Slots;
 use super::socket::Socket;
 use super::sync::{self, Fault};
-use super::takeover;
 use crate::framing::READ_SHARE;
 use crate::memory::takeover::HandedConnection;
 use crate::program::{Balancer, Program, ProgramConnection, ProgramErrors, ProgramFactory, Progress};
@@ -193,7 +193,7 @@ impl Io {
 
     /// Ends a pause of accepting that is over.
     pub fn resume_accepting(&mut self, now: Time) {
-        self.listeners.go_on(now);
+        self.listeners.resume(now);
     }
 
     /// Accepts the next connection, if there is one.
@@ -333,7 +333,7 @@ impl Io {
     /// Gives up the sockets with which another process can go on, with these packets, which have no answer yet.
     pub fn release(&mut self, packets: Vec<(Dpid, PacketIn)>, ctx: &Context) -> ReleasedSockets {
         let listeners = self.listeners.release(self.poll.registry());
-        let connections = takeover::release(&mut self.connections, packets, self.poll.registry(), ctx);
+        let connections = release_sockets::release(&mut self.connections, packets, self.poll.registry(), ctx);
         ReleasedSockets { listeners, connections }
     }
 

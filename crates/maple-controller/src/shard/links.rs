@@ -30,18 +30,18 @@ impl Links {
     }
 
     /// Begins to probe the ports of a switch.
-    pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port]) {
-        self.discovery.switch_up(now, dpid, ports, &mut self.outputs);
+    pub fn on_switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port]) {
+        self.discovery.on_switch_up(now, dpid, ports, &mut self.outputs);
     }
 
     /// Begins to probe the ports of a switch whose attachments are known.
-    pub fn switch_back(&mut self, now: Time, dpid: Dpid, ports: &[Port], known: impl Fn(Location) -> Attachment) {
-        self.discovery.switch_back(now, dpid, ports, known, &mut self.outputs);
+    pub fn on_switch_back(&mut self, now: Time, dpid: Dpid, ports: &[Port], known: impl Fn(Location) -> Attachment) {
+        self.discovery.on_switch_back(now, dpid, ports, known, &mut self.outputs);
     }
 
     /// Forgets a switch.
-    pub fn switch_down(&mut self, now: Time, dpid: Dpid) {
-        self.discovery.switch_down(now, dpid, &mut self.outputs);
+    pub fn on_switch_down(&mut self, now: Time, dpid: Dpid) {
+        self.discovery.on_switch_down(now, dpid, &mut self.outputs);
     }
 
     /// Concludes nothing from missing probes of a switch until [`Links::resume`].
@@ -55,8 +55,8 @@ impl Links {
     }
 
     /// Handles the change of a port.
-    pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus) {
-        self.discovery.port_status(now, dpid, status, &mut self.outputs);
+    pub fn on_port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus) {
+        self.discovery.on_port_status(now, dpid, status, &mut self.outputs);
     }
 
     /// Takes an LLDP frame or broadcast probe, which came after `since`. Returns `false` if another device made it.
@@ -98,7 +98,7 @@ impl Links {
     }
 
     /// Handles the deadline, if it has passed.
-    pub fn on_time(&mut self, now: Time) {
+    pub fn on_timer(&mut self, now: Time) {
         if self.discovery.deadline().is_some_and(|deadline| deadline <= now) {
             self.discovery.on_timer(now, &mut self.outputs);
         }

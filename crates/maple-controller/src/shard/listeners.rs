@@ -85,7 +85,7 @@ impl Listeners {
     }
 
     /// Ends a pause of accepting that is over.
-    pub fn go_on(&mut self, now: Time) {
+    pub fn resume(&mut self, now: Time) {
         self.paused_until.take_if(|until| *until <= now);
     }
 

@@ -18,20 +18,20 @@ use crate::status::{ConnectedMetrics, ShardMetrics, ShardStats, SwitchMetrics};
 pub(super) fn collect(io: &Io, switches: &Switches, turn: &EngineTurn, ctx: &Context) -> ShardMetrics {
     let engine = turn.engine();
     ShardMetrics {
-        stats: ShardStats { counters: ctx.counters, engine: engine.stats() },
+        stats: ShardStats { counters: ctx.counters, engine: engine.view().stats() },
         decide_times: turn.decide_times(),
-        install_times: engine.install_times(),
+        install_times: engine.view().install_times(),
         queues: vec![
             ("backlog", turn.waiting() as u64),
             ("mailbox", ctx.inbox.len() as u64),
             ("outgoing", ctx.outgoing.waiting() as u64),
-            ("parked", engine.parked() as u64),
+            ("parked", engine.view().parked() as u64),
             ("reads", io.waiting_reads() as u64),
         ],
         switches: switch_metrics(io, switches, engine),
         unreachable: switches.away.unreachable.infos().count() as u64,
-        failures: engine.failures(),
-        violations: engine.violations(),
+        failures: engine.view().failures(),
+        violations: engine.view().violations(),
     }
 }
 
@@ -51,6 +51,6 @@ fn switch_metrics(io: &Io, switches: &Switches, engine: &Engine) -> Vec<SwitchMe
 fn connected_metrics(connection: &Connection, engine: &Engine) -> Option<SwitchMetrics> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     let (waiting_bytes, ports) = (connection.outbox.len(), Arc::clone(&switch.ports));
-    let now = ConnectedMetrics { waiting_bytes, ports, counts: engine.switch_counts(dpid) };
+    let now = ConnectedMetrics { waiting_bytes, ports, counts: engine.view().switch_counts(dpid) };
     Some(SwitchMetrics { dpid, counters: connection.counters, now: Some(now) })
 }

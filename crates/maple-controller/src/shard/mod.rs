@@ -54,7 +54,7 @@ pub(crate) mod mailbox;
 
 mod context;
 
-mod takeover;
+mod release_sockets;
 
 mod io;
 

@@ -65,32 +65,32 @@ impl Queries {
     }
 
     /// Handles the confirmation of all deletions for which a thread waits. It is answered at the end of the turn.
-    pub fn barriers_done(&mut self, token: u64) {
+    pub fn on_barriers_done(&mut self, token: u64) {
         self.fences.extend(self.settling.remove(&token));
     }
 
     /// Passes the counters of a rule on.
-    pub fn rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
+    pub fn on_rule_counted(&mut self, token: u64, count: Option<RuleCount>) {
         if let Some(to) = self.counting.remove(&token) {
             _ = to.send(count);
         }
     }
 
     /// Passes the result of a policy's trial on.
-    pub fn tried(&mut self, candidate: u64, trial: Trial) {
+    pub fn on_tried(&mut self, candidate: u64, trial: Trial) {
         if let Some((_, to)) = self.tried.take_if(|(number, _)| *number == candidate) {
             _ = to.send(trial);
         }
     }
 
     /// Handles that a new policy decides. The thread that waits for it is answered at the end of the turn.
-    pub fn adopted(&mut self, candidate: u64) {
+    pub fn on_adopted(&mut self, candidate: u64) {
         let waits = self.adopted.take_if(|(number, _)| *number == candidate);
         self.fences.extend(waits.map(|(_, to)| to));
     }
 
     /// Passes the news of a watch on. A client that is too slow misses news.
-    pub fn live(&mut self, token: u64, news: LiveNews) {
+    pub fn on_live_news(&mut self, token: u64, news: LiveNews) {
         let is_last = matches!(news, LiveNews::Refused(_));
         if let Some(to) = self.live.get(&token) {
             _ = to.try_send(news);
@@ -101,7 +101,7 @@ impl Queries {
     }
 
     /// Passes the sizes of a switch's tables on.
-    pub fn table_sizes_read(&mut self, slot: usize, tables: &[TableSize], io: &mut Io) {
+    pub fn on_table_sizes(&mut self, slot: usize, tables: &[TableSize], io: &mut Io) {
         let Some(connection) = io.present(slot).map(|connection| connection.id) else { return };
         for (_, to) in self.sizing.extract_if(.., |(of, _)| *of == connection) {
             let _ = to.send(tables.to_vec());
@@ -121,26 +121,26 @@ impl Queries {
         let now = ctx.clock.now();
         match query {
             ShardQuery::Rules(dpid, to) => {
-                let age = engine.counted_at(dpid, Counted::Rules).map(|at| until(at, now));
-                _ = to.send((engine.rules(dpid), age));
+                let age = engine.view().counted_at(dpid, Counted::Rules).map(|at| until(at, now));
+                _ = to.send((engine.view().rules(dpid), age));
             }
             ShardQuery::Watch(what, only, to) => _ = to.send(request_counters(what, only, turn, switches, ctx)),
             ShardQuery::Ports(to) => {
-                let counts = engine.switches().flat_map(|dpid| engine.port_counts(dpid));
+                let counts = engine.view().switches().flat_map(|dpid| engine.view().port_counts(dpid));
                 _ = to.send(counts.map(|count| (count, until(count.time, now))).collect());
             }
             ShardQuery::Traffic(to) => {
-                let traffic = engine.switches().flat_map(|dpid| engine.traffic(dpid));
+                let traffic = engine.view().switches().flat_map(|dpid| engine.view().traffic(dpid));
                 _ = to.send(traffic.map(|one| (one, until(one.time, now))).collect());
             }
             ShardQuery::Drops(minutes, to) => {
-                let drops = engine.switches().flat_map(|dpid| engine.drops(dpid, minutes));
+                let drops = engine.view().switches().flat_map(|dpid| engine.view().drops(dpid, minutes));
                 _ = to.send(drops.collect());
             }
-            ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.stats() }),
+            ShardQuery::Stats(to) => _ = to.send(ShardStats { counters: ctx.counters, engine: engine.view().stats() }),
             ShardQuery::Metrics(to) => _ = to.send(metrics::collect(io, switches, turn, ctx)),
-            ShardQuery::Failures(to) => _ = to.send(engine.failures()),
-            ShardQuery::Violations(to) => _ = to.send(engine.violations()),
+            ShardQuery::Failures(to) => _ = to.send(engine.view().failures()),
+            ShardQuery::Violations(to) => _ = to.send(engine.view().violations()),
             ShardQuery::Copy(to) => _ = to.send(engine.copy()),
             ShardQuery::Inspect(look) => look(engine),
             ShardQuery::Copies(to) => _ = to.send(copied_switches(turn, switches, io)),
@@ -220,9 +220,9 @@ fn request_counters(
 ) -> Vec<Option<Duration>> {
     let (engine, now) = (turn.engine(), ctx.clock.now());
     let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !switches.away.unreachable.has(*dpid);
-    let selected: Vec<Dpid> = engine.switches().filter(is_asked).collect();
+    let selected: Vec<Dpid> = engine.view().switches().filter(is_asked).collect();
     ctx.events.extend(selected.iter().map(|dpid| Event::ShowCounters { dpid: *dpid, what }));
-    selected.iter().map(|dpid| engine.counted_at(*dpid, what).map(|at| until(at, now))).collect()
+    selected.iter().map(|dpid| engine.view().counted_at(*dpid, what).map(|at| until(at, now))).collect()
 }
 
 /// Collects the switches, with their present ports and rules.
@@ -231,9 +231,9 @@ fn copied_switches(turn: &EngineTurn, switches: &Switches, io: &Io) -> Vec<Copie
     let copied = |connection: &Connection| {
         let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
         let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
-        Some(CopiedSwitch { info, rules: engine.installed(dpid) })
+        Some(CopiedSwitch { info, rules: engine.view().installed(dpid) })
     };
-    let unreachable = switches.away.unreachable.copies(|dpid| engine.installed(dpid));
+    let unreachable = switches.away.unreachable.copies(|dpid| engine.view().installed(dpid));
     io.connections().iter().filter_map(copied).chain(unreachable).collect()
 }
 

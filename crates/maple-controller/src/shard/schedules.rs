@@ -33,7 +33,7 @@ const STEPS: usize = 50_000;
 const SWITCH: Dpid = Dpid(7);
 
 /// Two shards that run, and the state that they share.
-struct World {
+struct ScheduledShards {
     mailboxes: Vec<Mailbox>,
     registry: Arc<Registry>,
     address: SocketAddr,
@@ -42,8 +42,8 @@ struct World {
     _notices: Receiver<Notice>,
 }
 
-impl World {
-    fn start() -> World {
+impl ScheduledShards {
+    fn start() -> ScheduledShards {
         let polls: Vec<Poll> = (0..2).map(|_| Poll::new().expect("a poll")).collect();
         let wakers = polls.iter().map(|poll| Arc::new(Waker::new(poll.registry(), WAKER).expect("a waker")));
         let (mailboxes, inboxes): (Vec<_>, Vec<_>) = wakers.map(|waker| Mailbox::with_capacity(waker, 1)).unzip();
@@ -63,7 +63,7 @@ impl World {
             })
         });
         let threads = threads.collect();
-        World { mailboxes, registry, address, downs, threads, _notices: reader }
+        ScheduledShards { mailboxes, registry, address, downs, threads, _notices: reader }
     }
 
     /// Sends a shard a message as soon as there is room.
@@ -77,7 +77,7 @@ impl World {
     /// Stops the shards and waits for them. Returns how many switches went down.
     fn stop(self) -> u64 {
         for shard in 0..2 {
-            World::send(&self.mailboxes, shard, ShardMessage::Stop);
+            ScheduledShards::send(&self.mailboxes, shard, ShardMessage::Stop);
         }
         self.threads.into_iter().for_each(|thread| thread.join().expect("a shard ends well"));
         assert_eq!(self.registry.connections(), 0);
@@ -112,7 +112,7 @@ fn migrate_repeatedly(mailboxes: &[Mailbox], registry: &Registry, answered: &Ato
             sync::step();
         }
         let Some(at) = registry.shard_of(SWITCH) else { continue };
-        World::send(mailboxes, at.0, ShardMessage::MigrateSwitch(SWITCH, ShardId(1 - at.0)));
+        ScheduledShards::send(mailboxes, at.0, ShardMessage::MigrateSwitch(SWITCH, ShardId(1 - at.0)));
     }
 }
 
@@ -121,7 +121,7 @@ fn find(mailboxes: &[Mailbox]) -> u8 {
     loop {
         for shard in 0..2 {
             let (to, from) = bounded(1);
-            World::send(mailboxes, shard, ShardMessage::Query(ShardQuery::Switches(to)));
+            ScheduledShards::send(mailboxes, shard, ShardMessage::Query(ShardQuery::Switches(to)));
             let switches = loop {
                 sync::step();
                 if let Ok(switches) = from.try_recv() {
@@ -155,7 +155,7 @@ fn under_schedules(schedules: usize, fault: Option<Fault>, test: impl Fn() + Sen
 }
 
 fn packets_during_migration() {
-    let world = World::start();
+    let world = ScheduledShards::start();
     let mut client = Client::connect(world.address, SWITCH);
     let (mailboxes, registry, answered) =
         (world.mailboxes.clone(), Arc::clone(&world.registry), Arc::new(AtomicU64::new(0)));
@@ -169,7 +169,7 @@ fn packets_during_migration() {
 }
 
 fn second_connection_during_migration() {
-    let world = World::start();
+    let world = ScheduledShards::start();
     let (mut client, address) = (Client::connect(world.address, SWITCH), world.address);
     find_and_answer(&mut client, &world.mailboxes);
     let (mailboxes, registry, answered) =

@@ -1,6 +1,6 @@
 //! The switches of a shard: those with a connection, those that come back, and those without one.
 //!
-//! What a session reports of its switch arrives here ([`Switches::up`], [`Switches::on_message`], [`Switches::flows_read`])
+//! What a session reports of its switch arrives here ([`Switches::up`], [`Switches::on_message`], [`Switches::on_flows`])
 //! and becomes events of the engine, in [`Context::events`]; `turn.rs` passes them on. The engine's messages to a switch
 //! leave here, too ([`Switches::send`]).
 
@@ -146,7 +146,7 @@ impl Switches {
     }
 
     /// Handles the end of a handshake: publishes the switch.
-    pub fn up(&mut self, slot: usize, info: &SwitchInfo, io: &mut Io, ctx: &mut Context) {
+    pub fn on_up(&mut self, slot: usize, info: &SwitchInfo, io: &mut Io, ctx: &mut Context) {
         let dpid = info.features.dpid;
         io.connections_mut().connect(dpid, slot);
         let Some(connection) = io.present(slot) else { return };
@@ -168,13 +168,13 @@ impl Switches {
     }
 
     /// Handles the rules that were read from a switch. The engine compares them with its own, and discovery begins.
-    pub fn flows_read(&mut self, slot: usize, flows: Vec<InstalledFlow>, io: &mut Io, ctx: &mut Context) {
+    pub fn on_flows(&mut self, slot: usize, flows: Vec<InstalledFlow>, io: &mut Io, ctx: &mut Context) {
         let Some((id, dpid, switch)) = io.up(slot) else { return };
         // Rules that are held reach the engine when it restores the switch.
         let flows = if switch.in_use { Some(flows) } else { self.away.hold(id, dpid, flows, ctx) };
         if let Some(flows) = flows {
             if !std::mem::replace(&mut switch.in_use, true) {
-                self.links.switch_up(ctx.now, dpid, &switch.ports);
+                self.links.on_switch_up(ctx.now, dpid, &switch.ports);
             }
             ctx.events.push(Event::FlowsRead { dpid, flows });
         }
@@ -192,7 +192,7 @@ impl Switches {
         if let (Message::PortStatus(status), Some(switch)) = (&message, &mut connection.switch) {
             apply_port_status(Arc::make_mut(&mut switch.ports), status.clone());
             if switch.in_use {
-                self.links.port_status(ctx.now, dpid, status);
+                self.links.on_port_status(ctx.now, dpid, status);
             }
         }
         if connection.is_served() {
@@ -218,7 +218,7 @@ impl Switches {
 
     /// Handles the ports that were read from a switch again. Differences from the known ports count as if the switch
     /// had reported them.
-    pub fn ports_read(&mut self, slot: usize, ports: &[Port], io: &mut Io, ctx: &mut Context) {
+    pub fn on_ports(&mut self, slot: usize, ports: &[Port], io: &mut Io, ctx: &mut Context) {
         let Some((.., switch)) = io.up(slot) else { return };
         for status in port_changes(&switch.ports, ports) {
             self.on_message(slot, 0, Message::PortStatus(status), io, ctx);
@@ -295,7 +295,7 @@ impl Switches {
         let slot = io.connections().slot_of(dpid);
         match slot.and_then(|slot| io.session(slot)) {
             Some((session, outputs)) => session.read_flows(ctx.now, outputs),
-            None if self.away.announced.has(dpid) => self.away.switch_known(None, dpid, ctx),
+            None if self.away.announced.has(dpid) => self.away.on_switch_known(None, dpid, ctx),
             // It has disconnected; the engine will get that event.
             None => {}
         }
@@ -303,9 +303,9 @@ impl Switches {
     }
 
     /// Records that the engine knows a connected switch, and has asked for its rules.
-    pub fn flows_asked(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
+    pub fn on_flows_asked(&mut self, slot: usize, io: &mut Io, ctx: &mut Context) {
         if let Some((id, dpid, ConnectedSwitch { in_use: false, .. })) = io.up(slot) {
-            self.away.switch_known(Some(id), dpid, ctx);
+            self.away.on_switch_known(Some(id), dpid, ctx);
         }
     }
 
@@ -363,9 +363,9 @@ impl Switches {
     }
 
     /// Handles the deadlines that have passed.
-    pub fn on_time(&mut self, engine: &Engine, ctx: &mut Context) {
-        self.away.on_time(engine, ctx);
-        self.links.on_time(ctx.now);
+    pub fn on_timer(&mut self, engine: &Engine, ctx: &mut Context) {
+        self.away.on_timer(engine, ctx);
+        self.links.on_timer(ctx.now);
     }
 
     /// Handles the deferred messages for discovery about switches that are read empty.
@@ -404,7 +404,7 @@ impl Switches {
             return;
         }
         let (id, peer, dpid) = (connection.id, connection.peer, connection.dpid);
-        self.away.connection_ended(id, &mut self.links, ctx);
+        self.away.on_connection_end(id, &mut self.links, ctx);
         let (is_served, switch) = (connection.is_served(), connection.switch.take());
         let (up, counters) = (switch.is_some(), &mut connection.counters);
         counters.disconnections += u64::from(up);

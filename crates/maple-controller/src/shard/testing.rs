@@ -237,7 +237,7 @@ pub(crate) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
 
 fn features(dpid: Dpid) -> Features {
     let ports = vec![];
-    Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
+    Features { ports, ..Features::new(dpid, 1) }
 }
 
 /// Encodes a packet-in of OpenFlow 1.0 from port 1.

@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 use rustls::ServerConnection;
 
 use crate::framing::READ_SHARE;
-use crate::tls::{Identity, NotThisSwitch, Tls, told};
+use crate::tls::{Identity, NotThisSwitch, Tls, error_in_words};
 
 /// Maximum number of bytes that are read at a time: about a record.
 const READ: usize = 16 * 1024;
@@ -122,7 +122,7 @@ impl TlsSocket {
             match self.session.process_new_packets() {
                 Ok(state) => self.is_ended |= state.peer_has_closed(),
                 Err(error) => {
-                    self.failure = Some(told(&error));
+                    self.failure = Some(error_in_words(&error));
                     // The peer gets the reason, if it listens.
                     drop(self.flush());
                     break;

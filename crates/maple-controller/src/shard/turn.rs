@@ -110,18 +110,18 @@ impl EngineTurn {
         }
         if ctx.events.is_empty() {
             let is_early = self.engine.next_deadline().is_none_or(|deadline| deadline > ctx.now);
-            if is_early && !self.engine.is_behind_demand() {
+            if is_early && !self.engine.view().is_behind_demand() {
                 return false;
             }
             ctx.events.push(Event::Tick);
         }
         self.trace("<-", &ctx.events, ctx);
         self.publish_events(ctx);
-        let decided = self.engine.decided();
+        let decided = self.engine.view().decided();
         self.handle(ctx);
         self.trace("->", &self.effects, ctx);
         let took = until(ctx.now, ctx.clock.now());
-        let decided = self.engine.decided() - decided;
+        let decided = self.engine.view().decided() - decided;
         if decided > 0 {
             self.decide_times.record(took, decided);
             note_slow(took, decided, ctx);

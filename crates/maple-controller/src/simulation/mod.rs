@@ -182,12 +182,12 @@ impl Simulation {
 
     /// The counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
-        self.shards[shard].shard.engine().stats()
+        self.shards[shard].shard.engine().view().stats()
     }
 
     /// The rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
-        self.shards[shard].shard.engine().rules(dpid)
+        self.shards[shard].shard.engine().view().rules(dpid)
     }
 
     /// The engines, in the order of their shards.
@@ -197,17 +197,17 @@ impl Simulation {
 
     /// The trace tree of a switch as text: empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
-        self.shards[shard].shard.engine().tree(dpid)
+        self.shards[shard].shard.engine().view().tree(dpid)
     }
 
     /// The policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
-        self.shards[shard].shard.engine().failures()
+        self.shards[shard].shard.engine().view().failures()
     }
 
     /// The routes that constraints refused on a shard, by constraint and line, each with the number of times.
     pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
-        self.shards[shard].shard.engine().violations()
+        self.shards[shard].shard.engine().view().violations()
     }
 
     /// Reports whether an update of a switch's rules is in progress.

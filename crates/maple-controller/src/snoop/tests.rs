@@ -25,7 +25,7 @@ fn port(n: u32) -> Location {
 }
 
 /// A network of one switch with three edge ports and a link, and a snooper.
-struct World {
+struct SnoopedNetwork {
     store: Arc<Store>,
     snooper: Snooper,
     now: Time,
@@ -33,15 +33,15 @@ struct World {
     warnings: Vec<(IgnoreReason, u64)>,
 }
 
-impl World {
-    fn new(protocols: &[&str], servers: &[Location], querier: bool) -> World {
+impl SnoopedNetwork {
+    fn new(protocols: &[&str], servers: &[Location], querier: bool) -> SnoopedNetwork {
         let store = Store::new();
         let snooping = Snooping::new(protocols, servers.iter().copied(), querier).unwrap();
         snooping.declare(&store).unwrap();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
         store.update(|_| vec![Write::Switch { dpid: Dpid(1), info: Some(info) }]);
         let snooper = Snooper::new(snooping, Duration::ZERO, &store.snapshot());
-        let world = World { store, snooper, now: Time(0), sent: Vec::new(), warnings: Vec::new() };
+        let world = SnoopedNetwork { store, snooper, now: Time(0), sent: Vec::new(), warnings: Vec::new() };
         (1..=3).for_each(|n| world.becomes(n, PortKind::Edge));
         world.becomes(4, PortKind::Link(Location::new(Dpid(2), PortNo(1))));
         world
@@ -102,7 +102,7 @@ fn report(group: Ipv4Addr, joined: bool) -> Vec<u8> {
 
 #[test]
 fn members_of_both_families_come_and_go() {
-    let mut world = World::new(&["igmp", "mld"], &[], false);
+    let mut world = SnoopedNetwork::new(&["igmp", "mld"], &[], false);
     world.hear(2, report(ONE, true));
     world.hear(1, report(ONE, true));
     world.hear(3, mld::report(HOST, IN_V6, true));
@@ -120,7 +120,7 @@ fn members_of_both_families_come_and_go() {
 
 #[test]
 fn ports_and_switches_that_go_take_their_members_along() {
-    let mut world = World::new(&["igmp"], &[], false);
+    let mut world = SnoopedNetwork::new(&["igmp"], &[], false);
     (1..=3).for_each(|n| drop(world.hear(n, report(ONE, true))));
     let (name, reason) = ("eth".to_owned(), maple_wire::msg::PortReason::Modify);
     world.happen(&NetworkEvent::Port { at: port(1), name, is_up: false, reason });
@@ -134,7 +134,7 @@ fn ports_and_switches_that_go_take_their_members_along() {
 
 #[test]
 fn only_who_asked_for_a_group_or_a_lease_is_asked_again_when_that_changes() {
-    let mut world = World::new(&["igmp", "dhcp"], &[port(1)], false);
+    let mut world = SnoopedNetwork::new(&["igmp", "dhcp"], &[port(1)], false);
     let leaf = |n| LeafId(n);
     world.ask(Some(leaf(1)), |net| net.members(IpAddr::from(ONE)));
     world.ask(Some(leaf(2)), |net| net.members(IpAddr::from(OTHER)));
@@ -192,7 +192,7 @@ fn server(message: &Dhcp) -> Vec<u8> {
 
 #[test]
 fn a_server_is_believed_at_its_port_only_and_told_of_elsewhere() {
-    let mut world = World::new(&["dhcp"], &[port(1)], false);
+    let mut world = SnoopedNetwork::new(&["dhcp"], &[port(1)], false);
     let ack = request(DhcpMessageKind::Request, 1).answer(
         DhcpMessageKind::Ack,
         [10, 0, 0, 5].into(),
@@ -214,7 +214,7 @@ fn a_server_is_believed_at_its_port_only_and_told_of_elsewhere() {
 
 #[test]
 fn a_querier_asks_edge_ports_and_whoever_stays_when_another_leaves() {
-    let mut world = World::new(&["igmp"], &[], true);
+    let mut world = SnoopedNetwork::new(&["igmp"], &[], true);
     world.wait(0);
     assert_eq!(world.sent.iter().map(|frame| frame.at.port.0).collect::<Vec<_>>(), [1, 2, 3], "no link");
     world.hear(2, report(ONE, true));
@@ -230,7 +230,7 @@ fn a_querier_asks_edge_ports_and_whoever_stays_when_another_leaves() {
 
 #[test]
 fn a_host_that_floods_groups_is_told_of_and_leaves_room() {
-    let mut world = World::new(&["igmp"], &[], false);
+    let mut world = SnoopedNetwork::new(&["igmp"], &[], false);
     for n in 0..300u16 {
         let [a, b] = n.to_be_bytes();
         world.hear(1, report([239, 9, a, b].into(), true));

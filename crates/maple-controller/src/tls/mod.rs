@@ -355,7 +355,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for authority in pems::<CertificateDer<'static>>(path, "certificate")? {
-                roots.add(authority).map_err(|error| content(path, told(&error)))?;
+                roots.add(authority).map_err(|error| content(path, error_in_words(&error)))?;
             }
             let mut lists = Vec::new();
             for path in &files.revoked {
@@ -462,7 +462,7 @@ impl ClientCertVerifier for Verifier {
 }
 
 /// Returns why a TLS session ended, in words for operators.
-pub(crate) fn told(error: &rustls::Error) -> String {
+pub(crate) fn error_in_words(error: &rustls::Error) -> String {
     use rustls::Error;
     let text = match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the switch does not speak TLS",

@@ -81,15 +81,7 @@ fn connect_then_close_is_silent() {
 #[test]
 fn nothing_before_a_hello_is_believed() {
     let maple = Maple::start();
-    let features = Features {
-        dpid: Dpid(5),
-        n_buffers: 0,
-        n_tables: 1,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0,
-        ports: vec![],
-    };
+    let features = Features::new(Dpid(5), 1);
     let status = PortStatus { reason: PortReason::Add, port: port(1) };
     let early = [
         Message::FeaturesReply(features),

@@ -69,11 +69,7 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
     });
     let wanted = [("d", "", Version::Of13), ("v10", "OpenFlow10", Version::Of10), ("v13", "OpenFlow13", Version::Of13)];
     let bridges: Vec<Bridge> = wanted.iter().map(|(name, protocols, _)| bridge(name, protocols, &maple)).collect();
-    let start = std::time::Instant::now();
-    while maple.connected().len() < 3 && start.elapsed() < LONG {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(maple.connected().len(), 3, "{:?}", maple.notices());
+    eventually("all are up", || maple.connected().len() == 3);
     for (bridge, (_, _, version)) in bridges.iter().zip(wanted) {
         let dpid = get(&["get", "bridge", &bridge.0, "datapath_id"]).trim_matches('"').parse().unwrap();
         let switch = maple.connected().into_iter().find(|switch| switch.dpid == dpid).expect("it is shown");
@@ -86,7 +82,7 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
         });
     }
     // The connections stay through several rounds of echoes.
-    std::thread::sleep(Duration::from_secs(3));
+    maple.wait_for("of_messages_in", maple.count("of_messages_in") + 15);
     assert_eq!(maple.count("of_dp_connections"), 3);
     assert_eq!(maple.count("of_dp_disconnections"), 0);
     assert_eq!(maple.count("of_malformed"), 0);

@@ -129,7 +129,7 @@ fn a_replay_ends_at_a_time_with_the_state_of_then() {
     assert_eq!(half.difference, None);
     assert!(half.counts.at <= until && half.counts.events < whole.counts.events && half.counts.events > 0);
     assert!(half.store.snapshot().version() < whole.store.snapshot().version());
-    assert!(half.engines.iter().any(|engine| engine.switches().next().is_some()), "engines can be asked");
+    assert!(half.engines.iter().any(|engine| engine.view().switches().next().is_some()), "engines can be asked");
 }
 
 #[test]

@@ -283,13 +283,11 @@ impl Peer {
         self.send(xid, &reply);
     }
 
-    /// Sends an echo request, waits for the answer, and returns how long it took.
-    pub fn echo(&mut self) -> Duration {
-        let start = Instant::now();
+    /// Sends an echo request, and waits for the answer.
+    pub fn echo(&mut self) {
         self.send(77, &Message::EchoRequest(vec![1, 2, 3]));
         let answered = self.pump(LONG, |xid, message| xid == 77 && *message == Message::EchoReply(vec![1, 2, 3]));
         assert!(answered, "switch {} is served", self.dpid);
-        start.elapsed()
     }
 
     /// Returns the next error that the controller sends.
@@ -314,7 +312,7 @@ impl Peer {
     fn features(&self) -> Features {
         let ports = if self.version == Version::Of10 { self.ports.clone() } else { Vec::new() };
         let (dpid, auxiliary_id) = (self.dpid, self.auxiliary_id);
-        Features { dpid, n_buffers: 0, n_tables: 254, auxiliary_id, capabilities: 0, actions: 0xfff, ports }
+        Features { auxiliary_id, actions: 0xfff, ports, ..Features::new(dpid, 254) }
     }
 
     /// The number of flow-mods so far.

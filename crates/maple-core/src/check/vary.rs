@@ -165,7 +165,7 @@ pub(super) fn variants(
             Step::Item(Item::Test { cond, outcome: false }, _) => fitting(cond, &headers),
             Step::Item(Item::Test { cond, outcome: true }, _) => failing(cond, &headers),
             Step::Item(Item::Read(constraint), _) if all_values && is_small(constraint) => every(constraint, values),
-            Step::Item(Item::Read(constraint), _) => others(constraint, values, random),
+            Step::Item(Item::Read(constraint), _) => other_values(constraint, values, random),
             Step::List(answer) => {
                 let conds = answer.list.conds();
                 let spread = conds.iter().step_by(conds.len() / ENTRIES + 1);
@@ -251,7 +251,7 @@ fn every(read: &Constraint, values: &TriedValues) -> Vec<Headers> {
 
 /// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask
 /// matter.
-fn others(read: &Constraint, values: &TriedValues, random: &mut Rng) -> Vec<Headers> {
+fn other_values(read: &Constraint, values: &TriedValues, random: &mut Rng) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();
     all.insert(read.value ^ 1 << read.mask.trailing_zeros().min(127));

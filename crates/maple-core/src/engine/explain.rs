@@ -26,14 +26,14 @@ impl ExplainedNetwork for Engines<'_> {
 
     fn admit(&mut self, packet: &EnteringPacket) -> Admission {
         let refused = || Admission::Refused("the switch is not connected".into());
-        self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
+        self.engine_of(packet.at.switch).map_or_else(refused, |engine| engine.view().admit(packet))
     }
 
     fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
-        self.engine_of(packet.at.switch)?.leaf_view(packet, is_learned)
+        self.engine_of(packet.at.switch)?.view().leaf_view(packet, is_learned)
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
-        self.engine_of(at.switch)?.passage(at, frame)
+        self.engine_of(at.switch)?.view().passage(at, frame)
     }
 }

@@ -134,11 +134,11 @@ impl LiveWatches {
         let watch =
             LiveWatch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
         self.0.insert(number, watch);
-        self.look_after(fabric, number);
+        self.check(fabric, number);
     }
 
     /// Prolongs a watch, because somebody still watches.
-    pub(super) fn go_on(&mut self, fabric: &mut Fabric, token: u64) {
+    pub(super) fn prolong(&mut self, fabric: &mut Fabric, token: u64) {
         let until = fabric.ctx.now + ALIVE;
         match self.0.values_mut().find(|watch| watch.token == token) {
             Some(watch) => watch.until = until,
@@ -162,7 +162,7 @@ impl LiveWatches {
 
     /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
     /// for the next check.
-    pub(super) fn look_after(&mut self, fabric: &mut Fabric, number: u8) {
+    pub(super) fn check(&mut self, fabric: &mut Fabric, number: u8) {
         let now = fabric.ctx.now;
         let Some(watch) = self.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
         watch.due = now + PERIOD;
@@ -200,13 +200,13 @@ impl LiveWatches {
         if !switch.has_pipeline() {
             return Err(LiveObstacle::OneTable);
         }
-        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.dirty.contains(&switch.dpid) {
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || fabric.ctx.is_dirty(switch.dpid) {
             return Err(LiveObstacle::Changing);
         }
         let track_hosts = fabric.ctx.options.track_hosts;
         let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
         let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
-        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
+        if !switch.tables.has_instructions(CLASSIFIER, &entry_key(HOSTS, &below), &to_ingress(switch, track_hosts)) {
             return Err(LiveObstacle::NoRule);
         }
         watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
@@ -267,7 +267,7 @@ impl LiveWatches {
     }
 
     /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
-    pub(super) fn refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
+    pub(super) fn on_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) -> bool {
         let is_it =
             |watch: &LiveWatch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
         let Some(number) = self.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
@@ -281,7 +281,7 @@ impl LiveWatches {
 
     /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
     /// take it, one rule has copied it, so all of these watches get the copy.
-    pub(super) fn packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
+    pub(super) fn on_packet_in(&mut self, decisions: &Decisions, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) {
         let rule = watch_number(fabric.ctx.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
         let PacketIn { total_len, data, buffer_id, .. } = packet_in;

@@ -147,12 +147,17 @@ impl Rehearsal {
                 earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
             let engine = &mut rehearsal.engines[0];
             engine.fabric.ctx.now = rehearsal.now;
-            engine.topology.switch_up(&mut engine.fabric, *dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
+            engine.topology.on_switch_up(
+                &mut engine.fabric,
+                *dpid,
+                known.unwrap_or(UNKNOWN).capabilities(*dpid),
+                &ports,
+            );
         }
         rehearsal.run(vec![vec![Event::Tick]]);
         let presume = Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() };
         let restore = |dpid: &Dpid| {
-            let flows = rehearsal.engines[0].rules(*dpid).into_iter().map(installed).collect();
+            let flows = rehearsal.engines[0].view().rules(*dpid).into_iter().map(installed).collect();
             let witnesses = witnesses.remove(dpid).unwrap_or_default();
             let restore = Event::Restore { dpid: *dpid, flows: None, witnesses, earlier: Arc::clone(&earlier) };
             [restore, Event::FlowsRead { dpid: *dpid, flows }]
@@ -245,7 +250,7 @@ impl Rehearsal {
     fn rules(&self) -> BTreeMap<Dpid, Vec<TableRule>> {
         self.engines
             .iter()
-            .flat_map(|engine| engine.fabric.switches.switches().map(|dpid| (dpid, engine.rules(dpid))))
+            .flat_map(|engine| engine.fabric.switches.switches().map(|dpid| (dpid, engine.view().rules(dpid))))
             .collect()
     }
 
@@ -277,7 +282,7 @@ impl Rehearsal {
                     }
                     Effect::Poll { dpid, xid, .. } => events[shard].push(Event::Unsent { dpid, xid }),
                     Effect::ReadFlows { dpid } => {
-                        let flows = self.engines[shard].rules(dpid).into_iter().map(installed).collect();
+                        let flows = self.engines[shard].view().rules(dpid).into_iter().map(installed).collect();
                         events[shard].push(Event::FlowsRead { dpid, flows });
                     }
                     Effect::Mail { to: ShardId(to), mail } => {

@@ -1,8 +1,18 @@
 //! Questions that only tests ask of an engine.
 
-use maple_wire::Dpid;
+use maple_wire::msg::Features;
+use maple_wire::msg::stats::Desc;
+use maple_wire::{Dpid, Port, Version};
 
+use super::Event;
 use super::dispatch::Engine;
+
+/// Returns the event of a switch that connects, has this number of tables and no bundles, and says nothing else about
+/// itself.
+pub fn switch_up(dpid: Dpid, version: Version, n_tables: u8, ports: Vec<Port>) -> Event {
+    let (features, description) = (Features::new(dpid, n_tables), Desc::default());
+    Event::SwitchUp { dpid, version, features, description, ports, has_bundles: false }
+}
 
 /// Reports whether an update of a switch's rules is between its two steps: additions have been sent, and old rules are
 /// still there.

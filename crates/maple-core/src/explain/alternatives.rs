@@ -151,18 +151,18 @@ fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, stat
         writes,
     };
     match what {
-        AccountItem::Test(cond, true) => elsewhere(failing(cond, &headers))
+        AccountItem::Test(cond, true) => without_moves(failing(cond, &headers))
             .filter(|changes| !cond.holds(&sample.with(changes).packet()))
             .map(|changes| with_packet(Hypothesis::Test(cond.clone(), false), changes))
             .collect(),
-        AccountItem::Test(cond, false) => elsewhere(fitting(&stated(cond, &headers), &headers))
+        AccountItem::Test(cond, false) => without_moves(fitting(&stated(cond, &headers), &headers))
             .filter(|changes| cond.holds(&sample.with(changes).packet()))
             .map(|changes| with_packet(Hypothesis::Test(cond.clone(), true), changes))
             .collect(),
         AccountItem::List(answer) => {
             let entry = answer.cond().into_iter();
             entry
-                .flat_map(|cond| elsewhere(failing(cond, &headers)).map(move |changes| (cond, changes)))
+                .flat_map(|cond| without_moves(failing(cond, &headers)).map(move |changes| (cond, changes)))
                 .map(|(cond, changes)| with_packet(Hypothesis::NotEntry((**cond).clone()), changes))
                 .collect()
         }
@@ -180,7 +180,7 @@ fn candidates(what: &AccountItem, source: Option<&Source>, sample: &Sample, stat
 }
 
 /// The changes of packets that still come in by the same port.
-fn elsewhere(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
+fn without_moves(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
     changes.into_iter().filter(|changes| !changes.contains_key(&Field::InPort))
 }
 

@@ -72,7 +72,7 @@ struct Sender {
     ready: bool,
 }
 
-struct World {
+struct LabelNetwork {
     now: Time,
     random: Rng,
     range: LabelRange,
@@ -89,13 +89,13 @@ struct World {
     refused: u64,
 }
 
-impl World {
-    fn new(seed: u64) -> World {
+impl LabelNetwork {
+    fn new(seed: u64) -> LabelNetwork {
         let mut random = Rng::with_seed(seed);
         let last = random.choice([6, 8, 14, 400]).expect("there are some");
         let only_scoped = random.usize(..100) < 30;
         let slow = (random.usize(..100) < 40).then(|| Dpid(1 + random.usize(..SWITCHES as usize) as u64));
-        let mut world = World {
+        let mut world = LabelNetwork {
             now: Time(1),
             random,
             range: LabelRange::new(5..=last).expect("VLAN ids"),
@@ -302,7 +302,7 @@ impl World {
 fn a_packet_under_a_label_comes_out_where_the_label_meant_or_nowhere() {
     let (mut delivered, mut lost, mut refused) = (0, 0, 0);
     for seed in 0..400 {
-        let mut world = World::new(seed);
+        let mut world = LabelNetwork::new(seed);
         (0..3000).for_each(|_| world.step(seed));
         world.packets.clear();
         world.rest();
@@ -327,14 +327,14 @@ fn a_packet_under_a_label_comes_out_where_the_label_meant_or_nowhere() {
 
 #[test]
 fn equal_suffixes_share_a_label_and_a_label_that_is_asked_for_again_in_quarantine_stays() {
-    let mut world = World::new(1);
+    let mut world = LabelNetwork::new(1);
     world.only_scoped = false;
     (1..=SWITCHES).for_each(|switch| world.connect(Dpid(switch), LabelIds::default()));
     let edges = BTreeSet::from([PortNo(EDGE)]);
     let exit = Exit { edges, treatment: Treatment::default(), tagged: false, replaced: None, needs: Vec::new() };
     let make = || Arc::new(Suffix::new(Dpid(1), Vec::new(), Some(exit.clone())));
     let holder = |serial| Holder::Route { shard: ShardId(0), serial, port: PortNo(1) };
-    let ask = |world: &mut World, serial| {
+    let ask = |world: &mut LabelNetwork, serial| {
         let (at, suffix) = (at(1, 20 + serial), make());
         let sender = Sender { at, suffix: suffix.clone(), label: None, ready: false };
         world.senders.insert(holder(serial), sender);
@@ -359,15 +359,15 @@ fn equal_suffixes_share_a_label_and_a_label_that_is_asked_for_again_in_quarantin
 }
 
 /// Creates a world of one switch, and the function that requests its labels.
-fn one_switch(only_scoped: bool) -> (World, impl Fn(&mut World, u64, u64)) {
-    let mut world = World::new(1);
+fn one_switch(only_scoped: bool) -> (LabelNetwork, impl Fn(&mut LabelNetwork, u64, u64)) {
+    let mut world = LabelNetwork::new(1);
     world.only_scoped = only_scoped;
     world.range = LabelRange::new(5..=60).expect("VLAN ids");
     (1..=SWITCHES).for_each(|switch| world.connect(Dpid(switch), LabelIds::default()));
     let edges = BTreeSet::from([PortNo(EDGE)]);
     let exit = Exit { edges, treatment: Treatment::default(), tagged: false, replaced: None, needs: Vec::new() };
     let suffix = Arc::new(Suffix::new(Dpid(1), Vec::new(), Some(exit)));
-    let ask = move |world: &mut World, serial: u64, port: u64| {
+    let ask = move |world: &mut LabelNetwork, serial: u64, port: u64| {
         let (at, holder) = (at(1, port), Holder::Route { shard: ShardId(0), serial, port: PortNo(1) });
         let sender = Sender { at, suffix: suffix.clone(), label: None, ready: false };
         world.senders.insert(holder, sender);
@@ -377,7 +377,7 @@ fn one_switch(only_scoped: bool) -> (World, impl Fn(&mut World, u64, u64)) {
     (world, ask)
 }
 
-impl World {
+impl LabelNetwork {
     /// Delivers all letters.
     fn post(&mut self) {
         while !self.letters.is_empty() {

@@ -170,11 +170,16 @@ impl ScopeLimits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());
         let name = self.name.clone();
-        ScopeLimits { name, ports: both(&self.ports, &other.ports), hosts: both(&self.hosts, &other.hosts), links }
+        ScopeLimits {
+            name,
+            ports: intersection(&self.ports, &other.ports),
+            hosts: intersection(&self.hosts, &other.hosts),
+            links,
+        }
     }
 }
 
-fn both<T: Ord + Clone>(a: &Option<BTreeSet<T>>, b: &Option<BTreeSet<T>>) -> Option<BTreeSet<T>> {
+fn intersection<T: Ord + Clone>(a: &Option<BTreeSet<T>>, b: &Option<BTreeSet<T>>) -> Option<BTreeSet<T>> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.intersection(b).cloned().collect()),
         (some, None) | (None, some) => some.clone(),

@@ -340,7 +340,7 @@ impl PlanOf {
             if branch.flood.is_on() {
                 may_be_empty = true;
                 for hop in topology.flood(ingress, branch.within.as_ref()).iter().flat_map(|hops| hops.iter()) {
-                    add(*hop, self.behind(*hop, HopName::ByFlood, topology));
+                    add(*hop, self.far_end(*hop, HopName::ByFlood, topology));
                 }
             }
             let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), HopName::AsEnd));
@@ -353,7 +353,7 @@ impl PlanOf {
                 }
             }
             branch.check(hops.iter().map(|(hop, _)| *hop), ingress, topology)?;
-            hops.into_iter().for_each(|(hop, named)| add(hop, self.behind(hop, named, topology)));
+            hops.into_iter().for_each(|(hop, named)| add(hop, self.far_end(hop, named, topology)));
         }
         absent::remove_ways_to(&absent, &mut ways, ingress);
         if let Some(first) = absent.iter().min().filter(|_| ways.is_empty() && !may_be_empty) {
@@ -369,7 +369,7 @@ impl PlanOf {
             let Some(place) = branch.copy_to else { continue };
             branch.check([Hop::new(place.switch, place.port)], self.ingress, topology)?;
             for hop in self.way_to_copy(ways, place, branch.within.as_ref(), topology) {
-                let far = self.behind(hop, HopName::AsHop, topology);
+                let far = self.far_end(hop, HopName::AsHop, topology);
                 ways.extend(far.map(|far| (hop, HopWay { treatment: branch.treatment.clone(), far })));
             }
         }
@@ -400,7 +400,7 @@ impl PlanOf {
     }
 
     /// Returns what is at the far end of a hop's port; `None` if it is absent.
-    fn behind(&self, hop: Hop, named: HopName, topology: &mut impl Topology) -> Option<FarEnd> {
+    fn far_end(&self, hop: Hop, named: HopName, topology: &mut impl Topology) -> Option<FarEnd> {
         let at = hop.location();
         if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
             || matches!(named, HopName::ByFlood) && topology.peer(at).is_none()

@@ -37,7 +37,8 @@ impl KeptNames {
     /// Gives the journal the kept writes of a commit. Returns the version to wait for, if there were any.
     pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
         let journal = self.journal.as_ref()?;
-        let kept: Vec<Write> = writes.iter().filter(|write| self.has(write)).map(|write| behind(write, next)).collect();
+        let kept: Vec<Write> =
+            writes.iter().filter(|write| self.has(write)).map(|write| as_whole_value(write, next)).collect();
         if kept.is_empty() {
             return None;
         }
@@ -114,7 +115,7 @@ impl Store {
 impl Store {
     /// Starts to give `journal` each write to a kept name. The journal already holds what the store has of the names
     /// that it `knows`, and these are kept too. For each other kept name it receives the present contents.
-    pub fn go_on_keeping(&self, journal: Arc<dyn Journal>, knows: &[Name]) {
+    pub fn attach_journal(&self, journal: Arc<dyn Journal>, knows: &[Name]) {
         let mut inner = self.lock();
         let state = self.snapshot();
         let others = inner.kept.names.iter().filter(|name| !knows.contains(name));
@@ -204,7 +205,7 @@ fn without_value(write: Write) -> Write {
 }
 
 /// The write in a form that does not depend on the state before it: for an addition, the value after it.
-fn behind(write: &Write, next: &Snapshot) -> Write {
+fn as_whole_value(write: &Write, next: &Snapshot) -> Write {
     match write {
         Write::Add { name, .. } => Write::Var { name: name.clone(), value: next.var(name).cloned() },
         other => other.clone(),

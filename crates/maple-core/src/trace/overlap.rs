@@ -31,12 +31,12 @@ pub struct Example(pub Vec<(Field, u128)>);
 /// assert_eq!(example_of_both(&ssh, &dns), None);
 /// ```
 pub fn example_of_both(a: &Cond, b: &Cond) -> Option<Example> {
-    let both = both(plain(a)?, plain(b)?)?;
+    let both = conjunction(plain(a)?, plain(b)?)?;
     stated(&both, Field::prerequisites).iter().find_map(example)
 }
 
 /// Combines two conditions; `None` if they contradict each other about a field.
-fn both(a: Cond, b: Cond) -> Option<Cond> {
+fn conjunction(a: Cond, b: Cond) -> Option<Cond> {
     let mut both = b.all.into_iter().try_fold(a, meet)?;
     for range in b.ranges {
         let there = both.ranges.iter().find(|there| there.field == range.field).copied();

@@ -251,15 +251,7 @@ mod tests {
     use super::*;
 
     fn capabilities() -> Capabilities {
-        let features = Features {
-            dpid: Dpid(1),
-            n_buffers: 0,
-            n_tables: 1,
-            auxiliary_id: 0,
-            capabilities: 0,
-            actions: 0,
-            ports: Vec::new(),
-        };
+        let features = Features::new(Dpid(1), 1);
         Capabilities::from_features(Version::Of13, &features).of_open_vswitch()
     }
 

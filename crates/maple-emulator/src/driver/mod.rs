@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maple_switch::Rule;
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_wire::{Dpid, PortNo, Version};
 
 use crate::emulated::{EmulatedNetwork, Fault, NetworkError, NetworkOptions};
@@ -38,12 +38,12 @@ use crate::topology::Topology;
 use crate::traffic::{Expectation, FlowCounters, PairCounters, PairKey, TrafficOptions};
 
 mod connection;
-mod engine;
+mod driver_loop;
 
 #[cfg(test)]
 mod tests;
 
-use engine::{Engine, EngineRequest};
+use driver_loop::{DriverLoop, LoopRequest};
 
 /// The parameters of an emulation.
 pub struct EmulationOptions {
@@ -164,7 +164,7 @@ pub struct HostStats {
 
 /// A running emulation. Dropping it stops it.
 pub struct Emulation {
-    commands: mpsc::Sender<EngineRequest>,
+    commands: mpsc::Sender<LoopRequest>,
     waker: Arc<mio::Waker>,
     thread: Option<JoinHandle<Result<Stats, EmulationError>>>,
     start: Instant,
@@ -178,15 +178,15 @@ impl Emulation {
     /// something that the topology does not have.
     pub fn start(options: EmulationOptions) -> Result<Emulation, EmulationError> {
         let (commands, inbox) = mpsc::channel();
-        let (engine, waker) = Engine::new(options, inbox)?;
-        let start = engine.start();
-        let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || engine.run())?;
+        let (driver, waker) = DriverLoop::new(options, inbox)?;
+        let start = driver.start();
+        let thread = std::thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         Ok(Emulation { commands, waker, thread: Some(thread), start })
     }
 
     /// The moment at which the network's clock shows `at`. The network never sees an action of the controller
     /// before the moment of that action.
-    pub fn moment(&self, at: Time) -> Instant {
+    pub fn moment(&self, at: Nanoseconds) -> Instant {
         self.start + Duration::from_nanos(at)
     }
 
@@ -195,7 +195,7 @@ impl Emulation {
     /// # Errors
     /// [`EmulationError::Ended`] if the emulation has ended.
     pub fn snapshot(&self) -> Result<Stats, EmulationError> {
-        self.ask(|engine| engine.stats())
+        self.ask(|driver| driver.stats())
     }
 
     /// The rules of a switch, with their tables, highest priority first in each.
@@ -203,8 +203,8 @@ impl Emulation {
     /// # Errors
     /// [`EmulationError::Network`] if there is no such switch, [`EmulationError::Ended`].
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<(u8, Rule)>, EmulationError> {
-        self.ask(move |engine| {
-            let switch = engine.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
+        self.ask(move |driver| {
+            let switch = driver.network().switch(dpid).ok_or(NetworkError::NoSwitch(dpid))?;
             let table = |(number, table): (u8, &maple_switch::Table)| {
                 table.rules().into_iter().map(move |rule| (number, rule.clone())).collect::<Vec<_>>()
             };
@@ -218,7 +218,7 @@ impl Emulation {
     /// # Errors
     /// [`EmulationError::Ended`].
     pub fn begin_traffic(&self) -> Result<(), EmulationError> {
-        self.ask(Engine::begin_traffic)
+        self.ask(DriverLoop::begin_traffic)
     }
 
     /// Runs a function on the network, between two of its events. The call returns when it is done. The sockets
@@ -230,7 +230,7 @@ impl Emulation {
         &self,
         f: impl FnOnce(&mut EmulatedNetwork) -> R + Send + 'static,
     ) -> Result<R, EmulationError> {
-        self.ask(move |engine| f(engine.network_mut()))
+        self.ask(move |driver| f(driver.network_mut()))
     }
 
     /// Applies a fault or its repair.
@@ -309,7 +309,7 @@ impl Emulation {
     /// The reason why the emulation ended before, if it did.
     pub fn stop(mut self) -> Result<Stats, EmulationError> {
         // A thread that has ended already has closed its inbox, and its result is the requested one.
-        let _ = self.commands.send(EngineRequest::Stop);
+        let _ = self.commands.send(LoopRequest::Stop);
         let _ = self.waker.wake();
         self.wait()
     }
@@ -329,12 +329,12 @@ impl Emulation {
 
     fn ask<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Engine) -> R + Send + 'static,
+        question: impl FnOnce(&mut DriverLoop) -> R + Send + 'static,
     ) -> Result<R, EmulationError> {
         let (answer, answered) = mpsc::channel();
-        let command = EngineRequest::Do(Box::new(move |engine| {
+        let command = LoopRequest::Do(Box::new(move |driver| {
             // The caller may have stopped waiting; then the answer is not needed.
-            let _ = answer.send(question(engine));
+            let _ = answer.send(question(driver));
         }));
         self.commands.send(command).map_err(|_| EmulationError::Ended)?;
         self.waker.wake()?;
@@ -346,7 +346,7 @@ impl std::ops::Drop for Emulation {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A failure means that the thread has ended; no caller is left to receive its result.
-            let _ = self.commands.send(EngineRequest::Stop);
+            let _ = self.commands.send(LoopRequest::Stop);
             let _ = self.waker.wake();
             let _ = thread.join();
         }

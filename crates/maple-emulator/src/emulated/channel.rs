@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 
 use crate::random::Random;
 
@@ -23,9 +23,9 @@ pub enum ControlEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct ControlFaults {
     /// The additional delay of every message, in nanoseconds.
-    pub delay: Time,
+    pub delay: Nanoseconds,
     /// The maximum random delay on top of that, in nanoseconds. Messages of one direction never overtake each other.
-    pub jitter: Time,
+    pub jitter: Nanoseconds,
     /// The probability (0.0 to 1.0) that a message is lost.
     pub drop: f64,
     /// The probability (0.0 to 1.0) that a message arrives twice.
@@ -55,12 +55,18 @@ pub(super) struct Channel {
     pub events: VecDeque<ControlEvent>,
     /// Bytes from the controller that are not a complete message yet.
     pub input: Vec<u8>,
-    last: [Time; 2],
+    last: [Nanoseconds; 2],
 }
 
 impl Channel {
     /// Returns when the copies of a message sent now arrive: none, one or two times.
-    pub fn arrivals(&mut self, now: Time, delay: Time, way: Direction, random: &mut Random) -> Vec<Time> {
+    pub fn arrivals(
+        &mut self,
+        now: Nanoseconds,
+        delay: Nanoseconds,
+        way: Direction,
+        random: &mut Random,
+    ) -> Vec<Nanoseconds> {
         let faults = self.faults;
         if self.half_open || (faults.drop > 0.0 && random.chance(faults.drop)) {
             return Vec::new();

@@ -9,22 +9,22 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use maple_switch::QueueRates;
-use maple_switch::time::{SECOND, Time};
+use maple_switch::time::{Nanoseconds, SECOND};
 
 /// Maximum number of frames in a queue.
 const ROOM: usize = 100;
 /// The maximum deficit of a queue's minimum rate that is made up for later, in nanoseconds.
-const CREDIT: Time = SECOND / 10;
+const CREDIT: Nanoseconds = SECOND / 10;
 
 /// The queues of one port; `T` is a frame.
 #[derive(Debug)]
 pub(super) struct Egress<T> {
     queues: BTreeMap<Option<u32>, WaitingFrame<T>>,
     /// The time when the line is free.
-    free: Time,
+    free: Nanoseconds,
     served: u64,
     /// The time of the next check, if one is planned.
-    pub timer: Option<Time>,
+    pub timer: Option<Nanoseconds>,
 }
 
 /// The limits of a port.
@@ -46,9 +46,9 @@ impl Limits {
 struct WaitingFrame<T> {
     frames: VecDeque<(usize, T)>,
     /// The time when it may send again, by its maximum rate.
-    may: Time,
+    may: Nanoseconds,
     /// The time until which it has had its minimum rate.
-    paid: Time,
+    paid: Nanoseconds,
     /// The number of the turn in which it was last served.
     served: u64,
 }
@@ -59,7 +59,7 @@ pub(super) struct LeavingFrame<T> {
     pub queue: Option<u32>,
     pub bytes: usize,
     /// Its time on the line, in nanoseconds.
-    pub takes: Time,
+    pub takes: Nanoseconds,
     pub frame: T,
 }
 
@@ -69,7 +69,7 @@ impl<T> Egress<T> {
     }
 
     /// Puts a frame into a queue. Returns it if the queue is full.
-    pub fn put(&mut self, now: Time, queue: Option<u32>, bytes: usize, frame: T) -> Result<(), T> {
+    pub fn put(&mut self, now: Nanoseconds, queue: Option<u32>, bytes: usize, frame: T) -> Result<(), T> {
         let fresh = || WaitingFrame { frames: VecDeque::new(), may: 0, paid: now, served: 0 };
         let waiting = self.queues.entry(queue).or_insert_with(fresh);
         if waiting.frames.len() >= ROOM {
@@ -80,7 +80,7 @@ impl<T> Egress<T> {
     }
 
     /// Returns the next frame, if one may leave now.
-    pub fn next(&mut self, now: Time, limits: &Limits) -> Option<LeavingFrame<T>> {
+    pub fn next(&mut self, now: Nanoseconds, limits: &Limits) -> Option<LeavingFrame<T>> {
         if self.free > now {
             return None;
         }
@@ -119,15 +119,15 @@ impl<T> Egress<T> {
     }
 
     /// The time when the next frame may leave; `None` if none waits.
-    pub fn due(&self) -> Option<Time> {
+    pub fn due(&self) -> Option<Nanoseconds> {
         let may = self.queues.values().filter(|waiting| !waiting.frames.is_empty()).map(|waiting| waiting.may).min()?;
         Some(may.max(self.free))
     }
 }
 
 /// The time of this many bytes at a rate, in nanoseconds.
-fn time_of(bytes: usize, rate: u64) -> Time {
-    (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Time
+fn time_of(bytes: usize, rate: u64) -> Nanoseconds {
+    (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Nanoseconds
 }
 
 #[cfg(test)]

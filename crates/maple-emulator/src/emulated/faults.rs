@@ -268,7 +268,7 @@ impl EmulatedNetwork {
 
     /// Schedules a fault, in order with all other events of its time. If something that it names does not exist by
     /// then, the error is added to [`EmulatedNetwork::failed_faults`].
-    pub fn schedule(&mut self, at: maple_switch::time::Time, fault: Fault) {
+    pub fn schedule(&mut self, at: maple_switch::time::Nanoseconds, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }
 

@@ -1,6 +1,6 @@
 //! The way of frames: from hosts, over wires, through switches, to hosts.
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_switch::{Outgoing, PassedTable};
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
@@ -204,7 +204,7 @@ impl EmulatedNetwork {
 
     /// Puts a copy onto the wire of a port: to a link, to a host, or to nowhere. The line takes `takes` (in
     /// nanoseconds) for it.
-    pub(super) fn send_out(&mut self, dpid: Dpid, port: PortNo, flight: InFlight, takes: Time) {
+    pub(super) fn send_out(&mut self, dpid: Dpid, port: PortNo, flight: InFlight, takes: Nanoseconds) {
         match self.wires.get(&(dpid, port)) {
             None => self.note(&flight, Outcome::Egress { dpid, port, host: None }),
             Some(Wire::Host(_)) => {

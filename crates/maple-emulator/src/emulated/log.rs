@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_switch::{Lost, PassedTable};
 use maple_wire::{Dpid, PortNo};
 
@@ -41,7 +41,7 @@ pub struct EnteredFrame {
     /// The place where it entered.
     pub origin: Origin,
     /// The time when it entered.
-    pub at: Time,
+    pub at: Nanoseconds,
     /// Its bytes.
     pub frame: Vec<u8>,
 }
@@ -52,7 +52,7 @@ pub struct Delivery {
     /// The frame's id.
     pub id: FrameId,
     /// The time of the event.
-    pub at: Time,
+    pub at: Nanoseconds,
     /// The event.
     pub outcome: Outcome,
     /// The bytes of this copy, as rules have changed them.

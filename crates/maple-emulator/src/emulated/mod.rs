@@ -19,7 +19,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
-use maple_switch::time::{MICROSECOND, MILLISECOND, Time};
+use maple_switch::time::{MICROSECOND, MILLISECOND, Nanoseconds};
 use maple_switch::{Switch, SwitchOptions};
 use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashMap;
@@ -60,11 +60,11 @@ pub struct NetworkOptions {
     /// The seed of everything random.
     pub seed: u64,
     /// The one-way delay of a control message, in nanoseconds.
-    pub control_delay: Time,
+    pub control_delay: Nanoseconds,
     /// The delay of a frame between a host and its switch, in nanoseconds.
-    pub host_delay: Time,
+    pub host_delay: Nanoseconds,
     /// The time in nanoseconds that a switch waits before it connects again.
-    pub reconnect_delay: Time,
+    pub reconnect_delay: Nanoseconds,
     /// Whether switches connect by themselves; otherwise [`EmulatedNetwork::connect`] makes them connect.
     pub connects: bool,
     /// Maximum number of switches on a frame's path. At least twice the number of switches.
@@ -98,7 +98,7 @@ impl NetworkOptions {
 #[derive(Debug)]
 pub struct EmulatedNetwork {
     options: NetworkOptions,
-    now: Time,
+    now: Nanoseconds,
     random: Random,
     queue: BinaryHeap<Reverse<Scheduled>>,
     made: u64,
@@ -119,7 +119,7 @@ pub struct EmulatedNetwork {
     /// Copies that were dropped, by switch and reason.
     losses: BTreeMap<(Dpid, Drop), u64>,
     /// The times when a part of each switch last failed or returned.
-    disturbances: BTreeMap<Dpid, Time>,
+    disturbances: BTreeMap<Dpid, Nanoseconds>,
 }
 
 /// A switch and its channel.
@@ -127,13 +127,13 @@ pub struct EmulatedNetwork {
 struct Node {
     switch: Switch,
     channel: Channel,
-    timer: Option<Time>,
+    timer: Option<Nanoseconds>,
 }
 
 #[derive(Debug)]
 struct HostNode {
     host: Host,
-    timer: Option<Time>,
+    timer: Option<Nanoseconds>,
 }
 
 /// A link between two switches, and whether it is up.
@@ -154,7 +154,7 @@ enum Wire {
 
 #[derive(Debug)]
 struct Scheduled {
-    at: Time,
+    at: Nanoseconds,
     order: u64,
     event: Event,
 }
@@ -280,7 +280,7 @@ impl EmulatedNetwork {
     }
 
     /// The current time.
-    pub fn now(&self) -> Time {
+    pub fn now(&self) -> Nanoseconds {
         self.now
     }
 
@@ -331,7 +331,7 @@ impl EmulatedNetwork {
 
     /// Returns when a switch last restarted, or when a part of it last failed or returned: a port, a link, its
     /// connection.
-    pub fn disturbed(&self, dpid: Dpid) -> Option<Time> {
+    pub fn disturbed(&self, dpid: Dpid) -> Option<Nanoseconds> {
         self.disturbances.get(&dpid).copied()
     }
 
@@ -341,7 +341,7 @@ impl EmulatedNetwork {
     }
 
     /// The time of the next event.
-    pub fn next_event(&self) -> Option<Time> {
+    pub fn next_event(&self) -> Option<Nanoseconds> {
         self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
     }
 
@@ -377,7 +377,7 @@ impl EmulatedNetwork {
     }
 
     /// Runs all events up to and including time `until`. Then the time is `until`.
-    pub fn run_until(&mut self, until: Time) {
+    pub fn run_until(&mut self, until: Nanoseconds) {
         while self.next_event().is_some_and(|at| at <= until) {
             self.step();
         }
@@ -385,11 +385,11 @@ impl EmulatedNetwork {
     }
 
     /// Lets the time `span` pass, in nanoseconds.
-    pub fn run_for(&mut self, span: Time) {
+    pub fn run_for(&mut self, span: Nanoseconds) {
         self.run_until(self.now + span);
     }
 
-    fn at(&mut self, at: Time, event: Event) {
+    fn at(&mut self, at: Nanoseconds, event: Event) {
         self.made += 1;
         self.queue.push(Reverse(Scheduled { at, order: self.made, event }));
     }

@@ -1,6 +1,6 @@
 //! Links that lose or delay frames, and ports whose rate is bounded or shared by queues.
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_switch::{Lost, QueueRates};
 use maple_wire::{Dpid, PortNo};
 
@@ -21,7 +21,7 @@ impl EmulatedNetwork {
     ///
     /// # Errors
     /// [`NetworkError`] if there is no link between them.
-    pub fn set_link_delay(&mut self, a: Dpid, b: Dpid, delay: Time) -> Result<(), NetworkError> {
+    pub fn set_link_delay(&mut self, a: Dpid, b: Dpid, delay: Nanoseconds) -> Result<(), NetworkError> {
         self.change_links(a, b, |link| link.spec.delay = delay)
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 
 use super::reply::{ACK, FIN, PSH, SYN, toward};
 use super::segment::Tcp;
@@ -32,20 +32,20 @@ pub enum Stage {
 
 impl Host {
     /// Sends the first packet of a flow whose address is known.
-    pub(super) fn begin(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn begin(&mut self, now: Nanoseconds, at: usize, out: &mut Vec<Vec<u8>>) {
         let stage = if matches!(self.flows[at].record.kind, FlowKind::Tcp(_)) { Stage::Opening } else { Stage::Asked };
         self.enter(now, at, stage, out);
     }
 
     /// Enters a stage, and sends its packet.
-    fn enter(&mut self, now: Time, at: usize, stage: Stage, out: &mut Vec<Vec<u8>>) {
+    fn enter(&mut self, now: Nanoseconds, at: usize, stage: Stage, out: &mut Vec<Vec<u8>>) {
         let flow = &mut self.flows[at];
         (flow.stage, flow.attempts) = (stage, 0);
         self.say(now, at, out);
     }
 
     /// Handles a deadline that has passed: sends again, or gives up.
-    pub(super) fn repeat(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn repeat(&mut self, now: Nanoseconds, at: usize, out: &mut Vec<Vec<u8>>) {
         if self.flows[at].attempts >= self.flows[at].patience {
             // The neighbour may have moved to other hardware; the next flow asks again.
             self.neighbours.remove(&self.flows[at].record.to);
@@ -55,7 +55,7 @@ impl Host {
         }
     }
 
-    fn say(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
+    fn say(&mut self, now: Nanoseconds, at: usize, out: &mut Vec<Vec<u8>>) {
         let flow = &mut self.flows[at];
         let to = flow.record.to;
         let Some(mac) = self.neighbours.get(&to).copied() else {
@@ -86,16 +86,16 @@ impl Host {
     }
 
     /// Handles an echo reply to the flow from `port` (its identifier).
-    pub(super) fn hear_echo_reply(&mut self, now: Time, from: IpAddr, port: u16) {
+    pub(super) fn hear_echo_reply(&mut self, now: Nanoseconds, from: IpAddr, port: u16) {
         self.finish(now, |record| record.kind == FlowKind::Ping, from, port);
     }
 
     /// Handles a UDP reply from a server's port to the flow from `port`.
-    pub(super) fn hear_udp_reply(&mut self, now: Time, from: IpAddr, server: u16, port: u16) {
+    pub(super) fn hear_udp_reply(&mut self, now: Nanoseconds, from: IpAddr, server: u16, port: u16) {
         self.finish(now, |record| record.kind == FlowKind::Udp(server), from, port);
     }
 
-    fn finish(&mut self, now: Time, fits: impl Fn(&super::FlowRecord) -> bool, from: IpAddr, port: u16) {
+    fn finish(&mut self, now: Nanoseconds, fits: impl Fn(&super::FlowRecord) -> bool, from: IpAddr, port: u16) {
         let Some(at) = self.flow_from(port) else { return };
         let flow = &mut self.flows[at];
         if flow.record.to == from && fits(&flow.record) {
@@ -107,7 +107,7 @@ impl Host {
     }
 
     /// Handles a TCP segment from a server.
-    pub(super) fn hear_tcp_reply(&mut self, now: Time, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn hear_tcp_reply(&mut self, now: Nanoseconds, from: IpAddr, tcp: &Tcp<'_>, out: &mut Vec<Vec<u8>>) {
         let fits =
             |f: &super::Flow| f.port == tcp.dst && f.record.to == from && f.record.kind == FlowKind::Tcp(tcp.src);
         let Some(at) = self.flow_from(tcp.dst).filter(|at| fits(&self.flows[*at])) else { return };

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use maple_switch::time::{SECOND, Time};
+use maple_switch::time::{Nanoseconds, SECOND};
 
 use crate::topology::HostSpec;
 
@@ -30,7 +30,7 @@ use stream::Stream;
 pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 
 /// The time that a host waits for an answer before it asks again.
-pub const RETRY_AFTER: Time = SECOND;
+pub const RETRY_AFTER: Nanoseconds = SECOND;
 /// The number of attempts before it gives up.
 pub const ATTEMPTS: u32 = 3;
 /// The first port of a host's own flows, as Linux has it (`net.ipv4.ip_local_port_range`).
@@ -80,9 +80,9 @@ pub struct FlowRecord {
     /// Frames of the flow received.
     pub received: u64,
     /// The time when it was opened.
-    pub started: Time,
+    pub started: Nanoseconds,
     /// The time when it was done or given up.
-    pub ended: Option<Time>,
+    pub ended: Option<Nanoseconds>,
 }
 
 /// The counters of a host.
@@ -111,7 +111,7 @@ pub struct Host {
     resolutions: BTreeMap<IpAddr, AddressResolution>,
     flows: Vec<Flow>,
     /// The times at which flows are repeated or given up.
-    deadlines: BTreeSet<(Time, usize)>,
+    deadlines: BTreeSet<(Nanoseconds, usize)>,
     streams: Vec<Stream>,
     /// The results of received streams, by their number and sender.
     streamed: BTreeMap<(IpAddr, u32), Streamed>,
@@ -122,7 +122,7 @@ pub struct Host {
 #[derive(Clone, Debug)]
 struct AddressResolution {
     attempts: u32,
-    ask_again: Time,
+    ask_again: Nanoseconds,
     /// The flows that wait for the address.
     waiting: Vec<usize>,
 }
@@ -136,7 +136,7 @@ struct Flow {
     /// The number of attempts for each packet.
     patience: u32,
     /// The time to repeat or give up; `None` while the address is being resolved, and when the flow is over.
-    deadline: Option<Time>,
+    deadline: Option<Nanoseconds>,
 }
 
 impl Host {
@@ -193,7 +193,7 @@ impl Host {
     }
 
     /// Opens a flow. Adds the resulting frames to `out`.
-    pub fn open(&mut self, now: Time, to: IpAddr, kind: FlowKind, out: &mut Vec<Vec<u8>>) -> FlowId {
+    pub fn open(&mut self, now: Nanoseconds, to: IpAddr, kind: FlowKind, out: &mut Vec<Vec<u8>>) -> FlowId {
         self.open_with(now, to, kind, ATTEMPTS, out)
     }
 
@@ -201,7 +201,7 @@ impl Host {
     /// whether that one got through. Address resolution keeps its number of attempts.
     pub fn open_with(
         &mut self,
-        now: Time,
+        now: Nanoseconds,
         to: IpAddr,
         kind: FlowKind,
         patience: u32,
@@ -234,7 +234,7 @@ impl Host {
     }
 
     /// Receives a frame. Adds the answers to `out`.
-    pub fn receive(&mut self, now: Time, frame: &[u8], out: &mut Vec<Vec<u8>>) {
+    pub fn receive(&mut self, now: Nanoseconds, frame: &[u8], out: &mut Vec<Vec<u8>>) {
         self.counters.received += 1;
         let Some((dst, _)) = frame.split_first_chunk::<6>() else { return };
         if *dst != self.spec.mac && dst[0] & 1 == 0 {
@@ -247,14 +247,14 @@ impl Host {
     }
 
     /// The time at which [`Host::poll`] must be called next.
-    pub fn next_timer(&self) -> Option<Time> {
+    pub fn next_timer(&self) -> Option<Nanoseconds> {
         let flow = self.deadlines.first().map(|(at, _)| *at);
         let streams = self.streams.iter().filter_map(Stream::next);
         flow.into_iter().chain(streams).chain(self.resolutions.values().map(|r| r.ask_again)).min()
     }
 
     /// Lets time pass: overdue packets are repeated or given up.
-    pub fn poll(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
+    pub fn poll(&mut self, now: Nanoseconds, out: &mut Vec<Vec<u8>>) {
         let due = |r: &AddressResolution| r.ask_again <= now;
         let overdue: Vec<IpAddr> = self.resolutions.iter().filter(|(_, r)| due(r)).map(|(to, _)| *to).collect();
         overdue.into_iter().for_each(|to| self.ask(now, to, out));
@@ -266,7 +266,7 @@ impl Host {
     }
 
     /// Requests an address, or gives up on it and on the flows that wait for it.
-    fn ask(&mut self, now: Time, to: IpAddr, out: &mut Vec<Vec<u8>>) {
+    fn ask(&mut self, now: Nanoseconds, to: IpAddr, out: &mut Vec<Vec<u8>>) {
         let Some(resolution) = self.resolutions.get_mut(&to) else { return };
         if resolution.attempts == ATTEMPTS {
             let waiting = std::mem::take(&mut resolution.waiting);
@@ -281,7 +281,7 @@ impl Host {
     }
 
     /// Learns an address, and starts the flows that waited for it.
-    fn learn(&mut self, now: Time, address: IpAddr, mac: [u8; 6], out: &mut Vec<Vec<u8>>) {
+    fn learn(&mut self, now: Nanoseconds, address: IpAddr, mac: [u8; 6], out: &mut Vec<Vec<u8>>) {
         self.neighbours.insert(address, mac);
         if let Some(resolution) = self.resolutions.remove(&address) {
             resolution.waiting.into_iter().for_each(|at| self.begin(now, at, out));
@@ -301,14 +301,14 @@ impl Host {
     }
 
     /// Sets or clears the time of a flow's next check.
-    fn expect(&mut self, at: usize, deadline: Option<Time>) {
+    fn expect(&mut self, at: usize, deadline: Option<Nanoseconds>) {
         if let Some(old) = std::mem::replace(&mut self.flows[at].deadline, deadline) {
             self.deadlines.remove(&(old, at));
         }
         self.deadlines.extend(deadline.map(|deadline| (deadline, at)));
     }
 
-    fn end(&mut self, now: Time, at: usize, progress: Progress) {
+    fn end(&mut self, now: Nanoseconds, at: usize, progress: Progress) {
         self.expect(at, None);
         let flow = &mut self.flows[at];
         if flow.stage == Stage::Over {

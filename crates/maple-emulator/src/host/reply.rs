@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use maple_switch::time::Time;
+use maple_switch::time::Nanoseconds;
 use maple_wire::icmpv6_type::{NEIGHBOR_ADVERT, NEIGHBOR_SOLICIT};
 use maple_wire::ip_proto::{ICMP, ICMPV6, TCP, UDP};
 use maple_wire::packet::Frame;
@@ -28,7 +28,7 @@ const ANSWER: &[u8] = b"maple: here is your answer";
 
 impl Host {
     /// Handles a frame for this host, or for everybody.
-    pub(super) fn hear(&mut self, now: Time, segment: &Segment<'_>, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn hear(&mut self, now: Nanoseconds, segment: &Segment<'_>, out: &mut Vec<Vec<u8>>) {
         match segment {
             Segment::Arp { op, sender_mac, sender, target } => {
                 // Unspecified senders are probes for a duplicate address, and reveal no location.
@@ -50,7 +50,7 @@ impl Host {
         }
     }
 
-    fn hear_icmpv6(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+    fn hear_icmpv6(&mut self, now: Nanoseconds, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
         let target = array::<16>(datagram.body, 8).map(Ipv6Addr::from);
         let mac = array::<6>(datagram.body, 26);
         match (datagram.body.first(), target, datagram.src) {
@@ -69,7 +69,7 @@ impl Host {
         }
     }
 
-    fn hear_echo(&mut self, now: Time, datagram: &Datagram<'_>, request: u8, reply: u8, out: &mut Vec<Vec<u8>>) {
+    fn hear_echo(&mut self, now: Nanoseconds, datagram: &Datagram<'_>, request: u8, reply: u8, out: &mut Vec<Vec<u8>>) {
         let (Some(kind), Some(id), Some(seq)) =
             (datagram.body.first(), u16_at(datagram.body, 4), u16_at(datagram.body, 6))
         else {
@@ -83,7 +83,7 @@ impl Host {
         }
     }
 
-    fn hear_udp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+    fn hear_udp(&mut self, now: Nanoseconds, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
         let (Some(src), Some(dst)) = (u16_at(datagram.body, 0), u16_at(datagram.body, 2)) else { return };
         if dst == STREAM_PORT && self.hear_stream(now, datagram) {
             return;
@@ -96,7 +96,7 @@ impl Host {
         }
     }
 
-    fn hear_tcp(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
+    fn hear_tcp(&mut self, now: Nanoseconds, datagram: &Datagram<'_>, out: &mut Vec<Vec<u8>>) {
         let Some(tcp) = Tcp::parse(datagram.body) else { return };
         if tcp.dst >= FIRST_CLIENT_PORT {
             self.hear_tcp_reply(now, datagram.src, &tcp, out);

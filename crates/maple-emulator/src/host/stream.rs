@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use maple_switch::time::{SECOND, Time};
+use maple_switch::time::{Nanoseconds, SECOND};
 
 use super::Host;
 use super::reply::toward;
@@ -28,7 +28,7 @@ pub struct StreamSpec {
     /// Bits a second, including headers. At least one frame in an hour.
     pub rate: u64,
     /// The duration, in nanoseconds.
-    pub duration: Time,
+    pub duration: Nanoseconds,
     /// The length of its frames in bytes, 60 to 1514.
     pub frame: usize,
 }
@@ -41,9 +41,9 @@ pub struct Streamed {
     /// Their bytes, headers included.
     pub bytes: u64,
     /// The time when the first one arrived.
-    pub first: Time,
+    pub first: Nanoseconds,
     /// The time when the last one arrived.
-    pub last: Time,
+    pub last: Nanoseconds,
 }
 
 #[derive(Clone, Debug)]
@@ -51,22 +51,22 @@ pub(super) struct Stream {
     to: IpAddr,
     mac: [u8; 6],
     frame: usize,
-    apart: Time,
-    start: Time,
+    apart: Nanoseconds,
+    start: Nanoseconds,
     count: u64,
     sent: u64,
 }
 
 impl Stream {
     /// The time of its next frame; `None` once all are sent.
-    pub fn next(&self) -> Option<Time> {
+    pub fn next(&self) -> Option<Nanoseconds> {
         (self.sent < self.count).then_some(self.start + self.sent * self.apart)
     }
 }
 
 impl Host {
     /// Starts a stream to an address whose hardware address the host knows; `None` if it does not.
-    pub fn stream(&mut self, now: Time, to: IpAddr, spec: StreamSpec) -> Option<StreamId> {
+    pub fn stream(&mut self, now: Nanoseconds, to: IpAddr, spec: StreamSpec) -> Option<StreamId> {
         let mac = self.neighbour(to)?;
         let frame = spec.frame.clamp(60, 1514);
         let apart = (frame as u128 * 8 * u128::from(SECOND) / u128::from(spec.rate.max(1))) as u64;
@@ -88,7 +88,7 @@ impl Host {
     }
 
     /// Sends due frames.
-    pub(super) fn send_streams(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn send_streams(&mut self, now: Nanoseconds, out: &mut Vec<Vec<u8>>) {
         for at in 0..self.streams.len() {
             while let Some(stream) = self.streams.get_mut(at).filter(|s| s.next().is_some_and(|due| due <= now)) {
                 stream.sent += 1;
@@ -104,7 +104,7 @@ impl Host {
     }
 
     /// Counts a datagram, if it belongs to a stream. Reports whether it does.
-    pub(super) fn hear_stream(&mut self, now: Time, datagram: &Datagram<'_>) -> bool {
+    pub(super) fn hear_stream(&mut self, now: Nanoseconds, datagram: &Datagram<'_>) -> bool {
         let Some(payload) = datagram.body.get(8..).filter(|payload| payload.starts_with(MARK)) else { return false };
         let Some(id) = array::<4>(payload, MARK.len()).map(u32::from_be_bytes) else { return false };
         if !self.streamed.contains_key(&(datagram.src, id)) && self.streamed.len() >= KEPT {

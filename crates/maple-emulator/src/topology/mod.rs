@@ -24,13 +24,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_switch::QueueRates;
-use maple_switch::time::{MICROSECOND, Time};
+use maple_switch::time::{MICROSECOND, Nanoseconds};
 use maple_wire::{Dpid, PortNo};
 
 use crate::quantity;
 
 /// The default delay of a link, in nanoseconds.
-pub const DEFAULT_DELAY: Time = 10 * MICROSECOND;
+pub const DEFAULT_DELAY: Nanoseconds = 10 * MICROSECOND;
 
 /// Maximum number of hosts of a shape.
 const MAX_HOSTS: u32 = 20_000;
@@ -110,7 +110,7 @@ pub struct LinkSpec {
     /// The other end.
     pub b: (Dpid, PortNo),
     /// The delay of a frame, in nanoseconds.
-    pub delay: Time,
+    pub delay: Nanoseconds,
     /// The share of frames that it loses at random, 0.0 to 1.0.
     pub loss: f64,
     /// The maximum rate in each direction, in bits a second; `None`: no maximum.

@@ -139,7 +139,7 @@ impl Harness {
 
 fn features() -> Features {
     let (dpid, ports) = (Dpid(1), vec![]);
-    Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
+    Features { ports, ..Features::new(dpid, 1) }
 }
 
 fn encoded(version: Version, message: &Message) -> Vec<u8> {

@@ -49,7 +49,7 @@ pub(crate) fn flow_of(frame: &[u8]) -> Option<u32> {
 
 /// The requested address and the requesting host's addresses, if the frame is an ARP request other than our
 /// announcements.
-pub(crate) fn asked_for(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
+pub(crate) fn arp_request(frame: &[u8]) -> Option<([u8; 4], [u8; 6], [u8; 4])> {
     let is_request =
         frame.get(12..14)? == eth_type::ARP.to_be_bytes() && *frame.get(21)? == REQUEST && flow_of(frame).is_none();
     let at = |at: usize| frame.get(at..at + 4)?.try_into().ok();
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(Packet::new(&frame, 1).get(Field::UdpDst), Some(22_635));
         for to in [None, Some(&host(2))] {
             let frame = announcement(&host(1), to, 7);
-            assert_eq!((frame.len(), flow_of(&frame), asked_for(&frame)), (60, Some(7), None));
+            assert_eq!((frame.len(), flow_of(&frame), arp_request(&frame)), (60, Some(7), None));
             assert_eq!(Packet::new(&frame, 1).get(Field::ArpSpa), Some(0x0a00_0001));
         }
         assert_eq!(flow_of(&stranger(7, &host(2))), None);
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn a_question_of_the_controller_is_answered_by_the_host_that_it_asks_for() {
         let question = Frame::ethernet([0xff; 6], [6; 6]).arp_request([0, 0, 0, 0], [10, 0, 0, 2]);
-        assert_eq!(asked_for(&question), Some(([10, 0, 0, 2], [6; 6], [0, 0, 0, 0])));
+        assert_eq!(arp_request(&question), Some(([10, 0, 0, 2], [6; 6], [0, 0, 0, 0])));
         let answer = answer(&host(2), [6; 6], [0, 0, 0, 0]);
         assert_eq!(Packet::new(&answer, 2).get(Field::ArpSpa), Some(0x0a00_0002));
-        assert_eq!((asked_for(&answer), asked_for(&question[..30])), (None, None));
+        assert_eq!((arp_request(&answer), arp_request(&question[..30])), (None, None));
     }
 }

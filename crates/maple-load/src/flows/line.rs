@@ -1,6 +1,6 @@
 //! Lines of switches with hosts, and the order in which pairs of hosts talk.
 
-use crate::flows::{Lab, Pair};
+use crate::flows::{FlowNetwork, Pair};
 use crate::workload::{NetworkHost, Wiring};
 
 /// The switches of a line that have hosts.
@@ -39,8 +39,8 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Wiring {
 
 /// All pairs of hosts that make new flows, each once, in an order without pattern. `crossing` selects those of
 /// hosts at different switches.
-pub fn pairs(lab: &Lab, crossing: bool) -> Vec<Pair> {
-    let hosts = &lab.network().hosts;
+pub fn pairs(flow_network: &FlowNetwork, crossing: bool) -> Vec<Pair> {
+    let hosts = &flow_network.network().hosts;
     let count = hosts.len() as u64;
     let all = count * count;
     // A step that is coprime to the number of pairs visits each pair once.
@@ -48,7 +48,7 @@ pub fn pairs(lab: &Lab, crossing: bool) -> Vec<Pair> {
     let pair = |n: u64| (n * step) % all;
     let fits = |(src, dst): &Pair| !crossing || hosts[*src as usize].switch != hosts[*dst as usize].switch;
     let pairs = (0..all).map(pair).map(|n| ((n / count) as u32, (n % count) as u32));
-    pairs.filter(fits).filter(|pair| lab.is_new(*pair)).collect()
+    pairs.filter(fits).filter(|pair| flow_network.is_new(*pair)).collect()
 }
 
 fn gcd(a: u64, b: u64) -> u64 {

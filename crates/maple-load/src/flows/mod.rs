@@ -7,18 +7,18 @@
 //!
 //! Nothing is assumed about the encoding of routes; what counts is where packets come out.
 
-mod fabric;
+mod links;
 
 mod channel;
 mod frames;
 mod obey;
 
-mod lab;
+mod flow_network;
 mod line;
 
-pub use fabric::Place;
-pub use lab::{Lab, LabOptions, Pair};
+pub use flow_network::{FlowNetwork, FlowNetworkOptions, Pair};
 pub use line::{Spread, line, pairs};
+pub use links::Place;
 
 use serde::Serialize;
 

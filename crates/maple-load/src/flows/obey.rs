@@ -6,7 +6,7 @@ use maple_wire::msg::{ErrorMsg, FlowModCommand, Header, RequestBody};
 use maple_wire::{Instruction, Message, PortNo};
 
 use super::Counters;
-use super::lab::Lab;
+use super::flow_network::FlowNetwork;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
@@ -18,29 +18,38 @@ const BAD_REQUEST: u16 = 1;
 const BAD_STAT: u16 = 2;
 
 /// Obeys a message.
-pub(super) fn message(lab: &mut Lab, switch: usize, header: Header, bytes: &[u8]) -> Result<(), LoadError> {
-    let (_, message) = Message::decode(bytes).map_err(|error| lab.channels[switch].malformed(error))?;
-    count(&mut lab.counters, &message);
+pub(super) fn message(
+    flow_network: &mut FlowNetwork,
+    switch: usize,
+    header: Header,
+    bytes: &[u8],
+) -> Result<(), LoadError> {
+    let (_, message) = Message::decode(bytes).map_err(|error| flow_network.channels[switch].malformed(error))?;
+    count(&mut flow_network.counters, &message);
     match &message {
-        Message::FeaturesRequest => lab.is_known[switch] = true,
-        Message::Error(error) if !lab.is_known[switch] => {
-            return Err(lab.channels[switch].closed(&format!("error type {} code {}", error.kind, error.code)));
+        Message::FeaturesRequest => flow_network.is_known[switch] = true,
+        Message::Error(error) if !flow_network.is_known[switch] => {
+            return Err(flow_network.channels[switch].closed(&format!("error type {} code {}", error.kind, error.code)));
         }
         _ => {}
     }
     let asks_for_rules = matches!(&message, Message::StatsRequest(it) if matches!(it.body, RequestBody::Flow(_)));
-    let reply = if asks_for_rules { None } else { answer(lab.options.version, &lab.identities[switch], &message) };
+    let reply = if asks_for_rules {
+        None
+    } else {
+        answer(flow_network.options.version, &flow_network.identities[switch], &message)
+    };
     match (reply, &message) {
-        (Some(reply), _) => lab.channels[switch].say(header.xid, &reply),
+        (Some(reply), _) => flow_network.channels[switch].say(header.xid, &reply),
         (None, Message::StatsRequest(_)) if !asks_for_rules => {
-            lab.counters.refused += 1;
+            flow_network.counters.refused += 1;
             let data = bytes[..bytes.len().min(ERROR_DATA)].to_vec();
             let error = ErrorMsg { kind: BAD_REQUEST, code: BAD_STAT, data };
-            lab.channels[switch].say(header.xid, &Message::Error(error))
+            flow_network.channels[switch].say(header.xid, &Message::Error(error))
         }
         (None, _) => {
-            lab.fabric.obey(switch, header.xid, message, bytes, &mut lab.seen);
-            lab.look()
+            flow_network.links.obey(switch, header.xid, message, bytes, &mut flow_network.seen);
+            flow_network.look()
         }
     }
 }

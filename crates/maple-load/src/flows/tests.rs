@@ -10,8 +10,8 @@ use maple_wire::msg::{
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo, Version};
 
-use super::fabric::{Fabric, FarEnd, Node, PacketOutcome};
-use super::{Lab, LabOptions, Spread, line, pairs};
+use super::links::{FarEnd, Links, Node, PacketOutcome};
+use super::{FlowNetwork, FlowNetworkOptions, Spread, line, pairs};
 use crate::LoadError;
 
 fn output(port: u32) -> Vec<Instruction> {
@@ -23,32 +23,32 @@ fn rule(priority: u16, matching: Match, port: u32) -> FlowMod {
 }
 
 /// Creates two connected switches, with hosts at port 1 and a link between their ports 2.
-fn fabric(version: Version) -> Fabric {
+fn links(version: Version) -> Links {
     let node =
         |dpid, other: usize| Node::new(dpid, version, vec![None, Some(FarEnd::Edge), Some(FarEnd::Link((other, 2)))]);
-    let mut fabric = Fabric::new(vec![node(1, 1), node(2, 0)]);
+    let mut links = Links::new(vec![node(1, 1), node(2, 0)]);
     let hello = Message::Hello(Hello { version: version as u8, elements: vec![] });
-    (0..2).for_each(|switch| assert_eq!(obey(&mut fabric, switch, hello.clone()), []));
-    fabric
+    (0..2).for_each(|switch| assert_eq!(obey(&mut links, switch, hello.clone()), []));
+    links
 }
 
 /// Lets a switch obey a message.
-fn obey(fabric: &mut Fabric, switch: usize, message: Message) -> Vec<PacketOutcome> {
+fn obey(links: &mut Links, switch: usize, message: Message) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
     let mut bytes = Vec::new();
-    message.encode(fabric.switch(switch).version(), 7, &mut bytes).expect("its version has it");
-    fabric.obey(switch, 7, message, &bytes, &mut seen);
+    message.encode(links.switch(switch).version(), 7, &mut bytes).expect("its version has it");
+    links.obey(switch, 7, message, &bytes, &mut seen);
     seen
 }
 
 /// Gives a switch a rule.
-fn add(fabric: &mut Fabric, switch: usize, rule: FlowMod) {
-    assert_eq!(obey(fabric, switch, Message::FlowMod(rule)), [], "it is obeyed");
+fn add(links: &mut Links, switch: usize, rule: FlowMod) {
+    assert_eq!(obey(links, switch, Message::FlowMod(rule)), [], "it is obeyed");
 }
 
-fn sent(fabric: &mut Fabric, frame: &[u8]) -> Vec<PacketOutcome> {
+fn sent(links: &mut Links, frame: &[u8]) -> Vec<PacketOutcome> {
     let mut seen = Vec::new();
-    fabric.receive((0, 1), frame.to_vec(), &mut seen);
+    links.receive((0, 1), frame.to_vec(), &mut seen);
     seen
 }
 
@@ -58,29 +58,29 @@ fn frame() -> Vec<u8> {
 
 #[test]
 fn a_label_is_pushed_at_the_ingress_matched_and_popped_at_the_egress() {
-    let mut fabric = fabric(Version::Of13);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "a 1.3 switch without rules drops");
+    let mut links = links(Version::Of13);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Lost], "a 1.3 switch without rules drops");
     let label = Constraint::exact(Field::VlanVid, 0x1000 | 77);
     let push = vec![Action::PushVlan(0x8100), Action::SetField(label), Action::output(PortNo(2))];
     let push = FlowMod::new(FlowModCommand::Add, 5, Match::any(), vec![Instruction::ApplyActions(push)]);
     let pop =
         vec![Instruction::WriteActions(vec![Action::output(PortNo(1)), Action::PopVlan]), Instruction::GotoTable(2)];
     let pop = FlowMod::new(FlowModCommand::Add, 5, Match::any().with(label), pop);
-    add(&mut fabric, 0, push);
-    add(&mut fabric, 1, pop);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "table 2 has no rule yet");
+    add(&mut links, 0, push);
+    add(&mut links, 1, pop);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Lost], "table 2 has no rule yet");
     let rest = FlowMod { table_id: 2, ..FlowMod::new(FlowModCommand::Add, 0, Match::any(), vec![]) };
-    add(&mut fabric, 1, rest);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
-    assert_eq!(fabric.crossed(), [(0, 2)]);
-    fabric.set_link([(0, 2), (1, 2)], false);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost]);
+    add(&mut links, 1, rest);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(links.crossed(), [(0, 2)]);
+    links.set_link([(0, 2), (1, 2)], false);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Lost]);
 }
 
 #[test]
 fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
-    let mut fabric = fabric(Version::Of10);
-    let seen = sent(&mut fabric, &frame());
+    let mut links = links(Version::Of10);
+    let seen = sent(&mut links, &frame());
     let [PacketOutcome::Says { switch: 0, message: Message::PacketIn(asked), .. }] = &seen[..] else {
         panic!("{seen:?}")
     };
@@ -91,20 +91,20 @@ fn what_no_rule_takes_goes_to_the_controller_in_1_0_and_says_so() {
         Match::any(),
         vec![Instruction::ApplyActions(vec![Action::SetVlanVid(9), Action::output(PortNo(2))])],
     );
-    add(&mut fabric, 0, tagged);
+    add(&mut links, 0, tagged);
     let stripped = FlowMod::new(
         FlowModCommand::Add,
         5,
         Match::any().exact(Field::VlanVid, 0x1009),
         vec![Instruction::ApplyActions(vec![Action::PopVlan, Action::output(PortNo(1))])],
     );
-    add(&mut fabric, 1, stripped);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
+    add(&mut links, 1, stripped);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
 }
 
 #[test]
 fn a_group_that_goes_takes_its_rules_along() {
-    let mut fabric = fabric(Version::Of13);
+    let mut links = links(Version::Of13);
     let bucket = |port| Bucket {
         weight: 0,
         watch_port: PortNo::ANY,
@@ -115,20 +115,20 @@ fn a_group_that_goes_takes_its_rules_along() {
         let buckets = ports.iter().map(|port| bucket(*port)).collect();
         Message::GroupMod(GroupMod { command, kind: 2, group: 7, buckets })
     };
-    let refused = obey(&mut fabric, 0, group(1, &[2]));
+    let refused = obey(&mut links, 0, group(1, &[2]));
     assert!(
         matches!(&refused[..], [PacketOutcome::Says { message: Message::Error(_), .. }]),
         "there is none to change"
     );
-    assert_eq!(obey(&mut fabric, 0, group(0, &[2])), []);
+    assert_eq!(obey(&mut links, 0, group(0, &[2])), []);
     let to_group = vec![Instruction::ApplyActions(vec![Action::Group(7)])];
-    add(&mut fabric, 0, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group));
-    add(&mut fabric, 1, rule(1, Match::any(), 1));
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
-    assert_eq!(obey(&mut fabric, 0, group(1, &[9])), []);
-    assert_eq!(sent(&mut fabric, &frame()), [PacketOutcome::Lost], "there is no port 9");
-    assert_eq!(obey(&mut fabric, 0, group(2, &[])), []);
-    assert_eq!(fabric.rules(0), 0);
+    add(&mut links, 0, FlowMod::new(FlowModCommand::Add, 1, Match::any(), to_group));
+    add(&mut links, 1, rule(1, Match::any(), 1));
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Egress { at: (1, 1), frame: frame() }]);
+    assert_eq!(obey(&mut links, 0, group(1, &[9])), []);
+    assert_eq!(sent(&mut links, &frame()), [PacketOutcome::Lost], "there is no port 9");
+    assert_eq!(obey(&mut links, 0, group(2, &[])), []);
+    assert_eq!(links.rules(0), 0);
 }
 
 /// The messages that a controller leaves out.
@@ -234,33 +234,34 @@ fn answer(
     }
 }
 
-fn lab(version: Version, switches: u32, fault: Fault) -> Lab {
+fn flow_network(version: Version, switches: u32, fault: Fault) -> FlowNetwork {
     let connect = controller(version, switches, 2, fault);
     let network = line(switches, 2, 6, Spread::Ends);
-    Lab::connect(LabOptions { connect, network, ports: 2, version, window: 3, confirm: 1 }).expect("it connects")
+    FlowNetwork::connect(FlowNetworkOptions { connect, network, ports: 2, version, window: 3, confirm: 1 })
+        .expect("it connects")
 }
 
 /// Opens all flows until they have ended, or the time is over.
-fn run(lab: &mut Lab, time: Duration) -> usize {
-    let order = pairs(lab, false);
-    let before = lab.ended().len();
-    lab.flows(&mut order.iter().copied(), before + order.len(), Instant::now() + time).expect("it goes on");
-    assert!(!order.is_empty() && lab.ended().len() <= before + order.len());
-    order.len() - (lab.ended().len() - before)
+fn run(flow_network: &mut FlowNetwork, time: Duration) -> usize {
+    let order = pairs(flow_network, false);
+    let before = flow_network.ended().len();
+    flow_network.flows(&mut order.iter().copied(), before + order.len(), Instant::now() + time).expect("it goes on");
+    assert!(!order.is_empty() && flow_network.ended().len() <= before + order.len());
+    order.len() - (flow_network.ended().len() - before)
 }
 
 #[test]
 fn all_flows_end_where_the_controller_does_its_work() {
     for version in [Version::Of10, Version::Of13] {
         for switches in [1, 3] {
-            let mut lab = lab(version, switches, Fault::Nothing);
-            assert_eq!(lab.announce(Duration::from_secs(20)).expect("it goes on"), 0);
-            assert_eq!(run(&mut lab, Duration::from_secs(20)), 0);
-            let counters = lab.counters();
+            let mut flow_network = flow_network(version, switches, Fault::Nothing);
+            assert_eq!(flow_network.announce(Duration::from_secs(20)).expect("it goes on"), 0);
+            assert_eq!(run(&mut flow_network, Duration::from_secs(20)), 0);
+            let counters = flow_network.counters();
             assert_eq!((counters.failed, counters.refused, counters.elsewhere), (0, 0, 0), "{counters:?}");
-            assert!(counters.flow_mods > 0 && counters.barriers > 0 && lab.rules(0) > 0, "{counters:?}");
-            let pair = lab.ended()[0];
-            let path = lab.path(pair).expect("its rules are there");
+            assert!(counters.flow_mods > 0 && counters.barriers > 0 && flow_network.rules(0) > 0, "{counters:?}");
+            let pair = flow_network.ended()[0];
+            let path = flow_network.path(pair).expect("its rules are there");
             assert!(path.len() < switches as usize, "{path:?}");
         }
     }
@@ -268,50 +269,50 @@ fn all_flows_end_where_the_controller_does_its_work() {
 
 #[test]
 fn a_flow_whose_rules_are_missing_at_one_switch_does_not_end() {
-    let mut lab = lab(Version::Of13, 3, Fault::LastRules);
-    let left = run(&mut lab, Duration::from_millis(500));
-    assert_eq!((left, lab.ended().len()), (pairs(&lab, false).len(), 0));
-    assert!(lab.rules(0) > 1, "the others have theirs");
+    let mut flow_network = flow_network(Version::Of13, 3, Fault::LastRules);
+    let left = run(&mut flow_network, Duration::from_millis(500));
+    assert_eq!((left, flow_network.ended().len()), (pairs(&flow_network, false).len(), 0));
+    assert!(flow_network.rules(0) > 1, "the others have theirs");
 }
 
 #[test]
 fn a_flow_whose_packet_is_kept_ends_when_its_host_sends_again() {
-    let mut lab = lab(Version::Of13, 3, Fault::Packet);
-    let order = pairs(&lab, true);
+    let mut flow_network = flow_network(Version::Of13, 3, Fault::Packet);
+    let order = pairs(&flow_network, true);
     let deadline = Instant::now() + Duration::from_secs(20);
-    assert!(lab.flows(&mut order.iter().copied(), 3, deadline).expect("it goes on"));
-    assert!(lab.counters().resent >= 1, "{:?}", lab.counters());
+    assert!(flow_network.flows(&mut order.iter().copied(), 3, deadline).expect("it goes on"));
+    assert!(flow_network.counters().resent >= 1, "{:?}", flow_network.counters());
 }
 
 #[test]
 fn a_failed_link_is_reported_by_both_ends_and_carries_nothing() {
-    let mut lab = lab(Version::Of13, 3, Fault::Nothing);
-    assert_eq!(run(&mut lab, Duration::from_secs(20)), 0);
-    let pair = *lab.ended().iter().find(|(src, dst)| (src + dst) % 2 == 1).expect("some cross");
-    let link = lab.network().links[1];
-    lab.set_link(link, false).expect("it is told");
-    assert_eq!(lab.path(pair), None);
-    lab.set_link(link, true).expect("it is told");
-    assert_eq!(lab.path(pair).map(<[_]>::len), Some(2));
+    let mut flow_network = flow_network(Version::Of13, 3, Fault::Nothing);
+    assert_eq!(run(&mut flow_network, Duration::from_secs(20)), 0);
+    let pair = *flow_network.ended().iter().find(|(src, dst)| (src + dst) % 2 == 1).expect("some cross");
+    let link = flow_network.network().links[1];
+    flow_network.set_link(link, false).expect("it is told");
+    assert_eq!(flow_network.path(pair), None);
+    flow_network.set_link(link, true).expect("it is told");
+    assert_eq!(flow_network.path(pair).map(<[_]>::len), Some(2));
 }
 
 #[test]
 fn strangers_come_in_as_fast_as_the_switch_has_room() {
-    let mut lab = lab(Version::Of13, 1, Fault::Nothing);
+    let mut flow_network = flow_network(Version::Of13, 1, Fault::Nothing);
     let deadline = Instant::now() + Duration::from_secs(20);
-    while lab.rules(0) == 0 {
+    while flow_network.rules(0) == 0 {
         assert!(Instant::now() < deadline, "the rule that sends packets to the controller has not come");
-        lab.wait(Duration::from_millis(1)).expect("it goes on");
+        flow_network.wait(Duration::from_millis(1)).expect("it goes on");
     }
-    let sent = lab.flood((0, 2), 0, 0, 100_000).expect("it goes on");
+    let sent = flow_network.flood((0, 2), 0, 0, 100_000).expect("it goes on");
     assert!(sent > 0, "the rest finds the channel full, where it is slower than we are: {sent}");
-    assert_eq!(lab.counters().packet_ins, u64::from(sent));
+    assert_eq!(flow_network.counters().packet_ins, u64::from(sent));
 }
 
 #[test]
 fn a_controller_that_is_not_there_is_an_error() {
     let connect = SocketAddr::from(([127, 0, 0, 1], 1));
-    let options = LabOptions {
+    let options = FlowNetworkOptions {
         connect,
         network: line(1, 1, 1, Spread::All),
         ports: 1,
@@ -319,5 +320,5 @@ fn a_controller_that_is_not_there_is_an_error() {
         window: 1,
         confirm: 1,
     };
-    assert!(matches!(Lab::connect(options), Err(LoadError::Connect { switch: 1, .. })));
+    assert!(matches!(FlowNetwork::connect(options), Err(LoadError::Connect { switch: 1, .. })));
 }

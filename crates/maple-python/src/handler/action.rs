@@ -5,8 +5,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
+use crate::error_text::described;
 use crate::kind::{named, operand, to_raw};
-use crate::told::described;
 
 /// The `max_len` of an output that sends the whole packet to the controller (`OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;

@@ -11,8 +11,8 @@ use pyo3::types::{PyDict, PyTuple};
 use super::packet_in::PyPacketIn;
 use super::statistics::PyStats;
 use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
+use crate::error_text::described;
 use crate::interrupt::Watched;
-use crate::told::described;
 
 /// The value of `wish` while no call of `timer` is requested.
 const NEVER: u64 = u64::MAX;

@@ -35,12 +35,12 @@ impl HandlerBench {
         let mut out = Replies::new(self.version);
         // The handler cannot call back into the bench, because it does not know it.
         call(&mut self.handler.lock().unwrap_or_else(PoisonError::into_inner), &mut out);
-        said(&out)
+        texts(&out)
     }
 }
 
 /// Returns the messages as text, without their transaction ids.
-fn said(out: &Replies) -> Vec<String> {
+fn texts(out: &Replies) -> Vec<String> {
     let message = |frame: &[u8]| {
         let (header, message) = Message::decode(frame).ok()?;
         let text = print::message(&header, &message);
@@ -54,15 +54,7 @@ fn switch(version: Version, dpid: u64, ports: Vec<u32>) -> SwitchInfo {
         let [a, b, c, d] = n.to_be_bytes();
         Port::new(PortNo(n), [2, 0, a, b, c, d], &format!("port{n}"))
     };
-    let features = Features {
-        dpid: Dpid(dpid),
-        n_buffers: 0,
-        n_tables: 1,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0xfff,
-        ports: Vec::new(),
-    };
+    let features = Features { actions: 0xfff, ..Features::new(Dpid(dpid), 1) };
     let (ports, description) = (ports.into_iter().map(port).collect(), Default::default());
     SwitchInfo { version, features, ports, description, has_bundles: false }
 }
@@ -91,7 +83,7 @@ impl HandlerBench {
         let mut handler = PythonHandlers::new(handler, limit).make(py, &info, errors)?;
         let mut out = Replies::new(version);
         handler.switch_up(&info, &mut out);
-        Ok(HandlerBench { version, handler: Mutex::new(handler), told, started: said(&out) })
+        Ok(HandlerBench { version, handler: Mutex::new(handler), told, started: texts(&out) })
     }
 
     /// The handler.

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::action::{self, Action};
 use super::messages::shown;
-use crate::told::described;
+use crate::error_text::described;
 
 /// Any group (`OFPG_ANY`), or all meters (`OFPM_ALL`).
 const ANY: u32 = 0xffff_ffff;

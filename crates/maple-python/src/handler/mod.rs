@@ -49,21 +49,21 @@ use pyo3::prelude::*;
 use pyo3::type_object::PyTypeInfo;
 use pyo3::types::PyString;
 
+use crate::error_text::{ErrorTexts, described};
 use crate::host;
 use crate::interrupt::Watched;
-use crate::told::{Told, described};
 
 /// Makes an object of a class derived from `maple.Handler` for each switch.
 pub struct PythonHandlers {
     class: Py<PyAny>,
     limit: Duration,
-    told: Arc<Told>,
+    told: Arc<ErrorTexts>,
 }
 
 impl PythonHandlers {
     /// Creates handlers of this class. A call may take `limit`.
     pub fn new(class: &Bound<'_, PyAny>, limit: Duration) -> PythonHandlers {
-        PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(Told::new("the handler", limit)) }
+        PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(ErrorTexts::new("the handler", limit)) }
     }
 
     /// Makes the handler of a switch.
@@ -116,7 +116,7 @@ pub struct PythonHandler {
     object: Option<Py<PyHandler>>,
     switch: Py<PySwitch>,
     limit: Duration,
-    told: Arc<Told>,
+    told: Arc<ErrorTexts>,
     errors: ErrorReporter,
     /// Whether the class has a method `error` of its own.
     hears_errors: bool,

@@ -3,11 +3,11 @@
 use maple_wire::{Dpid, Field, PortNo};
 
 use super::super::Random;
+use super::domain::{Domain, FIELDS, port};
 use super::program::{Answer, Special, TABLES};
-use super::world::{FIELDS, World, port};
 
 /// Random answers.
-impl World {
+impl Domain {
     pub(super) fn answer(&self, random: &mut Random, depth: u32) -> Answer {
         let weighted = random.one_in(2);
         if self.all_answers && depth > 0 && random.one_in(5) {

@@ -5,12 +5,12 @@ use maple_core::state::Value;
 use maple_wire::Field;
 
 use super::super::Random;
+use super::domain::{Domain, FIELDS, KEYS, small};
 use super::packets::PacketSpec;
 use super::program::{Change, Operand, TABLES, VARS, int};
-use super::world::{FIELDS, KEYS, World, small};
 
 /// Random changes of the state.
-impl World {
+impl Domain {
     /// Returns a change that a program makes.
     pub fn change(&self, random: &mut Random) -> Change {
         let (table, name) = (*random.pick(&TABLES), *random.pick(&VARS));
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Returns writes that change what [`World::program_of_pairs`] and [`World::program_of_sources`] read for a packet,
+    /// Returns writes that change what [`Domain::program_of_pairs`] and [`Domain::program_of_sources`] read for a packet,
     /// mostly all of it.
     pub fn writes_to_pair(random: &mut Random, packet: &PacketSpec) -> Vec<Change> {
         let value = |random: &mut Random| Operand::Constant(small(random, 3));

@@ -9,7 +9,7 @@ use maple_core::network::{Facts, HostFacts, Location, PortSet, SwitchFacts};
 use maple_wire::{Dpid, PortNo};
 
 use super::scenario::{CaseNetwork, Link, Scenario, Step, host};
-use super::{PacketSpec, World, links};
+use super::{Domain, PacketSpec, links};
 use crate::Random;
 
 /// The ports for hosts at every switch. Those below, and some above, are for links.
@@ -145,7 +145,7 @@ impl Scenario {
 }
 
 impl Driver {
-    fn packet(&self, random: &mut Random, world: &World, earlier: &[PacketSpec]) -> PacketSpec {
+    fn packet(&self, random: &mut Random, world: &Domain, earlier: &[PacketSpec]) -> PacketSpec {
         if self.any_packets {
             return world.packet(random, earlier);
         }
@@ -212,7 +212,7 @@ fn link_port(number: u32) -> PortNo {
 struct Steps<'a> {
     random: &'a mut Random,
     driver: &'a Driver,
-    world: &'a World,
+    world: &'a Domain,
     scenario: &'a mut Scenario,
     /// The number of packets, which are few, so that packets match rules of earlier ones.
     flows: usize,

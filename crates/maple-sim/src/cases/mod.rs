@@ -5,11 +5,12 @@
 //! controllers over real OpenFlow bytes and asks a plain model. So a question, an answer, a header or an event that is
 //! added here is tested twice. What only one of them can do, it declares ([`Driver`]).
 //!
-//! A [`World`] describes a network. From it and a [`Random`] come programs, packets and changes that
+//! A [`Domain`] describes a network. From it and a [`Random`] come programs, packets and changes that
 //! concern this network. Equal seeds give equal cases.
 
 mod answers;
 mod changes;
+mod domain;
 mod generate;
 mod listed;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
@@ -19,14 +20,13 @@ mod policy;
 mod program;
 mod programs;
 mod scenario;
-mod world;
 
+pub use domain::{Domain, HostAddresses};
 pub use generate::{Driver, Kind, Theme};
 pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
 pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
 pub use scenario::{CaseNetwork, Knows, Link, Scenario, Step, host};
-pub use world::{HostAddresses, World};
 
 use super::Random;
 

@@ -8,7 +8,7 @@ use maple_wire::packet::Frame;
 use maple_wire::packet::lldp::Tlv;
 
 use super::super::Random;
-use super::world::World;
+use super::domain::Domain;
 
 /// A packet, without the number that distinguishes its copies.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ impl Transport {
 }
 
 /// Random packets.
-impl World {
+impl Domain {
     /// Returns a packet; often one that resembles an earlier one, from another host.
     pub fn packet(&self, random: &mut Random, earlier: &[PacketSpec]) -> PacketSpec {
         if !earlier.is_empty() && random.one_in(3) {

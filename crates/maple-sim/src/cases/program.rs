@@ -149,7 +149,7 @@ pub enum Answer {
     Special(Special),
 }
 
-/// Answers that the controller's oracle has no model of. Only [`World::all_answers`](super::World) allows them.
+/// Answers that the controller's oracle has no model of. Only [`Domain::all_answers`](super::Domain) allows them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Special {
     /// The packet leaves by the ingress port, and by the first edge port of the ingress switch.

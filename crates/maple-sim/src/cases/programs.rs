@@ -3,11 +3,11 @@
 use maple_wire::{Dpid, Field};
 
 use super::super::Random;
+use super::domain::{Domain, FIELDS, KEYS, small};
 use super::program::{Answer, Change, Operand, Program, Question, Subject, TABLES, VARS, Who, int};
-use super::world::{FIELDS, KEYS, World, small};
 
 /// Random programs.
-impl World {
+impl Domain {
     /// Returns a program of at most this depth.
     pub fn program(&self, random: &mut Random, depth: u32) -> Program {
         if depth == 0 || random.one_in(8) {
@@ -144,7 +144,7 @@ impl World {
         program
     }
 
-    fn ask(&self, random: &mut Random, next: impl Fn(&World, &mut Random) -> Program) -> Program {
+    fn ask(&self, random: &mut Random, next: impl Fn(&Domain, &mut Random) -> Program) -> Program {
         let question = self.question(random);
         Program::Ask { question, yes: Box::new(next(self, random)), no: Box::new(next(self, random)) }
     }

@@ -9,7 +9,7 @@ use maple_core::engine::Selection;
 use maple_core::network::{Facts, Location, Mac};
 use maple_wire::Dpid;
 
-use super::{Change, HostAddresses, PacketSpec, Program, World};
+use super::{Change, Domain, HostAddresses, PacketSpec, Program};
 
 /// A network, a policy, packets and steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,8 +161,8 @@ pub enum Knows {
 
 impl CaseNetwork {
     /// Describes the network as programs and packets see it.
-    pub fn world(&self, all_answers: bool) -> World {
-        World {
+    pub fn world(&self, all_answers: bool) -> Domain {
+        Domain {
             switches: self.switches,
             links: self.links.iter().map(|link| (link.a, link.b)).collect(),
             edges: self.edges.clone(),

@@ -56,7 +56,7 @@ impl SimNetwork {
             switch.edit_flows(Vec::clear);
         }
         let (shard, version) = (usize::from(self.shards[&dpid].0), switch.version);
-        if !self.engines[shard].is_unreachable(dpid) {
+        if !self.engines[shard].view().is_unreachable(dpid) {
             return self.announce(dpid);
         }
         let known = self.store.snapshot();

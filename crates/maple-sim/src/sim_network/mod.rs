@@ -212,6 +212,13 @@ impl SimNetwork {
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
+    /// Runs until nothing happens, as when switches and links are new, and again when all ports are known.
+    pub fn settle(&mut self) {
+        self.run();
+        self.settle_ports();
+        self.run();
+    }
+
     /// The true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac).copied()
@@ -260,7 +267,7 @@ impl SimNetwork {
     /// The counts of all engines together.
     pub fn stats(&self) -> Stats {
         let mut all = Stats::default();
-        self.engines.iter().for_each(|engine| all += engine.stats());
+        self.engines.iter().for_each(|engine| all += engine.view().stats());
         all
     }
 
@@ -441,8 +448,7 @@ impl SimNetwork {
                 Port { state, ..Port::new(at.port, [0; 6], "port") }
             })
             .collect();
-        let features =
-            Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
+        let features = Features::new(dpid, n_tables);
         // Some switches are strict, and some accept what Open vSwitch accepts.
         let description = if SimNetwork::is_open_vswitch(dpid) {
             Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() }

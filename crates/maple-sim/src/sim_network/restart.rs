@@ -164,11 +164,11 @@ impl SimNetwork {
             return self.notify(dpid, Event::FlowsRead { dpid, flows });
         };
         restoring.flows.insert(dpid, Some(flows));
-        self.go_on_restoring();
+        self.continue_restoring();
     }
 
     /// Presumes the surroundings of the switches as soon as all are up or their rules are read, and restores them.
-    pub(super) fn go_on_restoring(&mut self) {
+    pub(super) fn continue_restoring(&mut self) {
         let Some(restoring) = &mut self.memory.restoring else { return };
         let are_all_there = if restoring.waits_for_rules {
             restoring.flows.values().all(Option::is_some)
@@ -183,7 +183,7 @@ impl SimNetwork {
             self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() }]);
             for dpid in switches {
                 let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
-                let flows = self.told_flows(dpid);
+                let flows = self.reported_flows(dpid);
                 self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
             }
         }
@@ -202,7 +202,7 @@ impl SimNetwork {
     }
 
     /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
-    fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+    fn reported_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
         let mut flows = self.switches.get(&dpid)?.flows();
         if let Some(are_told) = self.memory.tells_rules {
             return are_told.then_some(flows);

@@ -75,7 +75,7 @@ impl SimNetwork {
                 self.step_to(next);
             }
             if !self.waits.is_empty() {
-                let open: Vec<_> = self.engines.iter().flat_map(Engine::unsettled).collect();
+                let open: Vec<_> = self.engines.iter().flat_map(|engine| engine.view().unsettled()).collect();
                 return Err(format!("the waits {:?} do not end: {open:?}", self.waits));
             }
         }
@@ -115,7 +115,7 @@ impl SimNetwork {
             let shard = ShardId(index as u8);
             if batches.contains_key(&shard) || due(&self.engines[index]) {
                 self.wake(shard, batches.remove(&shard).unwrap_or_default());
-                self.go_on_restoring();
+                self.continue_restoring();
             }
         }
     }

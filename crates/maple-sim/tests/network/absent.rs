@@ -153,7 +153,7 @@ impl SwitchModel {
 }
 
 /// A network whose policy follows one of these wishes, chosen by the packet's destination port.
-struct World {
+struct NetworkWithGaps {
     sim: SimNetwork,
     model: SwitchModel,
     /// The ports of the last switch, while it is not connected.
@@ -161,8 +161,8 @@ struct World {
     wishes: Arc<Vec<Wish>>,
 }
 
-impl World {
-    fn new(random: &mut Random) -> World {
+impl NetworkWithGaps {
+    fn new(random: &mut Random) -> NetworkWithGaps {
         let wishes: Arc<Vec<Wish>> = Arc::new((0..6).map(|_| Wish::random(random)).collect());
         let own = Arc::clone(&wishes);
         let policy = move |pkt: &PacketHandle, net: &Net| {
@@ -173,7 +173,7 @@ impl World {
         let options = Options { track_hosts: false, ..Options::default() };
         let sim = ring_with(&options, Arc::new(policy), SWITCHES, 1 + random.below(2) as u8, version);
         let ports = sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).map(|at| (at, true)).collect();
-        World { sim, model: SwitchModel { ports }, away: BTreeMap::new(), wishes }
+        NetworkWithGaps { sim, model: SwitchModel { ports }, away: BTreeMap::new(), wishes }
     }
 
     /// Lets something come or go, and everything come to rest.
@@ -242,7 +242,7 @@ impl World {
 fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
     for seed in seeds(150) {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut world = World::new(&mut random);
+        let mut world = NetworkWithGaps::new(&mut random);
         world.check(&mut random);
         for _ in 0..12 {
             world.change(&mut random);

@@ -63,7 +63,7 @@ fn sorted(mut flows: Vec<InstalledFlow>) -> Vec<String> {
 }
 
 fn counts(sim: &SimNetwork) -> (u64, u64, u64) {
-    let stats = sim.engines().iter().map(|engine| engine.stats());
+    let stats = sim.engines().iter().map(|engine| engine.view().stats());
     stats.fold((0, 0, 0), |(audits, repaired, foreign), stats| {
         (audits + stats.audits, repaired + stats.rules_repaired, foreign + stats.foreign_rules)
     })

@@ -15,7 +15,7 @@ use maple_core::run::Run;
 use maple_core::state::{Store, SwitchInfo, Txn, Write};
 use maple_core::trace::Item;
 use maple_sim::Random;
-use maple_sim::cases::{HostAddresses, Program, World};
+use maple_sim::cases::{Domain, HostAddresses, Program};
 use maple_wire::{Dpid, PortNo, Version};
 use proptest::prelude::*;
 
@@ -50,7 +50,7 @@ fn program(seed: u64, depth: u32) -> Program {
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     let mac = |n| Mac([0, 0, 0, 0, 0, n]);
     let host = |n: u8| HostAddresses { mac: mac(n), ipv4: [10, 0, 0, n].into(), ipv6: u128::from(n).into() };
-    let world = World {
+    let world = Domain {
         switches: 2,
         links: vec![(at(1, 1), at(2, 1))],
         edges: vec![at(1, 4), at(2, 4)],

@@ -16,7 +16,7 @@ use maple_core::run::{Finished, Run};
 use maple_core::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::{Cond, Trace};
 use maple_sim::Random;
-use maple_sim::cases::{HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
+use maple_sim::cases::{Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -92,7 +92,7 @@ impl Tree {
 
 /// A network and its state, in which policies run.
 struct Setting {
-    world: World,
+    world: Domain,
     state: Arc<Snapshot>,
 }
 
@@ -141,7 +141,7 @@ impl Setting {
         let cost = Some(random.below(6) as u64);
         writes.push(Write::Cost { name: WEIGHT.into(), link: LinkName::Port(at(1, 2)), cost });
         store.update(|_| writes);
-        let world = World { switches: 3, links, edges, hosts, all_answers: false };
+        let world = Domain { switches: 3, links, edges, hosts, all_answers: false };
         Setting { world, state: store.snapshot() }
     }
 

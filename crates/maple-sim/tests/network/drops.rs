@@ -51,7 +51,7 @@ fn network(version: Version, policy: Arc<dyn Policy>, change: impl FnOnce(&mut O
 }
 
 fn drops(sim: &SimNetwork, minutes: u64) -> Vec<Dropped> {
-    let each = |dpid| sim.engines().iter().flat_map(move |engine| engine.drops(Dpid(dpid), minutes));
+    let each = |dpid| sim.engines().iter().flat_map(move |engine| engine.view().drops(Dpid(dpid), minutes));
     (1..=2).flat_map(each).collect()
 }
 

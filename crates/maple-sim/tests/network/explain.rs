@@ -30,7 +30,7 @@ fn blocking() -> Arc<dyn Policy> {
 }
 
 fn explained(sim: &SimNetwork, at: Location, frame: Vec<u8>) -> Explanation {
-    let conditions = sim.engines()[0].conditions();
+    let conditions = sim.engines()[0].view().conditions();
     let packet = EnteringPacket { at, frame: frame.into() };
     explain(&mut Engines(sim.engines().iter().collect()), &sim.store, &conditions, packet)
 }
@@ -132,10 +132,10 @@ fn what_the_policy_never_sees_is_said() {
 #[test]
 fn an_explanation_changes_nothing() {
     let sim = acquainted(Version::Of13);
-    let (version, stats) = (sim.store.snapshot().version(), sim.engines()[0].stats());
+    let (version, stats) = (sim.store.snapshot().version(), sim.engines()[0].view().stats());
     explained(&sim, at(1, 4), udp(Mac([0, 0, 0, 0, 0, 9]), B, 80));
     explained(&sim, at(1, 3), udp(A, B, 23));
-    assert_eq!((sim.store.snapshot().version(), sim.engines()[0].stats()), (version, stats));
+    assert_eq!((sim.store.snapshot().version(), sim.engines()[0].view().stats()), (version, stats));
 }
 
 #[test]

@@ -169,6 +169,6 @@ fn packets_pass_a_declared_middlebox_and_floods_leave_it_out() {
             assert_eq!(places(&sim), [at(2, 2), at(2, 4)]);
         }
         assert_eq!(location(&sim, A), Some(at(1, 2)), "A is where it was");
-        assert!(sim.engines().iter().all(|engine| engine.stats().spoofed_drops == 0));
+        assert!(sim.engines().iter().all(|engine| engine.view().stats().spoofed_drops == 0));
     }
 }

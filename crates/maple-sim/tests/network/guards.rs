@@ -53,7 +53,7 @@ fn the_controller_sends_nothing_past_a_waypoint_while_rules_are_on_their_way() {
     for (via, is_between) in [(2, true), (1, false), (3, false)] {
         let mut sim = line_of_three(&none_held, guarded(shortest, [waypoint(via)]));
         introduce(&mut sim);
-        let drops = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.stats().way_drops).sum::<u64>();
+        let drops = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.view().stats().way_drops).sum::<u64>();
         let before = (drops(&sim), sim.stats().sent_by_controller);
         let first = send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(first.is_empty(), is_between, "via {via}: {first:?}");

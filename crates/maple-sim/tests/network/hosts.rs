@@ -203,9 +203,7 @@ fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_st
     let mut switch = maple_sim::SimSwitch::new(Dpid(1), Version::Of13);
     switch.room_of_table = Some((0, 12));
     sim.connect(switch, (1..=4).map(PortNo));
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     send(&mut sim, at(1, 1), udp(A, B, 1));
     send(&mut sim, at(1, 2), udp(B, A, 1));
     for n in 0..30 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use maple_core::engine::{Engine, Event, Options, Selection, Stats};
+use maple_core::engine::{Event, Options, Selection, Stats};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
@@ -34,9 +34,7 @@ fn network(pairs: u64) -> SimNetwork {
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     let quiet = (0..pairs).map(|n| (1000 + 4 * n, 1002 + 4 * n));
     for (from, to) in quiet.chain((0..9).map(|n| (1, 11 + 2 * n))) {
         let frame = Frame::ethernet(mac(to).0, mac(from).0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
@@ -93,6 +91,6 @@ fn a_switch_that_goes_takes_its_own_leaves_and_those_that_cross_it() {
     assert_eq!((leaves, routes_rerouted), (29, 1), "9 went over the link by one route, and go nowhere now");
     sim.restart(Dpid(1));
     sim.run();
-    assert_eq!(sim.engines().iter().map(Engine::stats).map(|stats| stats.leaves).sum::<u64>(), 0);
+    assert_eq!(sim.engines().iter().map(|engine| engine.view().stats()).map(|stats| stats.leaves).sum::<u64>(), 0);
     assert!(sim.switch(dpid).is_some_and(|switch| switch.flows().len() < 10));
 }

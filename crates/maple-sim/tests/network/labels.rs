@@ -26,9 +26,7 @@ fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Vers
     for dpid in 1..versions.len() as u64 {
         sim.add_link(at(dpid, 2), at(dpid + 1, 1));
     }
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 

@@ -54,7 +54,7 @@ fn learning() -> Arc<dyn Policy> {
 
 fn all(sim: &SimNetwork) -> Stats {
     let mut sum = Stats::default();
-    sim.engines().iter().for_each(|engine| sum += engine.stats());
+    sim.engines().iter().for_each(|engine| sum += engine.view().stats());
     sum
 }
 

@@ -30,9 +30,7 @@ fn network(version: Version, takes_meters: bool) -> SimNetwork {
     let mut switch = maple_sim::SimSwitch::new(Dpid(1), version);
     switch.takes_meters = takes_meters;
     sim.connect(switch, (1..=2).map(PortNo));
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 

@@ -104,7 +104,7 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
     assert!(sim.stats().audits > 5);
     sim.tell(Event::LiveEnd(5));
     sim.run_for(REST);
-    assert_eq!((temporary(&mut sim), sim.engines()[0].watches()), (0, 0));
+    assert_eq!((temporary(&mut sim), sim.engines()[0].view().watches()), (0, 0));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_watch_that_nobody_is_at_ends() {
     sim.run_for(Duration::from_secs(2));
     assert_eq!(temporary(&mut sim), 1);
     sim.run_for(Duration::from_secs(3));
-    assert_eq!((temporary(&mut sim), sim.engines()[0].watches()), (0, 0));
+    assert_eq!((temporary(&mut sim), sim.engines()[0].view().watches()), (0, 0));
     sim.tell(Event::LiveGoOn(1));
     sim.run_for(REST);
     assert_eq!(sim.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::Ended))));
@@ -184,7 +184,7 @@ fn watches_are_bounded_and_one_table_cannot_be_watched() {
     sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });
     sim.run_for(REST);
     assert_eq!(sim.live.last(), Some(&(1, LiveNews::Refused(LiveObstacle::OneTable))));
-    assert_eq!(sim.engines()[0].watches(), 0);
+    assert_eq!(sim.engines()[0].view().watches(), 0);
 }
 
 /// While hosts move and ports go down and up, the temporary rule is never there without the rule below it.

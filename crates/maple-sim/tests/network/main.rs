@@ -16,7 +16,7 @@ mod labels;
 mod leftovers;
 mod limits;
 mod live;
-mod load;
+mod measured_load;
 mod moves;
 mod pacing;
 mod ports;

@@ -34,9 +34,7 @@ fn mesh(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> SimNet
     for (a, b) in (1..=n).flat_map(|a| (a + 1..=n).map(move |b| (a, b))) {
         sim.add_link(at(a, b as u32), at(b, a as u32));
     }
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 

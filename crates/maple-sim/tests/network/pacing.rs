@@ -34,7 +34,7 @@ fn switch(version: Version, rate: Option<NonZeroU32>) -> SimNetwork {
 }
 
 fn flow_mods(sim: &SimNetwork) -> u64 {
-    sim.engines()[0].stats().flow_mods
+    sim.engines()[0].view().stats().flow_mods
 }
 
 /// Runs for this many tenths of a second, and checks that in none of them more is sent than the rate allows.
@@ -48,7 +48,7 @@ fn watch(sim: &mut SimNetwork, tenths: usize) {
 }
 
 fn rules(sim: &SimNetwork) -> Vec<String> {
-    let rules = sim.engines()[0].rules(Dpid(1));
+    let rules = sim.engines()[0].view().rules(Dpid(1));
     let mut rules: Vec<String> = rules.iter().map(|rule| format!("{:?}", rule.rule.matching)).collect();
     rules.sort();
     rules

@@ -115,9 +115,7 @@ fn the_switchs_own_host_is_a_host_like_any_other() {
     for version in VERSIONS {
         let mut sim = SimNetwork::new(Arc::new(learning), 1, &Options::default(), 7);
         sim.connect(maple_sim::SimSwitch::new(Dpid(1), version), [PortNo(1), PortNo(2), PortNo::LOCAL]);
-        sim.run();
-        sim.settle_ports();
-        sim.run();
+        sim.settle();
         let mut send = |from: PortNo, src: Mac, dst: Mac| {
             sim.inject(at(from), udp(src, dst));
             sim.run();

@@ -32,9 +32,7 @@ fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, SimNetwork) {
     };
     let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options { check_rate, ..Options::default() }, 7);
     sim.add_switch(Dpid(1), version, 2);
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     (clock, sim)
 }
 
@@ -59,12 +57,12 @@ fn a_leaf_that_rests_on_untracked_state_goes_with_a_warning_and_others_stay() {
         let (clock, mut sim) = network(version, 4);
         assert_eq!((send(&mut sim, 80), send(&mut sim, 53)), (1, 0));
         sim.run_for(Duration::from_secs(5));
-        let before = sim.engines()[0].stats();
+        let before = sim.engines()[0].view().stats();
         assert!(before.rechecks >= 20, "four a second: {before:?}");
         assert_eq!((before.rechecks_failed, before.leaves, untracked(&sim).len()), (0, 2, 0));
         clock.store(1, Ordering::Relaxed);
         sim.run_for(Duration::from_secs(1));
-        let after = sim.engines()[0].stats();
+        let after = sim.engines()[0].view().stats();
         assert_eq!((after.rechecks_failed, after.leaves), (1, 1));
         assert_eq!(send(&mut sim, 80), 0, "the next packet is decided anew");
         let told = untracked(&sim);
@@ -93,5 +91,5 @@ fn checks_write_nothing_raise_no_alarm_about_tracked_state_and_can_be_off() {
     assert_eq!(send(&mut sim, 80), 1);
     clock.store(1, Ordering::Relaxed);
     sim.run_for(Duration::from_secs(10));
-    assert_eq!((send(&mut sim, 80), sim.engines()[0].stats().rechecks), (1, 0));
+    assert_eq!((send(&mut sim, 80), sim.engines()[0].view().stats().rechecks), (1, 0));
 }

@@ -143,9 +143,7 @@ fn network(policy: Arc<dyn Policy>, shards: u8, version: Version, seed: u64) -> 
         let next = dpid % SWITCHES + 1;
         sim.add_link(Location::new(Dpid(dpid), PortNo(2)), Location::new(Dpid(next), PortNo(1)));
     }
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     for host in 1..=HOSTS {
         sim.place_host(mac(host), place(host));
     }

@@ -101,7 +101,9 @@ fn a_restart_changes_no_rule_and_loses_no_packet() {
             assert!(delivered.iter().all(|one| *one == there(80)) && delivered.len() == sent, "{delivered:?}");
             let changes = flow_mods(&mut sim);
             assert!(changes.is_empty(), "round {round}, {version:?}, {before} to {after} shards: {changes:?}");
-            let all = |count: fn(&Stats) -> u64| sim.engines().iter().map(|engine| count(&engine.stats())).sum::<u64>();
+            let all = |count: fn(&Stats) -> u64| {
+                sim.engines().iter().map(|engine| count(&engine.view().stats())).sum::<u64>()
+            };
             assert_eq!(all(|stats| stats.leaves_installed), u64::from(PORTS) + 1);
             assert_eq!(all(|stats| stats.packet_ins), 0);
             assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);

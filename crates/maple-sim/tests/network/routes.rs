@@ -18,9 +18,7 @@ fn a_host_that_was_just_found_never_meets_rules_that_know_nothing_of_it() {
     for seed in 0..20 {
         let mut sim = SimNetwork::new(Arc::new(policy), 1, &Options::default(), seed);
         sim.add_switch(Dpid(1), Version::Of13, 4);
-        sim.run();
-        sim.settle_ports();
-        sim.run();
+        sim.settle();
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 3, "nobody knows B");
         for port in 0..40 {
             sim.inject(at(1, 4), udp(B, A, port));
@@ -64,9 +62,7 @@ fn a_route_that_is_led_back_before_it_has_left_keeps_its_labels() {
         (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), Version::Of13, 4));
         sim.run();
         sim.add_link(at(1, 2), at(2, 1));
-        sim.run();
-        sim.settle_ports();
-        sim.run();
+        sim.settle();
         send(&mut sim, at(1, 3), udp(A, B, 80));
         send(&mut sim, at(2, 3), udp(B, A, 80));
         send(&mut sim, at(1, 3), udp(A, B, 80));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use maple_core::engine::{Engine, Event, Options};
+use maple_core::engine::{Event, Options};
 use maple_core::network::{Location, Mac};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::report::Report;
@@ -36,9 +36,7 @@ pub fn ring_with(options: &Options, policy: Arc<dyn Policy>, n: u64, shards: u8,
             sim.add_link(at(dpid, 2), at(next, 1));
         }
     }
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 
@@ -242,8 +240,12 @@ fn a_route_that_cannot_be_and_a_name_that_is_not_there_are_told_with_their_lines
     for port in [80, 81, 82, 81] {
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, port)), []);
     }
-    let failures: Vec<(String, u64)> =
-        sim.engines().iter().flat_map(Engine::failures).map(|(error, count)| (error.to_string(), count)).collect();
+    let failures: Vec<(String, u64)> = sim
+        .engines()
+        .iter()
+        .flat_map(|engine| engine.view().failures())
+        .map(|(error, count)| (error.to_string(), count))
+        .collect();
     let [(port, 1), (name, 2)] = &failures[..] else { panic!("{failures:?}") };
     assert!(port.contains("network/scripts.rs:"), "{port}");
     assert!(
@@ -424,7 +426,7 @@ fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_t
         let flows = sim.switch(Dpid(1)).map(|switch| switch.flows()).unwrap_or_default();
         flows.iter().map(|flow| key(flow.priority, &flow.matching)).collect::<std::collections::BTreeSet<_>>()
     };
-    let known = sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1)));
+    let known = sim.engines().iter().flat_map(|engine| engine.view().rules(Dpid(1)));
     let known: std::collections::BTreeSet<_> = known.map(|r| key(r.rule.priority, &r.rule.matching)).collect();
     assert_eq!(on_switch(&mut sim), known);
     // One of the rules is for link discovery.
@@ -495,7 +497,7 @@ fn a_packet_waits_for_a_change_of_what_its_run_read_and_is_answered_then() {
     let set = |name: &str, value: i64| vec![Write::Var { name: name.into(), value: Some(Value::from(value)) }];
     sim.tell(Event::Write(set("unrelated", 1)));
     sim.run();
-    let waits = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.stats().waits).sum::<u64>();
+    let waits = |sim: &SimNetwork| sim.engines().iter().map(|engine| engine.view().stats().waits).sum::<u64>();
     assert_eq!((sim.delivered.len(), waits(&sim)), (0, 2), "the write changed nothing that was read");
     sim.tell(Event::Write(set("free", 1)));
     sim.run();

@@ -37,15 +37,15 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
 }
 
 /// A network with hosts, given by their locations: one at port 2 of each switch, then two on the bridge.
-struct World {
+struct BridgedNetwork {
     sim: SimNetwork,
     places: Vec<Location>,
     sent: u16,
 }
 
-impl World {
+impl BridgedNetwork {
     /// Creates this many switches, with their ports 1 on one bridge, as discovery finds them.
-    fn new(switches: u64, version: Version, shards: u8, seed: u64) -> World {
+    fn new(switches: u64, version: Version, shards: u8, seed: u64) -> BridgedNetwork {
         let mut sim = SimNetwork::new(Arc::new(learning), shards, &options(), seed);
         (1..=switches).for_each(|switch| sim.add_switch(Dpid(switch), version, 3));
         let shared: Vec<Location> = (1..=switches).map(|switch| at(switch, 1)).collect();
@@ -56,7 +56,7 @@ impl World {
         }
         let mut places: Vec<Location> = (1..=switches).map(|switch| at(switch, 2)).collect();
         places.extend([bridge, bridge]);
-        let mut world = World { sim, places, sent: 0 };
+        let mut world = BridgedNetwork { sim, places, sent: 0 };
         world.discover(switches);
         world
     }
@@ -137,7 +137,7 @@ impl World {
 #[test]
 fn three_switches_and_hosts_on_one_bridge_get_each_packet_once() {
     for version in VERSIONS {
-        let mut world = World::new(3, version, 2, 1);
+        let mut world = BridgedNetwork::new(3, version, 2, 1);
         assert_eq!(world.kind(at(1, 1)), Some(PortKind::Edge));
         for switch in [2, 3] {
             assert!(matches!(world.kind(at(switch, 1)), Some(PortKind::Shared { with, .. }) if with == at(1, 1)));
@@ -152,7 +152,7 @@ fn three_switches_and_hosts_on_one_bridge_get_each_packet_once() {
 #[test]
 fn a_host_between_two_switches_is_found_when_it_speaks_and_the_link_becomes_a_segment() {
     for version in VERSIONS {
-        let mut world = World::new(2, version, 2, 1);
+        let mut world = BridgedNetwork::new(2, version, 2, 1);
         assert_eq!(world.kind(at(1, 1)), Some(PortKind::Link(at(2, 1))));
         world.check_unicast(0, 1);
         world.sim.run_for(Duration::from_secs(2));
@@ -167,8 +167,8 @@ fn a_host_between_two_switches_is_found_when_it_speaks_and_the_link_becomes_a_se
 
 #[test]
 fn packets_without_a_label_show_no_host_if_they_are_a_bridges_own_or_were_under_way() {
-    let mut world = World::new(2, Version::Of13, 2, 1);
-    let is_link = |world: &World| world.kind(at(1, 1)) == Some(PortKind::Link(at(2, 1)));
+    let mut world = BridgedNetwork::new(2, Version::Of13, 2, 1);
+    let is_link = |world: &BridgedNetwork| world.kind(at(1, 1)) == Some(PortKind::Link(at(2, 1)));
     world.send(2, Mac([0x01, 0x80, 0xc2, 0, 0, 0]));
     assert!(is_link(&world), "to an address that bridges keep to themselves");
     world.send(2, Mac([0x33, 0x33, 0, 0, 0, 0x16]));
@@ -194,7 +194,7 @@ fn two_ports_of_one_switch_on_a_bridge_are_one_way_in() {
         sim.tell(Event::LinkUp { a: at(1, 1), b: at(1, 3) });
         sim.run();
         sim.run_for(Duration::from_secs(2));
-        let mut world = World { sim, places: vec![at(1, 2), bridge, bridge], sent: 0 };
+        let mut world = BridgedNetwork { sim, places: vec![at(1, 2), bridge, bridge], sent: 0 };
         world.send(1, EVERYBODY);
         world.everybody_speaks();
         world.check_all();
@@ -204,7 +204,7 @@ fn two_ports_of_one_switch_on_a_bridge_are_one_way_in() {
 #[test]
 fn the_segment_has_another_way_in_when_the_designated_port_goes_and_keeps_it_when_it_returns() {
     for version in VERSIONS {
-        let mut world = World::new(3, version, 2, 1);
+        let mut world = BridgedNetwork::new(3, version, 2, 1);
         world.everybody_speaks();
         world.sim.set_port(at(1, 1), false);
         world.discover(3);
@@ -229,7 +229,7 @@ fn the_segment_has_another_way_in_when_the_designated_port_goes_and_keeps_it_whe
 
 #[test]
 fn a_segment_goes_with_its_designated_switch_and_leaves_nothing_behind() {
-    let mut world = World::new(3, Version::Of13, 2, 1);
+    let mut world = BridgedNetwork::new(3, Version::Of13, 2, 1);
     world.everybody_speaks();
     for switch in [1, 2, 3] {
         world.sim.disconnect(Dpid(switch));
@@ -248,7 +248,7 @@ fn whatever_comes_and_goes_packets_on_segments_come_once() {
         let mut random = Random::new(seed);
         let version = VERSIONS[random.below(2)];
         let switches = 2 + random.below(3) as u64;
-        let mut world = World::new(switches, version, 1 + random.below(3) as u8, seed);
+        let mut world = BridgedNetwork::new(switches, version, 1 + random.below(3) as u8, seed);
         for _ in 0..4 {
             let switch = 1 + random.below(switches as usize) as u64;
             match random.below(3) {
@@ -281,7 +281,7 @@ fn whatever_comes_and_goes_packets_on_segments_come_once() {
 #[test]
 fn a_stream_over_a_segment_loses_nothing_while_labels_are_asked_for_again() {
     for version in VERSIONS {
-        let mut world = World::new(3, version, 2, 1);
+        let mut world = BridgedNetwork::new(3, version, 2, 1);
         world.everybody_speaks();
         world.sim.delivered.clear();
         let pairs = [(0, 1), (1, 0), (1, 2), (3, 1), (1, 3)];

@@ -14,7 +14,7 @@ use maple_core::run::Run;
 use maple_core::state::{Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::cases::{Body, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
+use maple_sim::cases::{Body, Domain, HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT};
 use maple_sim::seeds::{are_chosen, seeds};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
@@ -68,7 +68,7 @@ impl Has {
 
 /// A network with hosts, in which slices called `red` and `blue` have state.
 struct Setting {
-    world: World,
+    world: Domain,
     located: Vec<(HostAddresses, Location)>,
     state: Vec<Write>,
 }
@@ -111,7 +111,7 @@ impl Setting {
                 }
             }
         }
-        let world = World { switches: 4, links, edges, hosts, all_answers: false };
+        let world = Domain { switches: 4, links, edges, hosts, all_answers: false };
         Setting { world, located, state }
     }
 

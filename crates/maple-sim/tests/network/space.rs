@@ -47,9 +47,7 @@ fn network_of(policy: Arc<dyn Policy>, options: Options, shards: u8, version: Ve
     (1..=2).for_each(|dpid| sim.add_switch(Dpid(dpid), version, 4));
     sim.run();
     sim.add_link(at(1, 1), at(2, 1));
-    sim.run();
-    sim.settle_ports();
-    sim.run();
+    sim.settle();
     sim
 }
 

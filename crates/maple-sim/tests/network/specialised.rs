@@ -59,7 +59,7 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
         let is_narrowed = |flow: &InstalledFlow| flow.matching.constraints().any(|there| *there == network(7));
         assert!(flows.iter().any(is_narrowed), "{flows:?}");
         let why: Vec<String> =
-            sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1))).map(|rule| rule.why).collect();
+            sim.engines().iter().flat_map(|engine| engine.view().rules(Dpid(1))).map(|rule| rule.why).collect();
         assert!(why.iter().any(|why| why.ends_with("specialised to ipv4_src=224.0.0.0/3")), "{why:?}");
         for network in 1..=6 {
             assert_eq!(send(&mut sim, at(1, 3), udp(network, 80)), []);
@@ -101,6 +101,6 @@ fn leaves_that_are_narrowed_in_several_fields_stand_beside_others() {
         assert_eq!(after.packet_ins, before.packet_ins, "from {src} to {dst}");
         assert_eq!(after.link_packet_ins, before.link_packet_ins, "from {src} to {dst}");
     }
-    let why: Vec<String> = sim.engines()[0].rules(Dpid(1)).into_iter().map(|rule| rule.why).collect();
+    let why: Vec<String> = sim.engines()[0].view().rules(Dpid(1)).into_iter().map(|rule| rule.why).collect();
     assert!(why.iter().any(|why| why.matches("specialised to").count() == 2), "{why:?}");
 }

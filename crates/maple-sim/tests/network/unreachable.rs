@@ -208,14 +208,15 @@ fn packets_that_nobody_can_send_are_told() {
     sim.run_for(Duration::from_millis(10));
     let frame = udp(A, maple_core::network::Mac([0xff; 6]), 1);
     send(&mut sim, at(1, 3), frame);
-    let told = sim.engines()[0].drops(Dpid(1), KEPT_MINUTES);
+    let told = sim.engines()[0].view().drops(Dpid(1), KEPT_MINUTES);
     assert!(told.iter().any(|one| one.cause == DropCause::Unreachable(Dpid(3))), "{told:?}");
 }
 
 #[test]
 fn a_change_is_settled_when_the_switch_that_has_its_rules_is_back_and_others_do_not_matter() {
-    let all =
-        |sim: &SimNetwork, count: fn(&Stats) -> u64| sim.engines().iter().map(|one| count(&one.stats())).sum::<u64>();
+    let all = |sim: &SimNetwork, count: fn(&Stats) -> u64| {
+        sim.engines().iter().map(|one| count(&one.view().stats())).sum::<u64>()
+    };
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_millis(10));

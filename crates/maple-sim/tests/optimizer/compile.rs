@@ -82,15 +82,7 @@ pub fn of10() -> Capabilities {
 }
 
 fn features() -> Features {
-    Features {
-        dpid: Dpid(1),
-        n_buffers: 0,
-        n_tables: 254,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0,
-        ports: Vec::new(),
-    }
+    Features::new(Dpid(1), 254)
 }
 
 /// Asserts that a rule can be sent: the codec refuses what a version can't express, including missing prerequisites.

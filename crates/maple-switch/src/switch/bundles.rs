@@ -6,7 +6,7 @@ use maple_wire::msg::{BundleAdd, BundleControl, FlowMod};
 use maple_wire::{Message, Version};
 
 use super::{Outgoing, Refusal, Switch};
-use crate::time::Time;
+use crate::time::Nanoseconds;
 
 /// The maximum number of open bundles of a connection.
 const MAX_BUNDLES: usize = 16;
@@ -45,7 +45,7 @@ impl Switch {
     /// Opens, closes, commits or discards a bundle. Returns the answer.
     pub(super) fn bundle_control(
         &mut self,
-        now: Time,
+        now: Nanoseconds,
         request: BundleControl,
         out: &mut Vec<Outgoing>,
     ) -> Result<BundleControl, Refusal> {
@@ -77,7 +77,7 @@ impl Switch {
     }
 
     /// Obeys all messages, or none if one of them is refused.
-    fn commit(&mut self, now: Time, bundle: Bundle, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn commit(&mut self, now: Nanoseconds, bundle: Bundle, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         let (before, sent) = (self.tables.clone(), out.len());
         for (xid, flow_mod) in bundle.messages {
             if let Err(refusal) = self.flow_mod(now, flow_mod.clone(), out) {

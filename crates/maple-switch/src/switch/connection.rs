@@ -11,7 +11,7 @@ use super::bundles::Bundle;
 use super::refusal::Refusal;
 use super::stats::WILDCARDS10;
 use super::{Config, Outgoing, Removal, Switch};
-use crate::time::Time;
+use crate::time::Nanoseconds;
 
 /// The number of bytes of a refused request that an error message repeats; the specifications require at least 64.
 const ERROR_DATA: usize = 128;
@@ -76,7 +76,7 @@ impl Switch {
     }
 
     /// Obeys the bytes of one complete message. The answer to an invalid one is an error.
-    pub fn receive_bytes(&mut self, now: Time, bytes: &[u8]) -> Vec<Outgoing> {
+    pub fn receive_bytes(&mut self, now: Nanoseconds, bytes: &[u8]) -> Vec<Outgoing> {
         match Message::decode(bytes) {
             Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
             Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
@@ -106,7 +106,7 @@ impl Switch {
     }
 
     /// Obeys a message; `bytes` are its encoded form.
-    pub fn handle(&mut self, now: Time, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+    pub fn handle(&mut self, now: Nanoseconds, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
         match &mut message {
             Message::PacketOut(_) => self.record.clear(),
@@ -137,7 +137,7 @@ impl Switch {
 
     fn obey(
         &mut self,
-        now: Time,
+        now: Nanoseconds,
         xid: u32,
         message: Message,
         out: &mut Vec<Outgoing>,

@@ -9,7 +9,7 @@ use super::check::{self, ActionPlace};
 use super::pipeline::PacketInSwitch;
 use super::refusal::Refusal;
 use super::{Lost, Outgoing, Removal, Switch};
-use crate::time::Time;
+use crate::time::Nanoseconds;
 
 /// The maximum depth of groups that watch each other.
 const MAX_WATCHED: u8 = 8;
@@ -44,12 +44,17 @@ pub struct Group {
     pub packets: u64,
     /// Bytes of these.
     pub bytes: u64,
-    pub(super) added: Time,
+    pub(super) added: Nanoseconds,
 }
 
 impl Switch {
     /// Obeys a group-mod.
-    pub(super) fn group_mod(&mut self, now: Time, request: GroupMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    pub(super) fn group_mod(
+        &mut self,
+        now: Nanoseconds,
+        request: GroupMod,
+        out: &mut Vec<Outgoing>,
+    ) -> Result<(), Refusal> {
         match request.command {
             ADD | MODIFY => {
                 let exists = self.groups.contains_key(&request.group);
@@ -85,7 +90,7 @@ impl Switch {
         }
     }
 
-    fn checked_group(&self, now: Time, kind: u8, buckets: Vec<Bucket>) -> Result<Group, Refusal> {
+    fn checked_group(&self, now: Nanoseconds, kind: u8, buckets: Vec<Bucket>) -> Result<Group, Refusal> {
         let kind = match kind {
             0 => GroupKind::All,
             1 => GroupKind::Select,
@@ -112,7 +117,7 @@ impl Switch {
     }
 
     /// Applies a group to a packet. The packet itself stays unchanged: buckets work on copies.
-    pub(super) fn group(&mut self, now: Time, passing: &PacketInSwitch, number: u32, out: &mut Vec<Outgoing>) {
+    pub(super) fn group(&mut self, now: Nanoseconds, passing: &PacketInSwitch, number: u32, out: &mut Vec<Outgoing>) {
         let bytes = passing.flight.frame.len() as u64;
         let Some(group) = self.groups.get(&number) else { return };
         let Some(inside) = passing.inside_group() else {

@@ -12,7 +12,7 @@ use maple_wire::msg::{Band, BandKind, MeterMod};
 
 use super::refusal::Refusal;
 use super::{Lost, Rule, Switch};
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 
 /// `OFPMF_KBPS`, `OFPMF_PKTPS`, `OFPMF_BURST`, `OFPMF_STATS`.
 const KBPS: u16 = 1;
@@ -32,7 +32,7 @@ pub struct Meter {
     bands: Vec<Bucket>,
     packets: u64,
     bytes: u64,
-    added: Time,
+    added: Nanoseconds,
 }
 
 /// A band and its tokens, in billionths of a bit or of a packet, so that rounding errors do not add up.
@@ -40,7 +40,7 @@ pub struct Meter {
 struct Bucket {
     band: Band,
     tokens: u128,
-    filled: Time,
+    filled: Nanoseconds,
     packets: u64,
     bytes: u64,
 }
@@ -62,7 +62,7 @@ impl Meter {
     }
 
     /// Reports whether a packet of this many bytes may pass now.
-    fn passes(&mut self, now: Time, bytes: usize) -> bool {
+    fn passes(&mut self, now: Nanoseconds, bytes: usize) -> bool {
         self.packets += 1;
         self.bytes += bytes as u64;
         let cost = if self.counts_packets() { 1 } else { bytes as u128 * 8 } * u128::from(SECOND);
@@ -84,7 +84,7 @@ impl Meter {
 
 impl Bucket {
     /// Takes this many tokens, if they are there. Reports whether they were.
-    fn take(&mut self, now: Time, cost: u128, in_packets: bool) -> bool {
+    fn take(&mut self, now: Nanoseconds, cost: u128, in_packets: bool) -> bool {
         let unit = if in_packets { 1 } else { 1000 };
         let full = Bucket::full(&self.band, unit);
         let filled = u128::from(self.band.rate) * unit * u128::from(now.saturating_sub(self.filled));
@@ -112,7 +112,7 @@ impl Switch {
     ///
     /// Rules are removed with their meter, without notice: 1.3 has no reason code for it, and Open vSwitch sends
     /// nothing.
-    pub(super) fn meter_mod(&mut self, now: Time, request: MeterMod) -> Result<(), Refusal> {
+    pub(super) fn meter_mod(&mut self, now: Nanoseconds, request: MeterMod) -> Result<(), Refusal> {
         match request.command {
             ADD | MODIFY => {
                 let (command, exists) = (request.command, self.meters.contains_key(&request.meter));
@@ -142,7 +142,7 @@ impl Switch {
     }
 
     /// Reports whether the meter lets the packet pass. A missing meter lets all pass: its rules were removed with it.
-    pub(super) fn meter(&mut self, now: Time, number: u32, bytes: usize) -> bool {
+    pub(super) fn meter(&mut self, now: Nanoseconds, number: u32, bytes: usize) -> bool {
         let passes = self.meters.get_mut(&number).is_none_or(|meter| meter.passes(now, bytes));
         if !passes {
             self.record.lost.push(Lost::Metered(number));
@@ -150,7 +150,7 @@ impl Switch {
         passes
     }
 
-    pub(super) fn meter_stats(&self, now: Time, asked: u32) -> Vec<MeterStats> {
+    pub(super) fn meter_stats(&self, now: Nanoseconds, asked: u32) -> Vec<MeterStats> {
         let uses = |number| {
             let rules = self.tables.iter().flat_map(|table| table.iter());
             rules.filter(|rule| uses_meter(rule, number)).count() as u32
@@ -201,7 +201,7 @@ pub(super) fn uses_meter(rule: &Rule, number: u32) -> bool {
     rule.instructions.contains(&Instruction::Meter(number))
 }
 
-fn checked(now: Time, request: MeterMod) -> Result<(u32, Meter), Refusal> {
+fn checked(now: Nanoseconds, request: MeterMod) -> Result<(u32, Meter), Refusal> {
     let MeterMod { flags, meter: number, mut bands, .. } = request;
     if number == 0 || number == ALL_METERS {
         return Err(Refusal::InvalidMeter);

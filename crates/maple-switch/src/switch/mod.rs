@@ -11,7 +11,7 @@ use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, Header, NO_BUFFER, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
 
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 
 mod refusal;
 mod table;
@@ -289,7 +289,7 @@ impl Switch {
     }
 
     /// Lets time pass: removes rules whose timeouts are over.
-    pub fn advance(&mut self, now: Time) -> Vec<Outgoing> {
+    pub fn advance(&mut self, now: Nanoseconds) -> Vec<Outgoing> {
         let mut out = Vec::new();
         for table in 0..self.tables.len() {
             for (rule, why) in self.tables[table].expire(now) {
@@ -300,11 +300,11 @@ impl Switch {
     }
 
     /// Returns the time when the next rule's timeout is over, if no packet comes before.
-    pub fn next_timeout(&self) -> Option<Time> {
+    pub fn next_timeout(&self) -> Option<Nanoseconds> {
         self.tables.iter().filter_map(Table::next_expiry).min()
     }
 
-    fn flow_removed(&self, now: Time, table_id: u8, rule: Rule, why: Removal, out: &mut Vec<Outgoing>) {
+    fn flow_removed(&self, now: Nanoseconds, table_id: u8, rule: Rule, why: Removal, out: &mut Vec<Outgoing>) {
         if rule.flags & FlowMod::SEND_FLOW_REM == 0 || !self.is_connected() || !self.wants_flow_removed(why) {
             return;
         }
@@ -328,7 +328,7 @@ impl Switch {
     /// Obeys one message of the controller.
     ///
     /// The answer to a request that cannot be executed is an error with the request's first bytes.
-    pub fn handle_message(&mut self, now: Time, header: Header, message: Message) -> Vec<Outgoing> {
+    pub fn handle_message(&mut self, now: Nanoseconds, header: Header, message: Message) -> Vec<Outgoing> {
         let mut bytes = Vec::new();
         if message.encode(self.version, header.xid, &mut bytes).is_err() {
             // A message that this version can't encode can't have arrived in it; the header alone identifies the
@@ -350,7 +350,7 @@ impl Switch {
         }
     }
 
-    fn flow_mod(&mut self, now: Time, request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn flow_mod(&mut self, now: Nanoseconds, request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         self.counters.flow_mods += 1;
         let request = self.checked(request)?;
         if request.command == FlowModCommand::Add {
@@ -427,7 +427,7 @@ impl Switch {
         if table_id == ALL_TABLES { 0..count } else { at.min(count)..(at + 1).min(count) }
     }
 
-    fn packet_out(&mut self, now: Time, request: PacketOut, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn packet_out(&mut self, now: Nanoseconds, request: PacketOut, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         self.record.clear();
         if request.buffer_id != NO_BUFFER {
             return Err(Refusal::BufferUnknown);

@@ -8,12 +8,12 @@ use maple_wire::{Field, PortNo};
 
 use super::pipeline::PacketInSwitch;
 use super::{Lost, Outgoing, Switch};
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 
 /// The maximum number of learned addresses.
 const MAX_LEARNED: usize = 8192;
 /// How long an address is remembered after a frame from it: five minutes, as bridges do (IEEE 802.1D).
-const REMEMBERED: Time = 300 * SECOND;
+const REMEMBERED: Nanoseconds = 300 * SECOND;
 /// The bit of an address that stands for a group of hosts.
 const GROUP: u128 = 1 << 40;
 /// The id of a VLAN within its field.
@@ -21,11 +21,11 @@ const VLAN_ID: u128 = 0xfff;
 
 /// The ports of addresses and the times of their last frames, by VLAN and address.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Learned(BTreeMap<(u128, u128), (PortNo, Time)>);
+pub(super) struct Learned(BTreeMap<(u128, u128), (PortNo, Nanoseconds)>);
 
 impl Learned {
     /// Learns the port of a frame's source address.
-    fn learn(&mut self, now: Time, vlan: u128, source: u128, port: PortNo) {
+    fn learn(&mut self, now: Nanoseconds, vlan: u128, source: u128, port: PortNo) {
         if source & GROUP != 0 {
             return;
         }
@@ -36,14 +36,20 @@ impl Learned {
         self.0.insert((vlan, source), (port, now));
     }
 
-    fn port(&self, now: Time, vlan: u128, destination: u128) -> Option<PortNo> {
+    fn port(&self, now: Nanoseconds, vlan: u128, destination: u128) -> Option<PortNo> {
         self.0.get(&(vlan, destination)).filter(|(_, seen)| now < seen + REMEMBERED).map(|(port, _)| *port)
     }
 }
 
 impl Switch {
     /// Sends a packet as a learning switch does.
-    pub(super) fn normal(&mut self, now: Time, passing: &PacketInSwitch, queue: Option<u32>, out: &mut Vec<Outgoing>) {
+    pub(super) fn normal(
+        &mut self,
+        now: Nanoseconds,
+        passing: &PacketInSwitch,
+        queue: Option<u32>,
+        out: &mut Vec<Outgoing>,
+    ) {
         let (packet, in_port) = (passing.flight.packet(), passing.flight.in_port);
         let value = |field| packet.switch_value(field).unwrap_or(0);
         let (vlan, source, destination) = (value(Field::VlanVid) & VLAN_ID, value(Field::EthSrc), value(Field::EthDst));

@@ -7,7 +7,7 @@ use maple_wire::packet::flight::{Effect, Flight, Next};
 use maple_wire::{Action, ActionSet, Field, Instruction, Match, Message, PortNo};
 
 use super::{Lost, Outgoing, PassedTable, Switch};
-use crate::time::Time;
+use crate::time::Nanoseconds;
 
 /// The maximum nesting depth of outputs to `TABLE` and of groups; deeper packets are dropped.
 const MAX_DEPTH: u8 = 8;
@@ -81,7 +81,7 @@ impl PacketInSwitch {
 
 impl Switch {
     /// Receives a frame at a port. Returns the resulting outputs; then [`Switch::record`] has the rules that it met.
-    pub fn receive(&mut self, now: Time, in_port: PortNo, frame: impl Into<Vec<u8>>) -> Vec<Outgoing> {
+    pub fn receive(&mut self, now: Nanoseconds, in_port: PortNo, frame: impl Into<Vec<u8>>) -> Vec<Outgoing> {
         let frame = frame.into();
         let mut out = self.advance(now);
         self.record.clear();
@@ -105,7 +105,13 @@ impl Switch {
     }
 
     /// Sends a packet through the tables, from `table` on.
-    pub(super) fn tables_from(&mut self, now: Time, table: u8, mut passing: PacketInSwitch, out: &mut Vec<Outgoing>) {
+    pub(super) fn tables_from(
+        &mut self,
+        now: Nanoseconds,
+        table: u8,
+        mut passing: PacketInSwitch,
+        out: &mut Vec<Outgoing>,
+    ) {
         let mut next = Some(table);
         while let Some(table) = next {
             next = match self.table(now, table, &mut passing, out) {
@@ -123,7 +129,13 @@ impl Switch {
     }
 
     /// Sends a packet through one table.
-    fn table(&mut self, now: Time, table: u8, passing: &mut PacketInSwitch, out: &mut Vec<Outgoing>) -> TableOutcome {
+    fn table(
+        &mut self,
+        now: Nanoseconds,
+        table: u8,
+        passing: &mut PacketInSwitch,
+        out: &mut Vec<Outgoing>,
+    ) -> TableOutcome {
         let Some(instructions) = self.look_up(now, table, passing) else {
             self.miss(passing, table, out);
             return TableOutcome::Ended;
@@ -144,7 +156,7 @@ impl Switch {
     }
 
     /// Returns the instructions of the rule that takes the packet.
-    fn look_up(&mut self, now: Time, table: u8, passing: &mut PacketInSwitch) -> Option<Arc<[Instruction]>> {
+    fn look_up(&mut self, now: Nanoseconds, table: u8, passing: &mut PacketInSwitch) -> Option<Arc<[Instruction]>> {
         let of13 = self.version == Version::Of13;
         self.make_room(table);
         let (flight, fields) = (&passing.flight, &mut self.fields);
@@ -183,7 +195,7 @@ impl Switch {
     /// Applies the actions in order. Returns `false` if the packet was dropped because its time to live ran out.
     pub(super) fn apply(
         &mut self,
-        now: Time,
+        now: Nanoseconds,
         passing: &mut PacketInSwitch,
         actions: &[Action],
         out: &mut Vec<Outgoing>,
@@ -215,7 +227,7 @@ impl Switch {
 
     fn output(
         &mut self,
-        now: Time,
+        now: Nanoseconds,
         passing: &PacketInSwitch,
         port: PortNo,
         queue: Option<u32>,

@@ -4,7 +4,7 @@ use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Message, Port, PortNo, Version};
 
 use super::{Outgoing, Switch};
-use crate::time::Time;
+use crate::time::Nanoseconds;
 
 /// `OFPPS_LIVE` (1.3).
 const STATE_LIVE: u32 = 1 << 2;
@@ -18,7 +18,7 @@ pub struct SwitchPort {
     pub counters: PortCounters,
     /// The maximum rate of the port, in bits a second; `None`: no maximum.
     pub rate: Option<u64>,
-    pub(super) added: Time,
+    pub(super) added: Nanoseconds,
 }
 
 /// The counters of a port.
@@ -40,7 +40,7 @@ pub struct PortCounters {
 
 impl Switch {
     /// Adds a port that is up, or brings an existing one up.
-    pub fn add_port(&mut self, now: Time, number: PortNo) -> Vec<Outgoing> {
+    pub fn add_port(&mut self, now: Nanoseconds, number: PortNo) -> Vec<Outgoing> {
         if self.ports.contains_key(&number) {
             return self.set_link(number, true);
         }

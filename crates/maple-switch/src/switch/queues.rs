@@ -10,7 +10,7 @@ use maple_wire::msg::{QueueConfig, QueueDesc, QueueProperty};
 
 use super::refusal::Refusal;
 use super::{Outgoing, Switch};
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 
 /// `OFPQ_ALL`.
 const ALL_QUEUES: u32 = 0xffff_ffff;
@@ -44,7 +44,7 @@ pub struct Queue {
     pub rates: QueueRates,
     /// Its counters.
     pub counters: QueueCounters,
-    added: Time,
+    added: Nanoseconds,
 }
 
 impl Switch {
@@ -54,7 +54,7 @@ impl Switch {
     }
 
     /// Adds, changes or removes a queue of a port, as the operator would. A changed queue keeps its counters.
-    pub fn set_queue(&mut self, now: Time, port: PortNo, queue: u32, rates: Option<QueueRates>) {
+    pub fn set_queue(&mut self, now: Nanoseconds, port: PortNo, queue: u32, rates: Option<QueueRates>) {
         match rates {
             None => drop(self.queues.remove(&(port, queue))),
             Some(rates) => {
@@ -116,7 +116,7 @@ impl Switch {
         Ok(QueueConfig { port, queues: wanted.map(one).collect() })
     }
 
-    pub(super) fn queue_stats(&self, now: Time, asked: QueueStatsRequest) -> Result<Vec<QueueStats>, Refusal> {
+    pub(super) fn queue_stats(&self, now: Nanoseconds, asked: QueueStatsRequest) -> Result<Vec<QueueStats>, Refusal> {
         // 1.0 calls all ports `ALL`, 1.3 `ANY`. Open vSwitch accepts both in 1.0.
         let any_port =
             asked.port == PortNo::ANY || asked.port == PortNo::ALL && self.version == maple_wire::Version::Of10;

@@ -12,7 +12,7 @@ use super::check;
 use super::refusal::Refusal;
 use super::table::{Rule, Table};
 use super::{Switch, SwitchPort};
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
@@ -23,7 +23,7 @@ pub(super) const WILDCARDS10: u32 = 0x3f_ffff;
 
 impl Switch {
     /// Answers a statistics request, with several messages if one would be too long.
-    pub(super) fn statistics(&self, now: Time, request: StatsRequest) -> Result<Vec<StatsReply>, Refusal> {
+    pub(super) fn statistics(&self, now: Nanoseconds, request: StatsRequest) -> Result<Vec<StatsReply>, Refusal> {
         let one = |body| Ok(vec![StatsReply::new(body)]);
         match request.body {
             RequestBody::Desc => one(ReplyBody::Desc(self.description())),
@@ -56,7 +56,7 @@ impl Switch {
     }
 
     /// Answers the kinds that only 1.3 has.
-    fn statistics13(&self, now: Time, body: RequestBody) -> Result<Vec<StatsReply>, Refusal> {
+    fn statistics13(&self, now: Nanoseconds, body: RequestBody) -> Result<Vec<StatsReply>, Refusal> {
         let one = |body| Ok(vec![StatsReply::new(body)]);
         match body {
             RequestBody::PortDesc => {
@@ -152,7 +152,7 @@ impl Switch {
         self.ports.values().filter(|one| port == PortNo::ANY || one.description.number == port).collect()
     }
 
-    fn group_stats(&self, now: Time, asked: u32) -> Vec<GroupStats> {
+    fn group_stats(&self, now: Nanoseconds, asked: u32) -> Vec<GroupStats> {
         let uses = |number: u32| {
             let rules = self.tables.iter().flat_map(Table::rules);
             rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, number)).count() as u32
@@ -252,7 +252,7 @@ fn oxm_id(field: Field, settable: bool) -> OxmId {
     OxmId { header, experimenter: None }
 }
 
-fn flow_stats(now: Time, table_id: u8, rule: &Rule) -> FlowStats {
+fn flow_stats(now: Nanoseconds, table_id: u8, rule: &Rule) -> FlowStats {
     FlowStats {
         table_id,
         duration_sec: ((now - rule.added) / SECOND) as u32,
@@ -269,7 +269,7 @@ fn flow_stats(now: Time, table_id: u8, rule: &Rule) -> FlowStats {
     }
 }
 
-fn port_stats(now: Time, port: &SwitchPort) -> PortStats {
+fn port_stats(now: Nanoseconds, port: &SwitchPort) -> PortStats {
     let c = port.counters;
     PortStats {
         port: port.description.number,

@@ -28,6 +28,13 @@ pub struct Features {
     pub ports: Vec<Port>,
 }
 
+impl Features {
+    /// Creates the report of a switch on its main connection, with no buffers and no ports.
+    pub fn new(dpid: Dpid, n_tables: u8) -> Features {
+        Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() }
+    }
+}
+
 impl Wire for Features {
     const MIN: [usize; 2] = [24; 2];
 

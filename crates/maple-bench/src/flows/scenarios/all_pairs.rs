@@ -29,21 +29,21 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let mut answer = Answer::new(format!("{}, {topology}, OpenFlow {version}: all pairs of hosts", contender.name));
     let unknown = bed.acquaint(args.settle)?;
     let before = bed.moment()?;
-    let order = pairs(&bed.lab, false);
-    let whole = bed.lab.flows(&mut order.iter().copied(), order.len(), Instant::now() + args.limit)?;
+    let order = pairs(&bed.flow_network, false);
+    let whole = bed.flow_network.flows(&mut order.iter().copied(), order.len(), Instant::now() + args.limit)?;
     let after = bed.moment()?;
-    let hosts = bed.lab.network().hosts.len();
-    let (edge, core) = busiest(&bed.lab);
+    let hosts = bed.flow_network.network().hosts.len();
+    let (edge, core) = busiest(&bed.flow_network);
     answer.figure("hosts", hosts);
     answer.figure("pairs", order.len());
-    answer.figure("flows that ended", bed.lab.ended().len());
-    answer.figure("flows a second", format!("{:.0}", bed.lab.ended().len() as f64 / after.seconds(&before)));
+    answer.figure("flows that ended", bed.flow_network.ended().len());
+    answer.figure("flows a second", format!("{:.0}", bed.flow_network.ended().len() as f64 / after.seconds(&before)));
     answer.figure("rules of the busiest switch with hosts", edge);
     answer.figure("rules of the busiest switch without", core.map_or("none".into(), |rules| rules.to_string()));
-    let all: usize = (0..bed.lab.network().switches.len()).map(|switch| bed.lab.rules(switch)).sum();
+    let all: usize = (0..bed.flow_network.network().switches.len()).map(|switch| bed.flow_network.rules(switch)).sum();
     answer.figure("rules of all switches", all);
     if !whole || unknown > 0 {
-        let missing = order.len() - bed.lab.ended().len();
+        let missing = order.len() - bed.flow_network.ended().len();
         answer.doubts.push(format!("{missing} flows did not end, {unknown} hosts could not make themselves known"));
     }
     if let Some(core) = core {

@@ -77,7 +77,7 @@ fn measure(
     let connected = bed.moment()?;
     let mut known = 0;
     while known < links && connected.at.elapsed() < LINKS_TIMEOUT {
-        bed.lab.wait(QUERY_INTERVAL)?;
+        bed.flow_network.wait(QUERY_INTERVAL)?;
         known = bed.show(Show::Links)?.as_array().map_or(0, Vec::len);
     }
     let found = bed.moment()?;
@@ -103,9 +103,9 @@ fn measure(
             format!("{known} of {links} links"),
         ));
     }
-    bed.lab.wait(args.settle)?;
+    bed.flow_network.wait(args.settle)?;
     let before = bed.moment()?;
-    bed.lab.wait(RESTING.min(args.limit))?;
+    bed.flow_network.wait(RESTING.min(args.limit))?;
     let after = bed.moment()?;
     let percent = after.controller_seconds(&before) / after.seconds(&before) * 100.0;
     let probes = (after.counters - before.counters).packet_outs as f64 / after.seconds(&before);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use maple_load::flows::{Lab, Pair, Place, pairs};
+use maple_load::flows::{FlowNetwork, Pair, Place, pairs};
 use maple_wire::Version;
 
 use super::super::FlowsArgs;
@@ -55,15 +55,15 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
     let question = format!("{}, {topology}, OpenFlow {version}: a link fails under {wanted} leaves", contender.name);
     let mut answer = Answer::new(question);
     progress.set_message("opening flows".to_owned());
-    let mut order = order(&bed.lab).into_iter();
-    let Some((link, over)) = fill(&mut bed.lab, &mut order, wanted, Instant::now() + args.limit)? else {
+    let mut order = order(&bed.flow_network).into_iter();
+    let Some((link, over)) = fill(&mut bed.flow_network, &mut order, wanted, Instant::now() + args.limit)? else {
         answer.doubts.push(format!("no flow leads over a link ({unknown} hosts could not make themselves known)"));
         return Ok(answer);
     };
     if over.len() < wanted {
         answer.doubts.push(format!("{} flows lead over the link, not {wanted}", over.len()));
     }
-    answer.figure("flows that ended", bed.lab.ended().len());
+    answer.figure("flows that ended", bed.flow_network.ended().len());
     progress.step();
     progress.set_message("rerouting".to_owned());
     fail(&mut bed, (link, over), &mut answer)?;
@@ -73,12 +73,12 @@ pub fn answer(args: &FlowsArgs, topology: &str) -> anyhow::Result<Answer> {
 /// Fails the link, and measures until all its flows are delivered again.
 fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Result<()> {
     // Nothing is in flight, so all later messages are because of the link.
-    bed.lab.drain(DRAIN)?;
+    bed.flow_network.drain(DRAIN)?;
     let before = bed.moment()?;
-    bed.lab.set_link(link, false)?;
+    bed.flow_network.set_link(link, false)?;
     let asked = reroute(bed, over.iter().map(|(pair, _)| *pair).collect())?;
     let rerouted = bed.moment()?;
-    bed.lab.wait(LATE_MESSAGES_TIME)?;
+    bed.flow_network.wait(LATE_MESSAGES_TIME)?;
     let after = bed.moment()?;
 
     let counted = after.counters - before.counters;
@@ -112,10 +112,10 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     let deadline = Instant::now() + REROUTE_TIMEOUT;
     let mut since = bed.moment()?;
     while !broken.is_empty() && Instant::now() < deadline {
-        bed.lab.wait(CHECK_INTERVAL)?;
+        bed.flow_network.wait(CHECK_INTERVAL)?;
         // While one flow is broken, it is too early to check the others.
         while let Some(pair) = broken.last()
-            && bed.lab.path(*pair).is_some()
+            && bed.flow_network.path(*pair).is_some()
         {
             broken.pop();
         }
@@ -129,16 +129,16 @@ fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
         }
         since = now;
     }
-    broken.retain(|pair| bed.lab.path(*pair).is_none());
-    let until = bed.lab.ended().len() + broken.len();
-    bed.lab.flows(&mut broken.iter().copied(), until, deadline)?;
+    broken.retain(|pair| bed.flow_network.path(*pair).is_none());
+    let until = bed.flow_network.ended().len() + broken.len();
+    bed.flow_network.flows(&mut broken.iter().copied(), until, deadline)?;
     Ok(broken.len())
 }
 
 /// The pairs of hosts. Those that begin at the first host's switch come first, because they share its links.
-fn order(lab: &Lab) -> Vec<Pair> {
-    let hosts = &lab.network().hosts;
-    let mut order = pairs(lab, true);
+fn order(flow_network: &FlowNetwork) -> Vec<Pair> {
+    let hosts = &flow_network.network().hosts;
+    let mut order = pairs(flow_network, true);
     order.sort_by_key(|(src, _)| hosts[*src as usize].switch != hosts[0].switch);
     order
 }
@@ -146,23 +146,23 @@ fn order(lab: &Lab) -> Vec<Pair> {
 /// Opens flows until enough lead over one link, or until time or pairs run out. Returns the link and its flows with
 /// their routes.
 fn fill(
-    lab: &mut Lab,
+    flow_network: &mut FlowNetwork,
     order: &mut impl Iterator<Item = Pair>,
     wanted: usize,
     deadline: Instant,
 ) -> anyhow::Result<Option<Loaded>> {
     let ends: BTreeMap<Place, [Place; 2]> =
-        lab.network().links.iter().flat_map(|[a, b]| [(*a, [*a, *b]), (*b, [*a, *b])]).collect();
+        flow_network.network().links.iter().flat_map(|[a, b]| [(*a, [*a, *b]), (*b, [*a, *b])]).collect();
     let mut over: BTreeMap<[Place; 2], Vec<(Pair, Route)>> = BTreeMap::new();
     let mut counted = 0;
     loop {
-        let goes_on = lab.flows(order, counted + STEP, deadline)?;
-        let fresh: Vec<Pair> = lab.ended()[counted..].to_vec();
+        let goes_on = flow_network.flows(order, counted + STEP, deadline)?;
+        let fresh: Vec<Pair> = flow_network.ended()[counted..].to_vec();
         counted += fresh.len();
         for pair in fresh {
-            let dst = &lab.network().hosts[pair.1 as usize];
+            let dst = &flow_network.network().hosts[pair.1 as usize];
             let last = (dst.switch, dst.port);
-            let Some(crossed) = lab.path(pair).map(<[Place]>::to_vec) else { continue };
+            let Some(crossed) = flow_network.path(pair).map(<[Place]>::to_vec) else { continue };
             let links: BTreeSet<[Place; 2]> = crossed.iter().filter_map(|port| ends.get(port).copied()).collect();
             let route: Route = crossed.into_iter().chain([last]).collect();
             for link in links {

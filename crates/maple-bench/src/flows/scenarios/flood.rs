@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use maple_load::LoadError;
-use maple_load::flows::{Lab, Pair, Spread, line, pairs};
+use maple_load::flows::{FlowNetwork, Pair, Spread, line, pairs};
 use maple_wire::Version;
 
 use super::super::FlowsArgs;
@@ -93,10 +93,10 @@ impl Flood {
     }
 
     /// Sends the packets that are due. Returns whether all addresses are used.
-    fn go_on(&mut self, lab: &mut Lab) -> anyhow::Result<bool> {
+    fn send_due(&mut self, flow_network: &mut FlowNetwork) -> anyhow::Result<bool> {
         let due = (self.began.elapsed().as_secs_f64() * self.per_second) as u32;
         let due = due.min(self.addresses);
-        let sent = lab.flood((0, PORTS), 0, self.due, due - self.due)?;
+        let sent = flow_network.flood((0, PORTS), 0, self.due, due - self.due)?;
         self.sent += sent;
         self.due = if self.surplus == Surplus::Lost { due } else { self.due + sent };
         Ok(self.due == self.addresses)
@@ -108,10 +108,10 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
     let mut bed = bed(args, version, answer)?;
     let before = bed.moment()?;
     let mut flood = Flood::new(args, addresses, Surplus::Waits);
-    let whole = pour(&mut bed.lab, &mut flood, args.limit);
+    let whole = pour(&mut bed.flow_network, &mut flood, args.limit);
     let flooded = bed.moment()?;
     match whole {
-        Ok(()) => bed.lab.wait(SETTLE_TIME.min(args.limit))?,
+        Ok(()) => bed.flow_network.wait(SETTLE_TIME.min(args.limit))?,
         Err(error) if matches!(error.downcast_ref(), Some(LoadError::Closed { .. })) => {
             answer.doubts.push(format!("under the flood {error}"));
         }
@@ -131,15 +131,15 @@ fn memory(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answe
         format!("{:.1}, {:.1}", before.controller.resident as f64 / 1e6, after.controller.resident as f64 / 1e6)
     });
     answer.figure("rules before and after", {
-        format!("{}, {}", bed.lab.rules(0) as i64 - counted.adds as i64, bed.lab.rules(0))
+        format!("{}, {}", bed.flow_network.rules(0) as i64 - counted.adds as i64, bed.flow_network.rules(0))
     });
     Ok(more)
 }
 
 /// Sends the whole flood, or as much as the time limit allows.
-fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
-    while !flood.go_on(lab)? && flood.began.elapsed() < limit {
-        lab.wait(TICK)?;
+fn pour(flow_network: &mut FlowNetwork, flood: &mut Flood, limit: Duration) -> anyhow::Result<()> {
+    while !flood.send_due(flow_network)? && flood.began.elapsed() < limit {
+        flow_network.wait(TICK)?;
     }
     Ok(())
 }
@@ -147,13 +147,13 @@ fn pour(lab: &mut Lab, flood: &mut Flood, limit: Duration) -> anyhow::Result<()>
 /// Measures the share of their rate that another port's flows keep.
 fn neighbour(args: &FlowsArgs, version: Version, addresses: u32, answer: &mut Answer) -> anyhow::Result<f64> {
     let mut bed = bed(args, version, answer)?;
-    let hosts = bed.lab.network().hosts.clone();
+    let hosts = bed.flow_network.network().hosts.clone();
     let of_one_port = |pair: &Pair| hosts[pair.0 as usize].port == 1;
-    let mut order: Vec<Pair> = pairs(&bed.lab, false).into_iter().filter(of_one_port).collect();
+    let mut order: Vec<Pair> = pairs(&bed.flow_network, false).into_iter().filter(of_one_port).collect();
     let with = order.split_off(order.len() / 2);
     let time = MAX_TIME.min(args.limit);
     let calm = rate(&mut bed, time, &order, None)?;
-    bed.lab.drain(SETTLE_TIME)?;
+    bed.flow_network.drain(SETTLE_TIME)?;
     let mut flood = Flood::new(args, addresses, Surplus::Lost);
     let flooded = rate(&mut bed, time, &with, Some(&mut flood))?;
     answer.figure("new flows a second of another port, without the flood", format!("{calm:.0}"));
@@ -171,11 +171,11 @@ fn rate(bed: &mut Bed, time: Duration, order: &[Pair], mut flood: Option<&mut Fl
     let (before, began) = (bed.moment()?, Instant::now());
     while began.elapsed() < time {
         if let Some(flood) = flood.as_deref_mut() {
-            flood.go_on(&mut bed.lab)?;
+            flood.send_due(&mut bed.flow_network)?;
         }
-        let ended = bed.lab.ended().len();
+        let ended = bed.flow_network.ended().len();
         let slice = Instant::now() + TICK;
-        if !bed.lab.flows(&mut order, ended + 1_000_000, slice)? && Instant::now() < slice {
+        if !bed.flow_network.flows(&mut order, ended + 1_000_000, slice)? && Instant::now() < slice {
             break;
         }
     }

@@ -167,7 +167,7 @@ impl Controller {
         report.all(self.of_itself(control));
         let listening = self.listening().and_then(|all| all.first().copied());
         report.all(switches::findings(&self.switches, listening));
-        self.tables.seen().into_iter().for_each(|seen| report.looked_at(seen));
+        self.tables.checked().into_iter().for_each(|seen| report.looked_at(seen));
         report.all(self.tables.findings());
         report.all(counters::findings(&self.stats, &self.errors));
         report.all(problems::findings(&self.errors, &self.stats));

@@ -53,7 +53,7 @@ impl Tables {
     }
 
     /// Describes what was checked; `None` if no switch was queried.
-    pub fn seen(&self) -> Option<String> {
+    pub fn checked(&self) -> Option<String> {
         let sized = self.said.iter().filter(|switch| items(&switch["tables"]).any(|table| table["most"].is_u64()));
         let (asked, sized, left) = (self.said.len() + self.left, sized.count(), self.left);
         let rest = if left > 0 { format!(", {left} were not asked for want of time") } else { String::new() };

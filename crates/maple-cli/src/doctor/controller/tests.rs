@@ -44,7 +44,7 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     assert_eq!((one.switches(), one.open_vswitches()), (vec![1], vec![(1, "0000000000000001".to_owned())]));
     let mut report = Report::default();
     one.look(Path::new("/run/c"), &mut report);
-    assert_eq!(report.seen(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
+    assert_eq!(report.checked(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn tables_that_are_nearly_full_are_told_with_their_sizes() {
     full.look(Path::new("/run/c"), &mut report);
     let text = report.findings()[0].plain();
     assert!(text.contains("switch 0000000000000002: table 1 has 900 of at most 1000 rules"), "{text}");
-    assert_eq!(report.seen()[1], "how full tables are: 1 of 1 switches say it");
+    assert_eq!(report.checked()[1], "how full tables are: 1 of 1 switches say it");
     let silent = Tables::from_answers(vec![json!({ "switch": "0000000000000002", "tables": null })]);
-    assert_eq!(silent.seen().as_deref(), Some("how full tables are: 0 of 1 switches say it"));
-    assert_eq!(Tables::default().seen(), None);
+    assert_eq!(silent.checked().as_deref(), Some("how full tables are: 0 of 1 switches say it"));
+    assert_eq!(Tables::default().checked(), None);
 }
 
 #[test]

@@ -137,7 +137,7 @@ mod tests {
         let texts: Vec<String> = report.findings().iter().map(|one| one.plain()).collect();
         assert_eq!(texts.len(), 1);
         assert!(texts[0].contains("it'\\''s old'\n"), "{}", texts[0]);
-        assert_eq!(report.seen().len(), 2);
+        assert_eq!(report.checked().len(), 2);
     }
 
     #[test]

@@ -127,7 +127,10 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
         }
         TargetFit::OtherPort if expected.is_known && !is_connected => Some(
             Finding::new(Level::Error, FindingId::OvsTarget, at(bridge))
-                .what(format!("it connects to {address}, and the controller listens on {}", told(&expected.listening)))
+                .what(format!(
+                    "it connects to {address}, and the controller listens on {}",
+                    listening_in_words(&expected.listening)
+                ))
                 .so("the controller never sees this switch")
                 .mend(mend()),
         ),
@@ -231,7 +234,7 @@ fn run(listening: &[Listening]) -> String {
     format!("maple run POLICY{}", listening.iter().map(one).collect::<String>())
 }
 
-fn told(listening: &[Listening]) -> String {
+fn listening_in_words(listening: &[Listening]) -> String {
     listening.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ")
 }
 

@@ -185,7 +185,7 @@ fn of_this_rule(
     counters: bool,
 ) -> Result<Value, LateShard> {
     let witness = match rule.leaf {
-        Some(leaf) => handle.inspect(dpid, move |engine: &Engine| engine.witness(leaf))?.flatten(),
+        Some(leaf) => handle.inspect(dpid, move |engine: &Engine| engine.view().witness(leaf))?.flatten(),
         None => None,
     };
     let mut answer = match witness {
@@ -244,7 +244,7 @@ impl Handle {
     /// # Errors
     /// [`LateShard`] if a shard does not answer in time.
     pub fn explain(&self, packet: EnteringPacket) -> Result<Explanation, LateShard> {
-        let conditions = self.inspect(packet.at.switch, Engine::conditions)?.unwrap_or_default();
+        let conditions = self.inspect(packet.at.switch, |engine| engine.view().conditions())?.unwrap_or_default();
         let store = Arc::clone(self.store());
         let mut shards = ShardsAsNetwork { handle: self, late: None };
         let explanation = maple_core::explain::explain(&mut shards, &store, &conditions, packet);
@@ -283,17 +283,17 @@ impl ExplainedNetwork for ShardsAsNetwork<'_> {
 
     fn admit(&mut self, packet: &EnteringPacket) -> Admission {
         let packet = packet.clone();
-        let admission = self.inspect(packet.at.switch, move |engine| engine.admit(&packet));
+        let admission = self.inspect(packet.at.switch, move |engine| engine.view().admit(&packet));
         admission.unwrap_or_else(|| Admission::Refused("the switch is not connected".into()))
     }
 
     fn leaf(&mut self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
         let packet = packet.clone();
-        self.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet, is_learned)).flatten()
+        self.inspect(packet.at.switch, move |engine| engine.view().leaf_view(&packet, is_learned)).flatten()
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
         let frame = frame.to_vec();
-        self.inspect(at.switch, move |engine| engine.passage(at, &frame)).flatten()
+        self.inspect(at.switch, move |engine| engine.view().passage(at, &frame)).flatten()
     }
 }

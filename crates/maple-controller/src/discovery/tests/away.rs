@@ -4,7 +4,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn is_linked(world: &World) -> bool {
+fn is_linked(world: &ProbedNetwork) -> bool {
     world.attachment(at(1, 1)) == Attachment::Link(at(2, 1)) && world.attachment(at(2, 1)) == Attachment::Link(at(1, 1))
 }
 
@@ -12,7 +12,7 @@ fn is_linked(world: &World) -> bool {
 fn a_link_stands_however_long_one_end_or_both_have_no_connection() {
     for seconds in [1, 4, 30, 600] {
         for order in [&[1][..], &[2], &[1, 2], &[2, 1]] {
-            let mut world = World::linked();
+            let mut world = ProbedNetwork::linked();
             for dpid in order {
                 world.leaves(*dpid);
                 world.run(SECOND);
@@ -33,7 +33,7 @@ fn a_link_stands_however_long_one_end_or_both_have_no_connection() {
 
 #[test]
 fn a_neighbour_that_reports_its_port_down_ends_the_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.forgets = true;
     world.leaves(2);
     world.run(SECOND);
@@ -48,7 +48,7 @@ fn a_neighbour_that_reports_its_port_down_ends_the_link() {
 
 #[test]
 fn a_port_that_led_to_a_switch_without_a_connection_does_not_become_an_edge_port() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.forgets = true;
     world.leaves(2);
     world.run(SECOND);
@@ -70,7 +70,7 @@ fn a_port_that_led_to_a_switch_without_a_connection_does_not_become_an_edge_port
 #[test]
 fn a_port_that_led_to_a_switch_that_is_back_may_be_an_edge_port() {
     for forgotten in [false, true] {
-        let mut world = World::linked();
+        let mut world = ProbedNetwork::linked();
         world.forgets = true;
         world.leaves(2);
         world.run(SECOND);
@@ -92,7 +92,7 @@ fn a_port_that_led_to_a_switch_that_is_back_may_be_an_edge_port() {
 
 #[test]
 fn a_cable_that_was_moved_meanwhile_is_noticed_when_both_ends_can_tell() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.leaves(2);
     world.run(SECOND);
     // A media converter is between the switches, so no port goes down.
@@ -108,7 +108,7 @@ fn a_cable_that_was_moved_meanwhile_is_noticed_when_both_ends_can_tell() {
 
 #[test]
 fn a_switch_that_is_forgotten_ends_its_links() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.leaves(2);
     world.run(SECOND);
     world.down(2);
@@ -117,7 +117,7 @@ fn a_switch_that_is_forgotten_ends_its_links() {
 
 #[test]
 fn a_new_port_waits_for_its_switch() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.up(1, 1);
     world.run(50 * MS);
     world.leaves(1);

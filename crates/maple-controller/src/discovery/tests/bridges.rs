@@ -8,7 +8,7 @@ fn segment(ports: &[Location]) -> Attachment {
 
 #[test]
 fn two_switches_find_each_other_through_a_bridge_that_filters_lldp() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.bridge(&[at(1, 1), at(2, 1)], false);
     world.up(1, 2);
     world.up(2, 2);
@@ -22,7 +22,7 @@ fn two_switches_find_each_other_through_a_bridge_that_filters_lldp() {
 
 #[test]
 fn a_few_lost_lldp_frames_are_no_bridge() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.wire(at(1, 1), at(2, 1));
     // A switch that has just connected may get its rules between the two frames of a probe.
     world.loses_lldp = 2;
@@ -35,7 +35,7 @@ fn a_few_lost_lldp_frames_are_no_bridge() {
 
 #[test]
 fn a_switch_that_joins_a_bridge_later_is_found_at_once() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.bridge(&[at(1, 1), at(2, 1)], false);
     world.up(1, 1);
     world.run(Duration::from_secs(60));
@@ -48,7 +48,7 @@ fn a_switch_that_joins_a_bridge_later_is_found_at_once() {
 #[test]
 fn three_switches_on_one_bridge_all_find_each_other() {
     for passes_lldp in [false, true] {
-        let mut world = World::new(2);
+        let mut world = ProbedNetwork::new(2);
         let ports = [at(1, 1), at(2, 1), at(3, 1)];
         world.bridge(&ports, passes_lldp);
         (1..=3).for_each(|switch| world.up(switch, 2));
@@ -68,7 +68,7 @@ fn three_switches_on_one_bridge_all_find_each_other() {
 
 #[test]
 fn two_ports_of_one_switch_on_a_bridge_find_each_other() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     world.bridge(&[at(1, 1), at(1, 2)], false);
     world.up(1, 2);
     world.run(50 * MS);
@@ -77,7 +77,7 @@ fn two_ports_of_one_switch_on_a_bridge_find_each_other() {
 
 #[test]
 fn a_port_remembers_a_limited_number_of_peers() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     let ports: Vec<Location> = (1..=70).map(|switch| at(switch, 1)).collect();
     world.bridge(&ports, false);
     (1..=70).for_each(|switch| world.up(switch, 1));

@@ -7,9 +7,9 @@ use maple_core::network::{Facts, PortSet, SwitchFacts};
 use super::*;
 
 /// Builds two switches with a wire between their first ports; `facts` are declared of the first switch.
-fn wired(facts: SwitchFacts) -> World {
+fn wired(facts: SwitchFacts) -> ProbedNetwork {
     let facts = Arc::new(Facts::new([(Dpid(1), facts)].into(), [].into()));
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.shards = (0..2).map(|n| Discovery::new(KEY, Timing::default(), n).with_facts(Arc::clone(&facts))).collect();
     world.wire(at(1, 1), at(2, 1));
     world.up(1, 2);
@@ -43,7 +43,7 @@ fn any_lldp_at_a_declared_edge_port_is_an_alarm_that_is_reported_once_until_the_
     forged[last] ^= 1;
     let foreign = maple_wire::packet::build::Frame::ethernet([1; 6], [2; 6]).lldp(&[]);
     let now = world.now;
-    let reports = |world: &mut World, frame: &[u8]| {
+    let reports = |world: &mut ProbedNetwork, frame: &[u8]| {
         let (mut out, shard) = (Vec::new(), world.shard(Dpid(1)));
         let origin = world.shards[shard].on_lldp(now, now, at(1, 1), frame, &mut out);
         let alarms = out.iter().map(|output| match output {
@@ -99,7 +99,7 @@ fn a_switch_that_is_gone_leaves_nothing() {
 }
 
 /// Declares other facts of the first switch while both are connected.
-fn declare(world: &mut World, facts: SwitchFacts) {
+fn declare(world: &mut ProbedNetwork, facts: SwitchFacts) {
     let facts = Arc::new(Facts::new([(Dpid(1), facts)].into(), [].into()));
     let (now, ports) = (world.now, [1, 2].map(super::port));
     for dpid in [1, 2] {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_host_that_forges_probes_makes_no_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     let made_up = Probe { from: at(2, 2), sent: world.now }.frame(Key([1; 16]), ProbeForm::Lldp, [2; 6], MS);
     let mut changed = world.probe(at(2, 1));
     let port_byte = changed.len() - 2 - 16 - 8 - 1;
@@ -18,7 +18,7 @@ fn a_host_that_forges_probes_makes_no_link() {
 
 #[test]
 fn a_host_that_replays_old_probes_makes_no_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     let heard_at_its_own_port = world.probe(at(2, 2));
     world.run(Duration::from_secs(3));
     world.receive(at(1, 2), &heard_at_its_own_port);
@@ -28,7 +28,7 @@ fn a_host_that_replays_old_probes_makes_no_link() {
 
 #[test]
 fn the_forms_of_a_probe_may_arrive_in_any_order() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.reorders_forms = true;
     world.run(Duration::from_secs(60));
     assert_eq!((world.attachment(at(1, 1)), &world.anomalies[..]), (Attachment::Link(at(2, 1)), &[][..]));
@@ -44,7 +44,7 @@ fn the_forms_of_a_probe_may_arrive_in_any_order() {
 
 #[test]
 fn a_host_that_replays_fresh_probes_makes_no_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     // The probes of 2:2 also reach a host at 1:2, which sends each of them into 1:2 a hundred times.
     world.wires.insert(at(2, 2), at(1, 2));
     world.run(Duration::from_secs(6));
@@ -60,7 +60,7 @@ fn a_host_that_replays_fresh_probes_makes_no_link() {
 
 #[test]
 fn a_probe_that_comes_back_to_its_port_makes_no_link() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     world.wires.insert(at(1, 1), at(1, 1));
     world.up(1, 1);
     world.run(Duration::from_secs(1));
@@ -72,7 +72,7 @@ fn a_probe_that_comes_back_to_its_port_makes_no_link() {
 
 #[test]
 fn nobody_takes_over_a_live_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.run(Duration::from_secs(6));
     let stolen = world.probe(at(2, 2));
     world.receive(at(1, 1), &stolen);
@@ -84,7 +84,7 @@ fn nobody_takes_over_a_live_link() {
 
 #[test]
 fn lldp_of_other_devices_is_for_the_policy() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     let foreign = maple_wire::packet::build::Frame::ethernet(maple_wire::packet::lldp::MULTICAST, [2; 6])
         .lldp(&[maple_wire::packet::lldp::Tlv::Ttl(120)]);
     let mut out = Vec::new();
@@ -95,7 +95,7 @@ fn lldp_of_other_devices_is_for_the_policy() {
 #[test]
 fn probes_of_the_controller_before_are_ignored_while_they_can_be_under_way() {
     let former = Key([1; 16]);
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.shards = (0..2).map(|n| Discovery::new(KEY, Timing::default(), n).in_place_of(Some(former))).collect();
     world.up(1, 2);
     world.up(2, 2);

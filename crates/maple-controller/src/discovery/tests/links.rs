@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_link_is_found_at_both_ends_and_other_ports_become_edges() {
-    let world = World::linked();
+    let world = ProbedNetwork::linked();
     assert_eq!(world.attachment(at(1, 1)), Attachment::Link(at(2, 1)));
     assert_eq!(world.attachment(at(2, 1)), Attachment::Link(at(1, 1)));
     assert_eq!(world.attachment(at(1, 2)), Attachment::Edge);
@@ -14,7 +14,7 @@ fn a_link_is_found_at_both_ends_and_other_ports_become_edges() {
 
 #[test]
 fn a_new_port_is_neither_edge_nor_link_during_its_grace_period() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     world.up(1, 1);
     world.run(299 * MS);
     assert_eq!(world.attachment(at(1, 1)), Attachment::New);
@@ -25,7 +25,7 @@ fn a_new_port_is_neither_edge_nor_link_during_its_grace_period() {
 #[test]
 fn a_port_becomes_an_edge_soon_even_if_its_probes_leave_late() {
     for late in [1, 20, 99] {
-        let mut world = World::new(1);
+        let mut world = ProbedNetwork::new(1);
         world.probe_delay = late * MS;
         world.up(1, 1);
         world.run((299 + late) * MS);
@@ -37,7 +37,7 @@ fn a_port_becomes_an_edge_soon_even_if_its_probes_leave_late() {
 
 #[test]
 fn a_link_is_found_within_milliseconds_of_the_second_switch_though_the_first_ports_are_edges() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.wire(at(1, 1), at(2, 1));
     world.up(1, 1);
     world.run(Duration::from_secs(3));
@@ -50,7 +50,7 @@ fn a_link_is_found_within_milliseconds_of_the_second_switch_though_the_first_por
 
 #[test]
 fn a_link_that_works_stays_for_hours_without_an_edge_in_between() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     let before = world.attachments.clone();
     world.run(Duration::from_secs(3 * 3600));
     assert_eq!(world.attachments, before);
@@ -59,7 +59,7 @@ fn a_link_that_works_stays_for_hours_without_an_edge_in_between() {
 
 #[test]
 fn probes_are_sent_at_once_three_times_quickly_and_then_every_few_seconds() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     let start = world.now;
     world.up(1, 1);
     world.run(Duration::from_secs(60));
@@ -72,7 +72,7 @@ fn probes_are_sent_at_once_three_times_quickly_and_then_every_few_seconds() {
 
 #[test]
 fn a_link_ages_out_at_both_ends_when_its_probes_are_lost() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.cut(at(1, 1), at(2, 1));
     world.run(Duration::from_secs(9));
     assert_eq!(world.attachment(at(1, 1)), Attachment::Link(at(2, 1)), "one or two lost rounds are no reason");
@@ -86,7 +86,7 @@ fn a_link_ages_out_at_both_ends_when_its_probes_are_lost() {
 fn a_link_stays_while_shards_are_blocked_for_minutes() {
     for shards in [1, 2] {
         for shard in 0..shards {
-            let mut world = World::new(shards);
+            let mut world = ProbedNetwork::new(shards);
             world.wire(at(1, 1), at(2, 1));
             world.up(1, 1);
             world.up(2, 1);
@@ -107,7 +107,7 @@ fn a_link_stays_while_shards_are_blocked_for_minutes() {
 
 #[test]
 fn a_cut_link_ends_even_if_a_shard_is_blocked_repeatedly() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.cut(at(1, 1), at(2, 1));
     for _ in 0..12 {
         world.block(0, Duration::from_secs(3));
@@ -118,7 +118,7 @@ fn a_cut_link_ends_even_if_a_shard_is_blocked_repeatedly() {
 
 #[test]
 fn a_probe_that_waited_to_be_read_is_no_replay_and_one_that_arrived_late_is() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     let probe = world.probe(at(2, 2));
     let sent = world.now;
     world.run(Duration::from_secs(3));
@@ -133,7 +133,7 @@ fn a_probe_that_waited_to_be_read_is_no_replay_and_one_that_arrived_late_is() {
 
 #[test]
 fn a_link_vanishes_at_the_other_end_at_once_when_a_port_goes_down_and_returns_with_it() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.port_goes(at(1, 1), false);
     world.attachments.remove(&at(1, 1));
     assert_eq!(world.attachment(at(2, 1)), Attachment::New);
@@ -147,7 +147,7 @@ fn a_link_vanishes_at_the_other_end_at_once_when_a_port_goes_down_and_returns_wi
 
 #[test]
 fn a_link_vanishes_at_once_when_a_switch_goes_and_returns_with_it() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.down(2);
     world.attachments.retain(|at, _| at.switch != Dpid(2));
     assert_eq!(world.attachment(at(1, 1)), Attachment::New);
@@ -160,7 +160,7 @@ fn a_link_vanishes_at_once_when_a_switch_goes_and_returns_with_it() {
 
 #[test]
 fn a_port_that_flaps_while_probes_are_in_flight_causes_no_anomaly() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.delay = 30 * MS;
     for _ in 0..20 {
         world.port_goes(at(1, 1), false);
@@ -177,7 +177,7 @@ fn a_port_that_flaps_while_probes_are_in_flight_causes_no_anomaly() {
 
 #[test]
 fn a_wire_of_one_direction_is_no_link_and_its_ends_are_no_edges() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.wires.insert(at(1, 1), at(2, 1));
     world.up(1, 1);
     world.up(2, 1);
@@ -192,7 +192,7 @@ fn a_wire_of_one_direction_is_no_link_and_its_ends_are_no_edges() {
 
 #[test]
 fn a_wire_that_is_moved_to_another_switch_makes_a_new_link() {
-    let mut world = World::linked();
+    let mut world = ProbedNetwork::linked();
     world.up(3, 1);
     world.run(Duration::from_secs(1));
     world.cut(at(1, 1), at(2, 1));
@@ -212,7 +212,7 @@ fn the_port_of_the_switchs_own_host_is_probed_and_becomes_an_edge_port() {
     let mut discovery = Discovery::new(KEY, Timing::default(), 0);
     let at = Location::new(Dpid(1), PortNo::LOCAL);
     let mut out = Vec::new();
-    discovery.switch_up(Time(0), Dpid(1), &[Port { number: PortNo::LOCAL, ..port(1) }], &mut out);
+    discovery.on_switch_up(Time(0), Dpid(1), &[Port { number: PortNo::LOCAL, ..port(1) }], &mut out);
     assert!(matches!(out.as_slice(), [DiscoveryOutput::Probe { at: from }] if *from == at));
     out.clear();
     while let Some(due) = discovery.deadline().filter(|due| *due < Time(1_000_000_000)) {
@@ -228,13 +228,13 @@ fn reserved_ports_and_ports_that_are_down_are_not_probed() {
     down.config = Port::CONFIG_DOWN;
     let reserved = Port { number: PortNo::NORMAL, ..port(1) };
     let mut out = Vec::new();
-    discovery.switch_up(Time(0), Dpid(1), &[reserved, Port { number: PortNo(0), ..port(1) }, down], &mut out);
+    discovery.on_switch_up(Time(0), Dpid(1), &[reserved, Port { number: PortNo(0), ..port(1) }, down], &mut out);
     assert_eq!((out, discovery.deadline()), (vec![], None));
 }
 
 #[test]
 fn a_ring_over_three_shards_is_found_whole() {
-    let mut world = World::new(3);
+    let mut world = ProbedNetwork::new(3);
     let n = 8;
     for switch in 0..n {
         world.wire(at(switch + 1, 1), at((switch + 1) % n + 1, 2));
@@ -252,7 +252,7 @@ fn a_ring_over_three_shards_is_found_whole() {
 
 #[test]
 fn what_was_known_of_a_switch_stays_if_it_is_found_again() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.wire(at(1, 1), at(2, 1));
     for (dpid, peer) in [(1, 2), (2, 1)] {
         world.back(dpid, &Attachment::Link(at(peer, 1)));
@@ -268,7 +268,7 @@ fn what_was_known_of_a_switch_stays_if_it_is_found_again() {
 
 #[test]
 fn a_link_that_was_known_and_is_not_there_ends_within_seconds() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     for (dpid, peer) in [(1, 2), (2, 1)] {
         world.back(dpid, &Attachment::Link(at(peer, 1)));
     }
@@ -282,7 +282,7 @@ fn a_link_that_was_known_and_is_not_there_ends_within_seconds() {
 
 #[test]
 fn an_edge_port_that_was_known_and_has_a_switch_behind_it_becomes_a_link_at_once() {
-    let mut world = World::new(2);
+    let mut world = ProbedNetwork::new(2);
     world.wire(at(1, 1), at(2, 1));
     world.back(1, &Attachment::Edge);
     world.back(2, &Attachment::New);
@@ -292,7 +292,7 @@ fn an_edge_port_that_was_known_and_has_a_switch_behind_it_becomes_a_link_at_once
 
 #[test]
 fn a_port_of_which_nothing_was_known_waits_as_a_new_one_does() {
-    let mut world = World::new(1);
+    let mut world = ProbedNetwork::new(1);
     world.back(1, &Attachment::New);
     world.run(200 * MS);
     assert_eq!(world.attachments.get(&at(1, 2)), None);

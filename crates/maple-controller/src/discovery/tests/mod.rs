@@ -20,7 +20,7 @@ const LLDP: [u8; 2] = [0x88, 0xcc];
 const MS: Duration = Duration::from_millis(1);
 
 /// Shards with wires and bridges between their switches, and the anomalies that discovery has found.
-struct World {
+struct ProbedNetwork {
     now: Time,
     shards: Vec<Discovery>,
     /// The port where a frame arrives that leaves by a port. One entry for each direction.
@@ -55,16 +55,16 @@ struct World {
     mailbox: Vec<(Location, PeerMessage)>,
 }
 
-impl World {
+impl ProbedNetwork {
     /// Creates this many shards; switch `n` belongs to shard `n % shards`.
-    fn new(shards: usize) -> World {
+    fn new(shards: usize) -> ProbedNetwork {
         let kept = Arc::<Mutex<BTreeSet<Dpid>>>::default();
         let discovery = |n| {
             let kept = Arc::clone(&kept);
             let is_away = IsAway::by(move |dpid| kept.lock().expect("no panic").contains(&dpid));
             Discovery::new(KEY, Timing::default(), n as u64).asking(is_away)
         };
-        World {
+        ProbedNetwork {
             now: Time(1_000_000_000),
             shards: (0..shards).map(discovery).collect(),
             kept,
@@ -87,8 +87,8 @@ impl World {
     }
 
     /// Creates two switches with a wire between their first ports. The ports are up and the grace period is over.
-    fn linked() -> World {
-        let mut world = World::new(2);
+    fn linked() -> ProbedNetwork {
+        let mut world = ProbedNetwork::new(2);
         world.wire(at(1, 1), at(2, 1));
         world.up(1, 2);
         world.up(2, 2);
@@ -126,7 +126,7 @@ impl World {
     fn up(&mut self, dpid: u64, ports: u32) {
         let ports: Vec<Port> = (1..=ports).map(port).collect();
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
-        self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
+        self.with(shard, |discovery, out| discovery.on_switch_up(now, Dpid(dpid), &ports, out));
     }
 
     /// Brings back a switch with two ports, of whose first port this was known.
@@ -135,13 +135,13 @@ impl World {
         let ports: Vec<Port> = (1..=2).map(port).collect();
         let known = |place: Location| if place == at(dpid, 1) { known.clone() } else { Attachment::New };
         self.attachments.insert(at(dpid, 1), known(at(dpid, 1)));
-        self.with(shard, |discovery, out| discovery.switch_back(now, Dpid(dpid), &ports, known, out));
+        self.with(shard, |discovery, out| discovery.on_switch_back(now, Dpid(dpid), &ports, known, out));
     }
 
     fn down(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         self.kept.lock().expect("no panic").remove(&Dpid(dpid));
-        self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));
+        self.with(shard, |discovery, out| discovery.on_switch_down(now, Dpid(dpid), out));
     }
 
     fn port_goes(&mut self, at: Location, up: bool) {
@@ -149,7 +149,7 @@ impl World {
         port.state = u32::from(!up);
         let status = PortStatus { reason: PortReason::Modify, port };
         let (now, shard) = (self.now, self.shard(at.switch));
-        self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
+        self.with(shard, |discovery, out| discovery.on_port_status(now, at.switch, &status, out));
     }
 
     /// Ends the connection of a switch.

@@ -53,11 +53,11 @@ pub(super) fn open(place: &StateFile) -> Result<(Database, Contents), Persistenc
     if !path.try_exists().map_err(|error| PersistenceError::Create { path: path.to_owned(), error })? {
         create(place)?;
     }
-    open_there(place)
+    open_existing(place)
 }
 
 /// Opens a file that exists.
-pub(super) fn open_there(place: &StateFile) -> Result<(Database, Contents), PersistenceError> {
+pub(super) fn open_existing(place: &StateFile) -> Result<(Database, Contents), PersistenceError> {
     twice(|| checked(place.path(), || place.open()))
 }
 

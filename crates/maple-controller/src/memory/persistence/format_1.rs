@@ -147,7 +147,7 @@ fn surroundings(row: SurroundingsRow) -> Surroundings {
 mod tests {
     use maple_core::state::{Snapshot, Value};
 
-    use super::super::file::{NAMES, convert_to_types, open_there};
+    use super::super::file::{NAMES, convert_to_types, open_existing};
     use super::super::place::StateFile;
     use super::*;
 
@@ -218,7 +218,7 @@ mod tests {
                 [Write::Table { table: "blocked".into(), key: mac, value: Some(true.into()) }, mode]
             };
             for (round, is_old) in [(0, true), (1, false)] {
-                let (database, mut contents) = open_there(&StateFile::new(&path)).expect("it can be read");
+                let (database, mut contents) = open_existing(&StateFile::new(&path)).expect("it can be read");
                 let mut found = contents.writes.clone();
                 found.sort_by_key(|write| matches!(write, Write::Var { .. }));
                 assert_eq!((found.as_slice(), contents.is_old), (&expected[..], is_old), "{round}");
@@ -238,7 +238,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("state");
         old_file(&path, &[("format", "0"), ("rows", "1")]);
-        let (database, mut contents) = open_there(&StateFile::new(&path)).expect("it can be read");
+        let (database, mut contents) = open_existing(&StateFile::new(&path)).expect("it can be read");
         convert_to_types(&path, &database, &mut contents, &Snapshot::default()).expect("any type");
         let Ok(remembered) = remember::begin(&database) else { panic!("it can be read") };
         assert!(remembered.switches.is_empty() && contents.writes.len() == 2);

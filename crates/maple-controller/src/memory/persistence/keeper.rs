@@ -150,7 +150,7 @@ impl Keeper {
 
     fn reopen(&self) -> Result<Reopened, String> {
         let estranged = match self.place.check() {
-            Ok(()) => match file::open_there(&self.place) {
+            Ok(()) => match file::open_existing(&self.place) {
                 Ok((database, there)) => {
                     self.bring(&database, there)?;
                     return Ok(Reopened { database, is_new: false, how: String::new() });

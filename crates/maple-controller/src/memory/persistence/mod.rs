@@ -147,7 +147,7 @@ impl Persistence {
         files: &KeptFiles,
     ) -> Result<Persistence, PersistenceError> {
         let (database, pending) = (Arc::<LateDatabase>::default(), Arc::<PendingWrites>::default());
-        store.go_on_keeping(Arc::clone(&pending) as Arc<dyn Journal>, names);
+        store.attach_journal(Arc::clone(&pending) as Arc<dyn Journal>, names);
         let place = StateFile::new(path);
         files.keep(KeptFile::State, path);
         let (to_open, of_opener) = ((place.clone(), Arc::clone(store)), Arc::clone(&database));
@@ -294,7 +294,7 @@ fn open_released(place: &StateFile, store: &Store, epoch: Option<u16>) -> Result
 /// # Errors
 /// [`PersistenceError`], about the file at `path`, if the copy can't be read or does not fit the declared types.
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
-    let (database, mut contents) = file::open_there(&StateFile::new(copy)).map_err(|error| error.about(path))?;
+    let (database, mut contents) = file::open_existing(&StateFile::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
     store.load_kept(&contents.names, contents.writes);
     let failed = |DatabaseError(error)| PersistenceError::File { path: path.to_owned(), error };
@@ -310,7 +310,7 @@ pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError
         return Ok(None);
     }
     let place = StateFile::new(path);
-    let (database, _) = match file::open_there(&place) {
+    let (database, _) = match file::open_existing(&place) {
         Err(error) if error.is_of_writing() => file::open_copy(&place)?,
         opened => opened?,
     };

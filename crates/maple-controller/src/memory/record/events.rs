@@ -340,15 +340,7 @@ mod tests {
     fn events() -> Vec<Event> {
         let (dpid, version) = (Dpid(9), Version::Of13);
         let ports = vec![maple_wire::Port::new(PortNo(1), [2; 6], "one")];
-        let features = Features {
-            dpid,
-            n_buffers: 0,
-            n_tables: 254,
-            auxiliary_id: 0,
-            capabilities: 7,
-            actions: 0,
-            ports: Vec::new(),
-        };
+        let features = Features { capabilities: 7, ..Features::new(dpid, 254) };
         let description = Desc { hardware: "Open vSwitch".into(), ..Desc::default() };
         let pipeline = Match::any().exact(Field::InPort, 1).exact(Field::Metadata, 1 << 40);
         let flow = InstalledFlow {

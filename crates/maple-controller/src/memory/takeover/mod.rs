@@ -6,7 +6,7 @@
 //!
 //! 1. For a copy of its knowledge ([`Takeover::ask`]): tables and variables, what a restart needs to know, and the
 //!    switches with their descriptions and rules. The old one goes on, and notes from then on what changes. The new one
-//!    gets ready (`controller/takeover.rs`): it presumes that everything is where it was, and f decides all remembered
+//!    gets ready (`controller/change_process.rs`): it presumes that everything is where it was, and f decides all remembered
 //!    packets.
 //! 2. For the changes since then, and the sockets (`Takeover::finish`). Only then the old one stops: its shards end,
 //!    and it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state

@@ -65,22 +65,22 @@ impl AwaySwitches {
         let dpid = info.features.dpid;
         if let Some(announced) = self.announced.take(dpid) {
             if is_unchanged(&announced.info, &info) {
-                return self.announced_is_up(slot, announced, &info, links, io, ctx);
+                return self.on_announced_up(slot, announced, &info, links, io, ctx);
             }
             ctx.events.push(Event::SwitchDown { dpid });
         }
         if let Some(before) = self.unreachable.take(dpid) {
             if is_unchanged(&before, &info) {
-                return unreachable_is_back(slot, &before, &info, links, io, ctx);
+                return on_unreachable_back(slot, &before, &info, links, io, ctx);
             }
-            links.switch_down(ctx.now, dpid);
+            links.on_switch_down(ctx.now, dpid);
             ctx.events.push(Event::SwitchDown { dpid });
         }
         ctx.events.push(up(info));
     }
 
     /// Takes an announced switch, whose connection another process has handed over.
-    fn announced_is_up(
+    fn on_announced_up(
         &mut self,
         slot: usize,
         announced: AnnouncedSwitch,
@@ -96,7 +96,7 @@ impl AwaySwitches {
         match self.returns.state().filter(|_| announced.is_restored) {
             Some(state) => {
                 switch.in_use = true;
-                links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
+                links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             None => self.returns.connect(dpid, id),
         }
@@ -110,7 +110,7 @@ impl AwaySwitches {
 
     /// Handles the end of a connection. If an announced switch had it, that switch has none. A switch that waits for
     /// others stops waiting.
-    pub fn connection_ended(&mut self, connection: ConnectionId, links: &mut Links, ctx: &mut Context) {
+    pub fn on_connection_end(&mut self, connection: ConnectionId, links: &mut Links, ctx: &mut Context) {
         self.forget_announced(Some(connection), links, ctx);
         self.returns.leave(connection);
     }
@@ -143,14 +143,14 @@ impl AwaySwitches {
     }
 
     /// Handles the deadlines that have passed.
-    pub fn on_time(&mut self, engine: &Engine, ctx: &mut Context) {
-        self.returns.on_time(ctx);
+    pub fn on_timer(&mut self, engine: &Engine, ctx: &mut Context) {
+        self.returns.on_timer(ctx);
         self.forget_unreachable(engine, ctx);
     }
 
     /// Records that the engine knows a switch, and has asked for its rules. If the switch is the last one that others wait
     /// for, what was around them is presumed.
-    pub fn switch_known(&mut self, connection: Option<ConnectionId>, dpid: Dpid, ctx: &mut Context) {
+    pub fn on_switch_known(&mut self, connection: Option<ConnectionId>, dpid: Dpid, ctx: &mut Context) {
         if let Some(switches) = self.returns.arrive(connection, dpid) {
             self.returns.presume(switches, ctx);
         }
@@ -165,7 +165,7 @@ impl AwaySwitches {
             let switch = connection.and_then(Connection::up);
             if let Some(((.., switch), state)) = switch.zip(self.returns.state()) {
                 switch.in_use = true;
-                links.switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
+                links.on_switch_back(ctx.now, dpid, &switch.ports, |at| attachment(&state, at));
             }
             let Departed { leaves: witnesses, surroundings, .. } = departed;
             ctx.events.push(Event::Restore { dpid, flows: told, witnesses, earlier: Arc::new(surroundings) });
@@ -174,7 +174,7 @@ impl AwaySwitches {
     }
 
     /// Handles the end of the takeover: announced switches without a connection get none.
-    pub fn all_resumed(&mut self, links: &mut Links, ctx: &mut Context) {
+    pub fn on_all_resumed(&mut self, links: &mut Links, ctx: &mut Context) {
         self.forget_announced(None, links, ctx);
     }
 
@@ -184,7 +184,7 @@ impl AwaySwitches {
         for (dpid, AnnouncedSwitch { info, is_restored, .. }) in self.announced.take_without(connection) {
             match self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) {
                 Some(state) => {
-                    links.switch_back(ctx.now, dpid, &info.ports, |at| attachment(&state, at));
+                    links.on_switch_back(ctx.now, dpid, &info.ports, |at| attachment(&state, at));
                     ctx.events.push(Event::SwitchUnreachable { dpid });
                     self.departures.push(DepartedSwitch::announced(dpid, info));
                 }
@@ -196,7 +196,7 @@ impl AwaySwitches {
     /// Has the engine forget the switches that have been away for too long.
     fn forget_unreachable(&mut self, engine: &Engine, ctx: &mut Context) {
         for dpid in self.unreachable.take_overdue(ctx.now) {
-            if !engine.is_declared(dpid) {
+            if !engine.view().is_declared(dpid) {
                 ctx.events.push(Event::SwitchDown { dpid });
                 self.departures.push(DepartedSwitch::forgotten(dpid));
             }
@@ -207,7 +207,7 @@ impl AwaySwitches {
     pub fn drop_unreachable(&mut self, dpid: Dpid, links: &mut Links, ctx: &mut Context) {
         if self.unreachable.take(dpid).is_some() {
             ctx.registry.forget(dpid, ctx.id);
-            links.switch_down(ctx.now, dpid);
+            links.on_switch_down(ctx.now, dpid);
         }
     }
 
@@ -232,9 +232,9 @@ impl AwaySwitches {
     /// stays at this shard.
     pub fn free(&mut self, departure: DepartedSwitch, engine: &Engine, links: &mut Links, ctx: &mut Context) {
         let DepartedSwitch { dpid, connection, info, claimants } = departure;
-        let stays = engine.is_unreachable(dpid);
+        let stays = engine.view().is_unreachable(dpid);
         if !stays && !self.unreachable.has(dpid) && info.is_some() {
-            links.switch_down(ctx.now, dpid);
+            links.on_switch_down(ctx.now, dpid);
         }
         if let Some(connection) = connection {
             ctx.registry.release(dpid, connection, stays);
@@ -255,7 +255,7 @@ impl AwaySwitches {
 }
 
 /// Takes a switch that the engine has kept without a connection.
-fn unreachable_is_back(
+fn on_unreachable_back(
     slot: usize,
     before: &SwitchInfo,
     info: &SwitchInfo,
@@ -267,7 +267,7 @@ fn unreachable_is_back(
     ctx.events.push(Event::SwitchReachable { dpid });
     links.resume(ctx.now, dpid);
     for status in port_changes(&before.ports, &info.ports) {
-        links.port_status(ctx.now, dpid, &status);
+        links.on_port_status(ctx.now, dpid, &status);
         ctx.events.push(Event::PortStatus { dpid, status });
     }
     if let Some((.., switch)) = io.up(slot) {

@@ -118,7 +118,7 @@ impl ReturningSwitches {
     }
 
     /// Has the engine presume what was around the switches that have waited for long enough.
-    pub fn on_time(&mut self, ctx: &mut Context) {
+    pub fn on_timer(&mut self, ctx: &mut Context) {
         if let Some(KnownSwitches { restart, .. }) = &self.known
             && let Some(switches) = restart.on_deadline(ctx.now)
         {
@@ -161,7 +161,7 @@ impl ReturningSwitches {
     }
 
     /// Records the leaves and the surroundings of a switch that has disconnected.
-    pub fn departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
+    pub fn on_departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
         if let Some(KnownSwitches { restart, journal }) = &self.known {
             let switch = journal.departed(leaves, surroundings);
             let rows = switch.rows.clone();

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use maple_core::engine::testing::switch_up;
 use maple_core::engine::{Effect, Engine, Event, Options, ShardId};
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::route::Route;
 use maple_core::state::Store;
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, Frames, Hello, NO_BUFFER};
+use maple_wire::msg::{Frames, Hello, NO_BUFFER};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Message, Port, PortNo};
 
@@ -99,14 +99,9 @@ fn engine(version: Version) -> Engine {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
     let options = Options { check_rate: 0, ..Options::default() };
     let mut engine = Engine::new(ShardId(0), Store::new(), policy, options);
-    let (dpid, n_tables) = (SWITCH, 3);
-    let features =
-        Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: vec![] };
+    let dpid = SWITCH;
     let ports = [1, 2].map(|number| Port::new(PortNo(number), [0; 6], "port")).to_vec();
-    handle(
-        &mut engine,
-        vec![Event::SwitchUp { dpid, version, features, description: Desc::default(), ports, has_bundles: false }],
-    );
+    handle(&mut engine, vec![switch_up(dpid, version, 3, ports)]);
     let edges = [1, 2].map(|number| Event::PortIsEdge { port: Location::new(dpid, PortNo(number)) });
     handle(&mut engine, edges.to_vec());
     for host in [1, 2].repeat(3) {

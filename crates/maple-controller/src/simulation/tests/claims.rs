@@ -6,7 +6,7 @@ use super::*;
 const GARBAGE: [u8; 8] = [9; 8];
 
 /// Checks that a switch whose last connection is gone gets a new one. Every older connection has been closed by then.
-fn assert_comes_back(world: &mut World, shard: usize) {
+fn assert_comes_back(world: &mut ShardsWithSwitches, shard: usize) {
     world.now = after(world.now, Duration::from_secs(2));
     let before = world.simulation.counters(0).of_dp_connections;
     let line = world.connect(shard);
@@ -17,7 +17,7 @@ fn assert_comes_back(world: &mut World, shard: usize) {
 
 #[test]
 fn a_claimant_that_ends_while_the_owner_is_asked_does_not_get_the_switch() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let owner = world.connect(0);
     world.settle(&[0, 1], &owner);
     let claimant = world.connect(0);
@@ -31,7 +31,7 @@ fn a_claimant_that_ends_while_the_owner_is_asked_does_not_get_the_switch() {
 
 #[test]
 fn a_claimant_that_ends_before_it_leaves_for_the_shard_that_has_the_switch_does_not_get_the_switch() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let first = world.connect(0);
     world.settle(&[0, 1], &first);
     first.hang_up();

@@ -22,7 +22,7 @@ const SWITCH: Dpid = Dpid(7);
 const SECOND: u64 = 1_000_000_000;
 
 /// Two shards over one store.
-struct World {
+struct ShardsWithSwitches {
     simulation: Simulation,
     store: Arc<Store>,
     now: Time,
@@ -41,21 +41,25 @@ fn slow(clock: &Arc<AtomicU64>, nanoseconds: u64, asked: &Arc<Mutex<Vec<u64>>>) 
     })
 }
 
-impl World {
-    fn new() -> World {
-        World::keeping(FORGET_SWITCH_AFTER)
+impl ShardsWithSwitches {
+    fn new() -> ShardsWithSwitches {
+        ShardsWithSwitches::keeping(FORGET_SWITCH_AFTER)
     }
 
     /// Creates a world that keeps a switch without a connection for this long.
-    fn keeping(forget_after: Duration) -> World {
-        World::with_policy(forget_after, Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
+    fn keeping(forget_after: Duration) -> ShardsWithSwitches {
+        ShardsWithSwitches::with_policy(
+            forget_after,
+            Arc::default(),
+            Arc::new(|_: &PacketHandle, _: &Net| Route::drop()),
+        )
     }
 
-    fn with(clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
-        World::with_policy(FORGET_SWITCH_AFTER, clock, policy)
+    fn with(clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> ShardsWithSwitches {
+        ShardsWithSwitches::with_policy(FORGET_SWITCH_AFTER, clock, policy)
     }
 
-    fn with_policy(forget_after: Duration, clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
+    fn with_policy(forget_after: Duration, clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> ShardsWithSwitches {
         let store = Store::new();
         let options = SimulationOptions {
             shards: 2,
@@ -70,7 +74,7 @@ impl World {
         };
         let simulation = Simulation::new(&options).expect("a poll for each");
         let ports = (1..=3).map(|n| Port::new(PortNo(n), [2, 0, 0, 0, 0, n as u8], "eth")).collect();
-        World { simulation, store, now: Time(0), batches: Vec::new(), ports }
+        ShardsWithSwitches { simulation, store, now: Time(0), batches: Vec::new(), ports }
     }
 
     /// Connects a switch to a shard, and sends its hello.
@@ -129,15 +133,9 @@ impl World {
             let (_, message) = Message::decode(message).expect("a message");
             let answer = match message {
                 Message::BarrierRequest => Some(Message::BarrierReply),
-                Message::FeaturesRequest => Some(Message::FeaturesReply(Features {
-                    dpid,
-                    n_buffers: 0,
-                    n_tables: 1,
-                    auxiliary_id: 0,
-                    capabilities: 0,
-                    actions: 0,
-                    ports: self.ports.clone(),
-                })),
+                Message::FeaturesRequest => {
+                    Some(Message::FeaturesReply(Features { ports: self.ports.clone(), ..Features::new(dpid, 1) }))
+                }
                 message => reply(dpid, &message),
             };
             answer.into_iter().for_each(|answer| self.say(line, header.xid, &answer));
@@ -171,7 +169,7 @@ impl World {
 /// takes no turn until the second shard has done all it can.
 #[test]
 fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_end_stays_known() {
-    let mut world = World::keeping(Duration::ZERO);
+    let mut world = ShardsWithSwitches::keeping(Duration::ZERO);
     world.reconnect_to_the_other_shard();
     assert_eq!(world.simulation.shard_of(SWITCH), Some(1));
     assert_eq!(world.shard_known(), Some(1), "the record is the new connection's");
@@ -181,7 +179,7 @@ fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_e
 
 #[test]
 fn a_switch_that_connects_to_another_shard_goes_on_at_the_one_that_has_it() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let line = world.reconnect_to_the_other_shard();
     assert_eq!((world.simulation.shard_of(SWITCH), world.shard_known()), (Some(0), Some(0)));
     assert!(!world.simulation.rules(0, SWITCH).is_empty() && world.simulation.rules(1, SWITCH).is_empty());
@@ -195,7 +193,7 @@ fn a_switch_that_connects_to_another_shard_goes_on_at_the_one_that_has_it() {
 
 #[test]
 fn a_switch_that_stays_away_is_forgotten_and_may_come_back_anywhere() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let first = world.connect(0);
     world.settle(&[0, 1], &first);
     first.hang_up();
@@ -226,11 +224,11 @@ fn echoes(line: &SwitchEnd) -> usize {
 #[test]
 fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_no_other_port() {
     let (clock, asked) = (Arc::default(), Arc::default());
-    let mut world = World::with(Arc::clone(&clock), slow(&clock, 10_000_000, &asked));
+    let mut world = ShardsWithSwitches::with(Arc::clone(&clock), slow(&clock, 10_000_000, &asked));
     let [flooding, quiet] = world.edge_switches([Dpid(1), Dpid(2)]);
     let source = |group: u64, n: u64| 0x0200_0000_0000 | group << 32 | n;
     let mut sent = 0;
-    let mut turn = |world: &mut World| {
+    let mut turn = |world: &mut ShardsWithSwitches| {
         world.now = Time(clock.load(Ordering::Relaxed).max(world.now.0));
         // The flood exceeds one read, and an echo request follows it.
         for _ in 0..500 {
@@ -257,7 +255,7 @@ fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_n
 
 #[test]
 fn an_answer_that_lay_unread_when_its_deadline_passed_is_read_before_the_switch_is_judged() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let [line] = world.edge_switches([SWITCH]);
     // A new flow gets a rule, and so a barrier request, which the switch answers after a flood.
     line.send(world.now, &packet(1, 0x0200_0000_0001));
@@ -282,7 +280,7 @@ fn an_answer_that_lay_unread_when_its_deadline_passed_is_read_before_the_switch_
 
 #[test]
 fn a_switch_that_floods_and_never_answers_is_given_up_nevertheless() {
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let [line] = world.edge_switches([SWITCH]);
     for _ in 0..400 {
         world.now = after(world.now, Duration::from_millis(100));
@@ -300,7 +298,7 @@ fn a_rule_that_the_switch_s_version_can_not_say_is_refused_as_the_switch_would_r
     use maple_core::engine::Effect;
     use maple_wire::msg::{FlowMod, FlowModCommand};
 
-    let mut world = World::new();
+    let mut world = ShardsWithSwitches::new();
     let [_line] = world.edge_switches([SWITCH]);
     let shard = &mut world.simulation.shards[0].shard;
     let before = shard.counters().of_flow_mods;

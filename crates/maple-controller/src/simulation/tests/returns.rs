@@ -21,10 +21,10 @@ fn departed(dpid: Dpid) -> Departed {
     Departed { leaves: vec![leaf], rows: vec![dpid.0], surroundings }
 }
 
-impl World {
+impl ShardsWithSwitches {
     /// Creates a run after one that knew the switches.
-    fn after_a_restart() -> World {
-        let mut world = World::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
+    fn after_a_restart() -> ShardsWithSwitches {
+        let mut world = ShardsWithSwitches::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
         let earlier = SWITCHES.map(|dpid| (dpid, departed(dpid))).into();
         let restart = Arc::new(Restart::new(world.now, Arc::clone(&world.store), earlier));
         let known = KnownSwitches { restart, journal: Arc::new(LeafJournal::new(2)) };
@@ -41,7 +41,7 @@ proptest! {
     /// A step is the shard that takes a turn, the switch that answers after it, and the milliseconds that pass.
     #[test]
     fn every_leaf_is_decided_again_whichever_shard_is_quicker(steps in vec((0..2usize, 0..3usize, 0..10u64), 200)) {
-        let mut world = World::after_a_restart();
+        let mut world = ShardsWithSwitches::after_a_restart();
         let lines = SWITCHES.map(|dpid| (dpid, world.connect(dpid.0 as usize % 2)));
         for (shard, switch, milliseconds) in steps {
             let (here, later) = std::mem::take(&mut world.batches).into_iter().partition(|batch| batch.to == shard);

@@ -4,6 +4,8 @@
 //! The context knows none of the parts. What a part wants to happen outside of the engine goes into [`Context::out`] or
 //! [`Context::after`]; what is to happen later gets a timer ([`Context::wake_at`]).
 
+pub(super) mod access_hits;
+pub(super) mod backoff;
 pub(super) mod cause;
 pub(super) mod commit;
 pub(super) mod event;
@@ -17,6 +19,7 @@ pub(super) mod stats;
 pub(super) mod timers;
 pub(super) mod trial;
 pub(super) mod uses;
+pub(super) mod versioned_cache;
 pub(super) mod watched;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -125,7 +128,32 @@ impl Context {
     /// Forgets a switch that is gone.
     pub fn forget_switch(&mut self, dpid: Dpid) {
         self.store.change_restoring(|all| all.unreachable.remove(&dpid));
+        self.unmark_dirty(dpid);
+    }
+
+    /// Marks a switch whose tables have to be updated at the end of the batch.
+    pub fn mark_dirty(&mut self, dpid: Dpid) {
+        self.dirty.insert(dpid);
+    }
+
+    /// Takes the mark from a switch whose changes are not to be sent.
+    pub fn unmark_dirty(&mut self, dpid: Dpid) {
         self.dirty.remove(&dpid);
+    }
+
+    /// Reports whether the tables of a switch have to be updated.
+    pub fn is_dirty(&self, dpid: Dpid) -> bool {
+        self.dirty.contains(&dpid)
+    }
+
+    /// Returns the switches whose tables have to be updated, in order.
+    pub fn dirty(&self) -> impl Iterator<Item = Dpid> {
+        self.dirty.iter().copied()
+    }
+
+    /// Removes and returns the switches whose tables have to be updated.
+    pub fn take_dirty(&mut self) -> BTreeSet<Dpid> {
+        std::mem::take(&mut self.dirty)
     }
 
     /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.

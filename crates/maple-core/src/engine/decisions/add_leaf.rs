@@ -66,7 +66,7 @@ impl Decisions {
                     return old;
                 }
                 if current {
-                    self.inconsistent(fabric, old, &shown(&leaf.trace));
+                    self.report_inconsistency(fabric, old, &shown(&leaf.trace));
                 }
                 self.withdraw(fabric, old);
                 if let Some(switch) = fabric.switches.get_mut(&ingress) {
@@ -76,7 +76,7 @@ impl Decisions {
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
                     if fabric.ctx.store.is_current(old) {
-                        self.inconsistent(fabric, old, &shown(&leaf.trace));
+                        self.report_inconsistency(fabric, old, &shown(&leaf.trace));
                     }
                     self.withdraw(fabric, old);
                 }
@@ -114,15 +114,15 @@ impl Decisions {
     }
 
     /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
-    pub fn inconsistent(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
+    pub fn report_inconsistency(&mut self, fabric: &mut Fabric, old: LeafId, new: &str) {
         fabric.ctx.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old).expected() else { return };
         let what = format!("first {}, now {new}", shown(&old.trace));
-        self.not_a_function(fabric, &what, "not a function");
+        self.report_nondeterminism(fabric, &what, "not a function");
     }
 
     /// Reports, once for each key, that f reads something that is not tracked.
-    pub fn not_a_function(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
+    pub fn report_nondeterminism(&mut self, fabric: &mut Fabric, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
         let novelty = fabric.ctx.reports.note(kind, ReportSubject::Policy, key);
         if novelty != Novelty::Known {

@@ -173,7 +173,7 @@ impl Decisions {
     }
 
     /// Records that a switch has confirmed all that was sent before this barrier.
-    pub fn confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
+    pub fn on_confirmed(&mut self, fabric: &mut Fabric, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits(fabric);
     }
@@ -240,8 +240,7 @@ impl Decisions {
 
     /// Begins a wait for all removals that go on, which the switches without a connection have recorded.
     pub fn await_all_barriers(&mut self, fabric: &mut Fabric, token: u64) {
-        let is_awaited =
-            |dpid: Dpid, switch: &Switch| fabric.ctx.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
+        let is_awaited = |dpid: Dpid, switch: &Switch| fabric.ctx.is_dirty(dpid) || switch.tables.is_unconfirmed();
         let awaited = fabric.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
         let goes_on = |change: &PathChange| goes_on(&self.leaves, &fabric.routes, change);

@@ -17,7 +17,7 @@ use crate::update::entry_key;
 
 impl Decisions {
     /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
-    pub fn barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
+    pub fn on_barrier_reply(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         // Nothing waits for the barrier after the rule of a watch.
         let Some(ConfirmedRequests { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
@@ -27,7 +27,7 @@ impl Decisions {
         if has_second_step || switch.is_some_and(|switch| switch.ingress.look_ups.are_changing()) {
             fabric.mark_dirty(dpid);
         }
-        fabric.switches.poll_postponed(&mut fabric.ctx, dpid);
+        fabric.switches.make_postponed_poll(&mut fabric.ctx, dpid);
         if fabric.ctx.options.flow_mod_rate.is_some() {
             fabric.mark_dirty(dpid);
         }
@@ -35,7 +35,7 @@ impl Decisions {
 
     fn wake_waiter(&mut self, fabric: &mut Fabric, dpid: Dpid, waiter: Waiter) {
         match waiter {
-            Waiter::Labels(serials) => fabric.labels_confirmed(dpid, &serials),
+            Waiter::Labels(serials) => fabric.on_labels_confirmed(dpid, &serials),
             Waiter::RuleRemoved { route_id, stays } => fabric.finish_route_use(route_id, stays, true),
             Waiter::FormerPath { route_id, serial } => fabric.release_former_path(route_id, serial, true),
             Waiter::LookUps => {
@@ -44,7 +44,7 @@ impl Decisions {
                 switch.tables.end_holding_back();
                 fabric.mark_dirty(dpid);
             }
-            Waiter::Barriers(token) => self.confirmed(fabric, dpid, token),
+            Waiter::Barriers(token) => self.on_confirmed(fabric, dpid, token),
             Waiter::RuleAdded(_, since) => {
                 let took = fabric.ctx.now.0.saturating_sub(since.0);
                 fabric.ctx.install_times.record(Duration::from_nanos(took), 1);
@@ -56,7 +56,7 @@ impl Decisions {
     }
 
     /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
-    pub fn flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
+    pub fn on_flow_removed(&mut self, fabric: &mut Fabric, dpid: Dpid, removed: &FlowRemoved) {
         if is_ours(removed.cookie) {
             self.read_removed_count(fabric, dpid, removed);
         }
@@ -71,7 +71,7 @@ impl Decisions {
     }
 
     /// Withdraws what a switch that is gone had, and ends what waits for it.
-    pub fn switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
+    pub fn on_switch_gone(&mut self, fabric: &mut Fabric, switch: Switch, departed: Option<Effect>) {
         let dpid = switch.dpid;
         let lost = switch.tree().leaves().collect::<Vec<LeafId>>();
         self.withdraw_all(fabric, lost);

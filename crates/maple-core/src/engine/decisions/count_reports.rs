@@ -1,6 +1,6 @@
 //! Evaluates the counters that switches report for their rules: the drops of rules
-//! ([`crate::engine::one_switch::drops`]), and the packets that rules of access lists have decided
-//! ([`crate::engine::one_switch::access_hits`]).
+//! ([`crate::engine::one_switch::counters::drops`]), and the packets that rules of access lists have decided
+//! ([`crate::engine::context::access_hits`]).
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use maple_wire::{Dpid, Field, Instruction, Match, PortNo, Version};
 use super::Decisions;
 use super::leaf::Leaf;
 use crate::access::AccessList;
+use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::cause::DropCause;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::access_hits::AccessHits;
 use crate::engine::one_switch::classifier::drops_by_priority;
 use crate::engine::one_switch::cookies::{Subject, is_ours, own_cookie, subject_of};
+use crate::engine::one_switch::counters::rule_growth::{CountedLeaf, RuleReport};
 use crate::engine::one_switch::layout::CLASSIFIER;
-use crate::engine::one_switch::rule_growth::{CountedLeaf, RuleReport};
 use crate::ids::LeafId;
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
@@ -154,7 +154,7 @@ impl Decisions {
 /// neither.
 fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
     let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
-    let asked = hits.asked(&leaf.trace);
+    let asked = hits.rules_asked(&leaf.trace);
     (drop.is_some() || !asked.is_empty()).then_some(CountedLeaf { drop, asked })
 }
 

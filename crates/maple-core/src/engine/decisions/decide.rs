@@ -152,7 +152,7 @@ impl Decisions {
                 RunOutcome::Waits(finished) => self.park(fabric, *finished, &received, exclusive),
                 RunOutcome::Failed(error, heard) => {
                     fabric.ctx.notify_listeners(heard, &received);
-                    return policy_failed(fabric, &error, &received);
+                    return on_policy_failed(fabric, &error, &received);
                 }
             };
             if done {
@@ -271,7 +271,7 @@ fn new_run(fabric: &mut Fabric, received: &ReceivedPacket) -> Option<Run> {
     run
 }
 
-fn policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
+fn on_policy_failed(fabric: &mut Fabric, error: &PolicyError, received: &ReceivedPacket) {
     fabric.ctx.stats.policy_errors += 1;
     fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::failed(&error.to_string()));
     let (error, novelty) = fabric.ctx.reports.count_failure(&error.to_string(), received.at);

@@ -1,4 +1,4 @@
-//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::capacity`] decides.
+//! Refusals and evictions for lack of capacity: carries out what [`crate::engine::one_switch::room::capacity`] decides.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ impl Decisions {
     }
 
     /// Reads which rules are in use, for evictions.
-    pub fn usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
+    pub fn on_usage_read(&mut self, fabric: &mut Fabric, dpid: Dpid, reply: &StatsReply) {
         let epoch = fabric.ctx.options.epoch;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &reply.body {

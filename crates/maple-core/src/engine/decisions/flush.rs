@@ -76,10 +76,9 @@ impl Decisions {
 
     /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
     pub fn record_for_unreachable(&mut self, fabric: &mut Fabric) {
-        let away: Vec<Dpid> =
-            fabric.ctx.dirty.iter().copied().filter(|dpid| fabric.switches.is_unreachable(*dpid)).collect();
+        let away: Vec<Dpid> = fabric.ctx.dirty().filter(|dpid| fabric.switches.is_unreachable(*dpid)).collect();
         for dpid in away {
-            fabric.ctx.dirty.remove(&dpid);
+            fabric.ctx.unmark_dirty(dpid);
             self.prepare(fabric, dpid);
         }
     }

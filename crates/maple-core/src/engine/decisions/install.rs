@@ -70,7 +70,7 @@ impl Decisions {
 
     /// Handles a leaf's deadline: withdraws it if its reroute takes too long, or sends the packets that have waited
     /// long enough.
-    pub fn leaf_timer(&mut self, fabric: &mut Fabric, id: LeafId) {
+    pub fn on_leaf_timer(&mut self, fabric: &mut Fabric, id: LeafId) {
         // A timer outlives its leaf.
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {

@@ -14,8 +14,8 @@ use super::Decisions;
 use super::leaf::Leaf;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::received_packet::ReceivedPacket;
+use crate::engine::context::versioned_cache::VersionedCache;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::cache::VersionedCache;
 use crate::ids::{DependentId, LeafId, ShardId};
 use crate::trace::{Source, Trace};
 

@@ -98,7 +98,7 @@ impl Decisions {
         let departed: Vec<(PortNo, Mac)> = switch.ports.host_rules.present().filter(|host| !is_here(host)).collect();
         for (port, mac) in departed {
             switch.ports.host_rules.set_host(port, mac, false);
-            fabric.ctx.dirty.insert(dpid);
+            fabric.ctx.mark_dirty(dpid);
         }
     }
 

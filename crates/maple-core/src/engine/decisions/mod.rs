@@ -48,8 +48,8 @@ pub(super) mod rule_view;
 use std::sync::Arc;
 
 use crate::engine::context::Context;
+use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::event::Effect;
-use crate::engine::one_switch::access_hits::AccessHits;
 use crate::policy::Policy;
 use await_barriers::BarrierWaits;
 use leaves::Leaves;

@@ -75,9 +75,9 @@ impl Decisions {
         let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
         let Some(difference) = first.difference(again).filter(|_| fabric.ctx.store.is_current(id)) else { return };
         fabric.ctx.stats.rechecks_failed += 1;
-        let what = format!("{difference}{}", asked(&first.trace, &again.trace));
+        let what = format!("{difference}{}", questions_in_words(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
-        self.not_a_function(fabric, &what, &format!("recheck {place}"));
+        self.report_nondeterminism(fabric, &what, &format!("recheck {place}"));
         self.withdraw(fabric, id);
     }
 }
@@ -99,7 +99,7 @@ fn observation_of(fabric: &Fabric, leaf: &Leaf) -> Observation {
 }
 
 /// Returns the questions of two runs, in words for people, if they differ.
-fn asked(first: &Trace, again: &Trace) -> String {
+fn questions_in_words(first: &Trace, again: &Trace) -> String {
     let asked = |trace: &Trace| trace.steps().next().map_or_else(|| "nothing".to_owned(), |_| shown(trace));
     if first.asks_like(again) {
         return String::new();

@@ -24,7 +24,7 @@ use crate::report::{Report, ReportKind, ReportSubject};
 
 impl Decisions {
     /// Handles news of a label that a route or label of this shard asked for.
-    pub fn label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
+    pub fn on_label_news(&mut self, fabric: &mut Fabric, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => {
                 fabric.switches.get(&switch).is_some_and(|s| s.paths.labels.knows(serial))
@@ -44,10 +44,10 @@ impl Decisions {
                 let came = fabric.routes.learn(serial, port, news, fabric.ctx.now, &mut effects);
                 match came {
                     Some(RouteNews::Ready(leaves)) => {
-                        leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf))
+                        leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf))
                     }
                     Some(RouteNews::NextReady(route)) => self.switch_to_next_path(fabric, route),
-                    Some(RouteNews::Refused(route, why)) => self.route_is_refused(fabric, route, why),
+                    Some(RouteNews::Refused(route, why)) => self.on_route_refused(fabric, route, why),
                     None => {}
                 }
                 fabric.apply_label_effects(effects, Timer::Routes);
@@ -80,7 +80,7 @@ impl Decisions {
             self.leaves.forget_answers();
         }
         match changed {
-            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf)),
+            PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf)),
             PlanChange::NextReady => self.switch_to_next_path(fabric, id),
             PlanChange::Asking | PlanChange::Nothing => {}
         }
@@ -119,19 +119,19 @@ impl Decisions {
         }
         fabric.mark_dirty(ingress);
         fabric.sync_route_rules();
-        waiting_leaves.into_iter().for_each(|leaf| self.route_is_ready(fabric, leaf));
+        waiting_leaves.into_iter().for_each(|leaf| self.on_route_ready(fabric, leaf));
         fabric.leaves_of_route(id).into_iter().for_each(|leaf| self.forward_held(fabric, leaf));
     }
 
     /// Gives up a route's next path if it is late. The route's packets go through the controller then.
     pub fn abandon_next_path(&mut self, fabric: &mut Fabric, id: RouteId) {
         if fabric.with_routes(|routes, now, out| routes.abandon_next(id, now, out)) {
-            self.route_is_lost(fabric, id);
+            self.on_route_lost(fabric, id);
         }
     }
 
     /// Installs a leaf whose route has become ready, or ends its change to that route.
-    fn route_is_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
+    fn on_route_ready(&mut self, fabric: &mut Fabric, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         let waits_for = leaf.route_id.filter(|_| matches!(leaf.state, LeafState::Waiting { .. }));
         if leaf.is_rerouting() {
@@ -161,7 +161,7 @@ impl Decisions {
     }
 
     /// Sends a route's packets through the controller, because a label was refused or lost.
-    fn route_is_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
+    fn on_route_refused(&mut self, fabric: &mut Fabric, id: RouteId, why: Refusal) {
         let Some(ingress) = fabric.routes.get(id).map(|route| route.ingress()).expected() else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
         if matches!(why, Refusal::Gone(_)) {
@@ -188,7 +188,7 @@ impl Decisions {
     }
 
     /// Sends the route's packets through the controller for a while.
-    fn route_is_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
+    fn on_route_lost(&mut self, fabric: &mut Fabric, id: RouteId) {
         for leaf in fabric.leaves_of_route(id) {
             self.stop_using_lost_route(fabric, leaf, id);
         }

@@ -9,7 +9,7 @@ use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::classifier::reason;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
-use crate::engine::one_switch::polls::StatisticsReading;
+use crate::engine::one_switch::counters::polls::StatisticsReading;
 use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::Counted;

@@ -29,12 +29,10 @@ impl EngineCopy {
         copy.reload.former = engine.reload.former.clone();
         copy.fabric.switches = engine.fabric.switches.copy(&copy.fabric.ctx.options);
         copy.fabric.ctx.stale = engine.fabric.ctx.stale.clone();
-        copy.fabric.ctx.dirty = engine.fabric.ctx.dirty.clone();
         // Changes that are held back for these switches are not among those that a candidate makes.
-        copy.fabric
-            .ctx
-            .dirty
-            .extend(engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
+        let held_back = engine.fabric.switches.values().filter(|switch| switch.unreachable.is_some());
+        let dirty = engine.fabric.ctx.dirty().chain(held_back.map(|switch| switch.dpid));
+        dirty.for_each(|dpid| copy.fabric.ctx.mark_dirty(dpid));
         copy.fabric.ctx.inbox = engine.fabric.ctx.inbox.clone();
         // Hosts, counters and refused rules are other matters.
         let is_kept = |timer: &Timer| {

@@ -2,16 +2,13 @@
 //!
 //! This file is the only one with methods of [`Engine`]. From top to bottom it is the way of a packet: a batch
 //! ([`Engine::handle`]), its events, a packet-in, what shards tell each other, timers, and the update of the switches
-//! at the end. The rest are what other crates ask of an engine.
+//! at the end. What is asked of an engine without changing it is in `view`.
 //!
-//! The parts stand in layers, the lowest first: the context, the switches, the fabric of both, the topology, decisions,
-//! reruns, and people who watch (the module `engine` has the map). Each knows only those that stand before it, and is
-//! handed them by who calls it.
-//!
-//! What a part wants of a later one it returns, or leaves in the context: a message to this shard, a timer, a stale
-//! leaf, a switch that is to be updated.
+//! The parts stand in layers. What a part wants of a later one it returns, or leaves in the context: a message to this
+//! shard, a timer, a stale leaf, a switch that is to be updated.
 
 pub(super) mod copy;
+pub(super) mod view;
 
 use std::sync::Arc;
 
@@ -19,40 +16,32 @@ use maple_wire::Dpid;
 use maple_wire::msg::stats::StatsReply;
 use maple_wire::msg::{ErrorMsg, PacketIn};
 
-use crate::access::AccessList;
 use crate::capabilities::Capabilities;
 use crate::engine::context::Context;
-use crate::engine::context::event::{Effect, Event, InstalledFlow};
-use crate::engine::context::histogram::Histogram;
+use crate::engine::context::event::{Effect, Event};
 use crate::engine::context::messages::{EngineMessage, Refreshed};
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::context::stats::Stats;
 use crate::engine::context::timers::Timer;
 use crate::engine::context::uses::{BadUses, Conductor};
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::hit::Hits;
-use crate::engine::decisions::rule_view::TableRule;
 use crate::engine::fabric::Fabric;
 use crate::engine::live::LiveWatches;
 use crate::engine::one_switch::cookies::is_of_watch;
-use crate::engine::one_switch::drops::Dropped;
+use crate::engine::one_switch::counters::questions::{Reply, StatisticsQuestion};
 use crate::engine::one_switch::pacing::PACED_REROUTE_TIMEOUT;
-use crate::engine::one_switch::questions::{Reply, StatisticsQuestion};
-use crate::engine::one_switch::view::SwitchCounts;
 use crate::engine::reruns::reload::Reload;
 use crate::engine::reruns::restore::Restore;
 use crate::engine::reruns::samples::Samples;
 use crate::engine::topology::Topology;
 use crate::engine::topology::presume::presume;
-use crate::engine::{PortCount, Traffic, Unsettled, ViolationKey};
-use crate::explain::{Admission, EnteringPacket, LeafView, Passage, RunConditions};
-use crate::ids::{LeafId, ShardId, Time};
-use crate::network::{Facts, Location};
+use crate::ids::{ShardId, Time};
+use crate::network::Facts;
 use crate::policy::Policy;
-use crate::report::Counted;
 use crate::state::{Store, Write};
 use copy::EngineCopy;
+use view::EngineView;
 
 /// One shard of the controller.
 ///
@@ -115,14 +104,14 @@ impl Engine {
         // After a standstill, what came in time is handled before the timers run.
         let standstill = self.fabric.ctx.standstill();
         match standstill {
-            Some(late) => self.topology.hosts.stood_still(self.fabric.ctx.now, late),
+            Some(late) => self.topology.hosts.on_standstill(self.fabric.ctx.now, late),
             None => {
                 self.run_timers();
                 self.decisions.recheck(&mut self.fabric);
             }
         }
         for event in events.drain(..) {
-            self.on(event);
+            self.on_event(event);
             self.read_inbox();
         }
         if standstill.is_some() {
@@ -132,7 +121,7 @@ impl Engine {
         self.fabric.switches.check_demand(&mut self.fabric.ctx);
         self.decisions.publish(&mut self.fabric.ctx);
         for dpid in self.fabric.switches.away_for_too_long() {
-            self.switch_down(dpid);
+            self.on_switch_down(dpid);
         }
         self.fabric.withhold_from_unreachable();
         out.append(&mut self.fabric.ctx.out);
@@ -141,51 +130,51 @@ impl Engine {
     }
 
     /// Handles an event.
-    fn on(&mut self, event: Event) {
+    fn on_event(&mut self, event: Event) {
         if event.needs_switch().is_some_and(|dpid| !self.fabric.switches.contains_key(&dpid)) {
             return self.fabric.ctx.note_late();
         }
         let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
         match event {
-            Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
+            Event::PacketIn { dpid, packet_in } => self.on_packet_in(dpid, packet_in),
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
                 let capabilities =
                     Capabilities::from_features(version, &features).described(&description).bundles(has_bundles);
-                let capabilities = fabric.switches.as_it_turned_out(dpid, capabilities);
+                let capabilities = fabric.switches.effective_capabilities(dpid, capabilities);
                 if fabric.switches.contains_key(&dpid) {
-                    self.switch_down(dpid);
+                    self.on_switch_down(dpid);
                 }
-                self.topology.switch_up(&mut self.fabric, dpid, capabilities, &ports);
+                self.topology.on_switch_up(&mut self.fabric, dpid, capabilities, &ports);
             }
-            Event::SwitchDown { dpid } => self.switch_down(dpid),
-            Event::SwitchUnreachable { dpid } => self.switch_unreachable(dpid),
+            Event::SwitchDown { dpid } => self.on_switch_down(dpid),
+            Event::SwitchUnreachable { dpid } => self.on_switch_unreachable(dpid),
             Event::SwitchReachable { dpid } => {
                 if fabric.resume_switch(dpid) {
                     topology.with_hosts(fabric, |hosts, now, actions| hosts.resume_switch(now, dpid, actions));
-                    fabric.switch_resumed(dpid);
+                    fabric.on_switch_resumed(dpid);
                 }
             }
-            Event::PortStatus { dpid, status } => Topology::port_status(fabric, dpid, &status),
-            Event::LinkUp { a, b } => Topology::link_up(fabric, a, b),
-            Event::LinkDown { a, b } => Topology::link_down(fabric, a, b),
-            Event::Segment { ports } => Topology::segment(fabric, &ports),
-            Event::SegmentLeft { port } => Topology::segment_left(fabric, port),
+            Event::PortStatus { dpid, status } => Topology::on_port_status(fabric, dpid, &status),
+            Event::LinkUp { a, b } => Topology::on_link_up(fabric, a, b),
+            Event::LinkDown { a, b } => Topology::on_link_down(fabric, a, b),
+            Event::Segment { ports } => Topology::on_segment(fabric, &ports),
+            Event::SegmentLeft { port } => Topology::on_segment_left(fabric, port),
             Event::PortIsEdge { port } => {
-                Topology::port_is_edge(fabric, port);
+                Topology::on_edge_port(fabric, port);
                 samples.begin_pass(decisions, fabric, port.switch);
             }
-            Event::PortIsNew { port } => Topology::port_is_new(fabric, port),
+            Event::PortIsNew { port } => Topology::on_new_port(fabric, port),
             Event::Declare { number, facts } => self.declare(number, &facts),
 
-            Event::BarrierReply { dpid, xid } => decisions.barrier_reply(fabric, dpid, xid),
+            Event::BarrierReply { dpid, xid } => decisions.on_barrier_reply(fabric, dpid, xid),
             Event::AwaitBarriers(token) => {
                 decisions.record_for_unreachable(fabric);
                 decisions.await_all_barriers(fabric, token);
             }
-            Event::FlowRemoved { dpid, removed } => decisions.flow_removed(fabric, dpid, &removed),
-            Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
-            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
-            Event::Unsent { dpid, xid } => self.replied(dpid, xid, Reply::Unsent),
+            Event::FlowRemoved { dpid, removed } => decisions.on_flow_removed(fabric, dpid, &removed),
+            Event::SwitchError { dpid, xid, error } => self.on_switch_error(dpid, xid, &error),
+            Event::FlowStats { dpid, xid, reply } => self.on_statistics(dpid, xid, reply),
+            Event::Unsent { dpid, xid } => self.on_reply(dpid, xid, Reply::Unsent),
             Event::ShowCounters { dpid, what } => fabric.switches.show_counters(&mut fabric.ctx, dpid, what),
             Event::CountRule { dpid, token, table, rule } => {
                 fabric.switches.count_rule(&mut fabric.ctx, dpid, token, table, &rule);
@@ -193,7 +182,7 @@ impl Engine {
             Event::FlowsRead { dpid, flows } => {
                 fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
                 if fabric.switches.awaits_earlier_rules(dpid) {
-                    return Restore::earlier_rules_known(decisions, fabric, dpid, true);
+                    return Restore::on_earlier_rules_known(decisions, fabric, dpid, true);
                 }
                 fabric.mark_dirty(dpid);
             }
@@ -212,33 +201,33 @@ impl Engine {
             Event::Adopt(candidate) => reload.adopt(samples, decisions, fabric, candidate),
             Event::Abandon(number) => reload.abandon(number),
             Event::LiveBegin { token, filter } => live.begin(fabric, token, filter),
-            Event::LiveGoOn(token) => live.go_on(fabric, token),
+            Event::LiveGoOn(token) => live.prolong(fabric, token),
             Event::LiveEnd(token) => live.end(fabric, token),
             Event::Tick => {}
         }
     }
 
     /// Handles a packet-in: a copy for people who watch, a packet at a link or a new port, or one that enters.
-    fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
+    fn on_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.fabric.ctx.stats.packet_ins += 1;
         if is_of_watch(packet_in.cookie) {
-            return self.live.packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
+            return self.live.on_packet_in(&self.decisions, &mut self.fabric, dpid, packet_in);
         }
-        if let Some(received) = self.topology.packet_in(&mut self.fabric, dpid, packet_in) {
+        if let Some(received) = self.topology.on_packet_in(&mut self.fabric, dpid, packet_in) {
             self.admit_new_port_packets(dpid);
-            self.enter(received);
+            self.on_entering_packet(received);
         }
     }
 
     /// Lets the packets enter that waited until their port's kind is known.
     fn admit_new_port_packets(&mut self, dpid: Dpid) {
         for received in Topology::take_admitted(&mut self.fabric, dpid) {
-            self.enter(received);
+            self.on_entering_packet(received);
         }
     }
 
     /// Handles a packet that enters the network: a leaf answers it, or the policy decides it.
-    fn enter(&mut self, received: ReceivedPacket) {
+    fn on_entering_packet(&mut self, received: ReceivedPacket) {
         if self.topology.accepts(&mut self.fabric, &received) {
             self.decisions.on_packet(&mut self.fabric, received);
         }
@@ -253,16 +242,16 @@ impl Engine {
                 EngineMessage::Reconsider(dependents) => fabric.ctx.stale.extend(dependents),
                 EngineMessage::Refresh(refreshed) => self.refresh(&refreshed),
                 EngineMessage::Acquire(asked) => fabric.acquire_label(asked),
-                EngineMessage::LabelNews(from, holder, news) => decisions.label_news(fabric, from, holder, &news),
+                EngineMessage::LabelNews(from, holder, news) => decisions.on_label_news(fabric, from, holder, &news),
                 EngineMessage::Release { at, holder, confirmed } => fabric.release_label(at, holder, confirmed),
                 EngineMessage::Emit { dpid, hops, frame } => {
                     fabric.switches.emit(&mut fabric.ctx, dpid, &hops, &frame);
                 }
                 EngineMessage::FindHost(question) => topology.find_host(fabric, question),
-                EngineMessage::HostSearched { mac, at, found } => topology.host_searched(fabric, mac, at, found),
+                EngineMessage::HostSearched { mac, at, found } => topology.on_host_searched(fabric, mac, at, found),
                 EngineMessage::Unplugged(at) => topology.look_for_unplugged_hosts(fabric, at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => {
-                    Topology::unexpected_host_seen(fabric, mac, at, seen);
+                    Topology::on_unexpected_host(fabric, mac, at, seen);
                 }
                 // The engine checks for these at the end of each batch.
                 EngineMessage::AddressesAreRead | EngineMessage::LoadsAreRead => {}
@@ -287,7 +276,7 @@ impl Engine {
         while let Some(timer) = self.fabric.ctx.take_due() {
             let Engine { fabric, topology, decisions, samples, reload, live, .. } = self;
             match timer {
-                Timer::Leaf(leaf) => decisions.leaf_timer(fabric, leaf),
+                Timer::Leaf(leaf) => decisions.on_leaf_timer(fabric, leaf),
                 Timer::Labels(dpid) => fabric.expire_labels(dpid),
                 Timer::Routes => fabric.retry_routes(),
                 Timer::NextPath(route) => decisions.abandon_next_path(fabric, route),
@@ -312,12 +301,12 @@ impl Engine {
                 Timer::Audit(dpid) => fabric.switches.audit(&mut fabric.ctx, dpid),
                 Timer::LookUps(dpid) => fabric.mark_dirty(dpid),
                 Timer::Demand => fabric.switches.update_demand(&mut fabric.ctx),
-                Timer::Samples(dpid) => samples.due(decisions, fabric, dpid),
-                Timer::SampleTurn => samples.go_on(decisions, fabric),
-                Timer::Trial => reload.go_on(decisions, fabric),
+                Timer::Samples(dpid) => samples.take_turns(decisions, fabric, dpid),
+                Timer::SampleTurn => samples.decide_next(decisions, fabric),
+                Timer::Trial => reload.decide_next(decisions, fabric),
                 Timer::EarlyRequests => fabric.acquire_early_labels(),
-                Timer::Restore(dpid) => Restore::go_on(decisions, fabric, dpid),
-                Timer::Live(number) => live.look_after(fabric, number),
+                Timer::Restore(dpid) => Restore::decide_next(decisions, fabric, dpid),
+                Timer::Live(number) => live.check(fabric, number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }
@@ -333,10 +322,10 @@ impl Engine {
             self.topology.update_copied_announcements(&mut self.fabric);
             self.decisions.end_path_changes(&mut self.fabric);
             if self.decisions.undecided.has_no_misses() && self.fabric.ctx.stale.is_empty() {
-                if self.fabric.ctx.dirty.is_empty() {
+                if self.fabric.ctx.dirty().next().is_none() {
                     return;
                 }
-                for dpid in std::mem::take(&mut self.fabric.ctx.dirty) {
+                for dpid in self.fabric.ctx.take_dirty() {
                     self.flush(dpid);
                 }
             }
@@ -360,7 +349,7 @@ impl Engine {
     }
 
     /// Handles the end of a switch: each part forgets what it knows of it.
-    fn switch_down(&mut self, dpid: Dpid) {
+    fn on_switch_down(&mut self, dpid: Dpid) {
         let Engine { fabric, topology, decisions, live, .. } = self;
         let departed = Restore::remembered_of(decisions, fabric, dpid);
         let Some(switch) = fabric.switches.remove(&dpid) else { return };
@@ -368,16 +357,16 @@ impl Engine {
         fabric.ctx.stats.new_port_drops += switch.ports.new_port_packets.len() as u64;
         live.forget_rules(dpid);
         Restore::give_up(fabric, dpid);
-        decisions.switch_gone(fabric, switch, departed);
-        topology.switch_gone(fabric, dpid);
+        decisions.on_switch_gone(fabric, switch, departed);
+        topology.on_switch_gone(fabric, dpid);
     }
 
     /// Handles the end of the connection to a switch, whose datapath is presumed to go on.
-    fn switch_unreachable(&mut self, dpid: Dpid) {
+    fn on_switch_unreachable(&mut self, dpid: Dpid) {
         let Engine { fabric, topology, decisions, live, .. } = self;
         let Some(switch) = fabric.switches.get(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
-            return self.switch_down(dpid);
+            return self.on_switch_down(dpid);
         }
         fabric.suspend_switch(dpid);
         live.forget_rules(dpid);
@@ -385,9 +374,9 @@ impl Engine {
         topology.hosts.suspend_switch(dpid);
         if fabric.switches.awaits_earlier_rules(dpid) {
             // There is nothing to go by but the previous controller's report of the rules.
-            Restore::earlier_rules_known(decisions, fabric, dpid, true);
+            Restore::on_earlier_rules_known(decisions, fabric, dpid, true);
         }
-        fabric.switch_suspended(dpid);
+        fabric.on_switch_suspended(dpid);
     }
 
     /// Applies a declaration of ports and hosts.
@@ -400,39 +389,39 @@ impl Engine {
     }
 
     /// Handles a switch's refusal of a request: of a rule for a watch, of other rules or meters, or of statistics.
-    fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
+    fn on_switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         let Engine { fabric, decisions, live, .. } = self;
-        if !live.refused(fabric, dpid, xid) && !decisions.switch_error(fabric, dpid, xid, error) {
-            self.replied(dpid, xid, Reply::Refused);
+        if !live.on_rule_refused(fabric, dpid, xid) && !decisions.on_switch_error(fabric, dpid, xid, error) {
+            self.on_reply(dpid, xid, Reply::Refused);
         }
     }
 
     /// Handles statistics, or a part of them.
-    fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+    fn on_statistics(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
         self.decisions.read_reply(&mut self.fabric, dpid, &mut reply);
-        self.replied(dpid, xid, Reply::Statistics(reply));
+        self.on_reply(dpid, xid, Reply::Statistics(reply));
     }
 
     /// Hands what became of a question for statistics to the part that asked.
-    fn replied(&mut self, dpid: Dpid, xid: u32, reply: Reply) {
+    fn on_reply(&mut self, dpid: Dpid, xid: u32, reply: Reply) {
         let Engine { fabric, topology, decisions, .. } = self;
         let question = fabric.question(dpid, xid);
         let Fabric { ctx, switches, .. } = fabric;
         match (question, reply) {
-            (StatisticsQuestion::Audit, Reply::Statistics(mut reply)) => switches.audit_answered(ctx, dpid, &mut reply),
-            (StatisticsQuestion::Audit, Reply::Refused) => switches.audit_failed(ctx, dpid, true),
-            (StatisticsQuestion::Audit, Reply::Unsent) => switches.audit_failed(ctx, dpid, false),
-            (StatisticsQuestion::Meters, Reply::Statistics(reply)) => fabric.meters_read(dpid, &reply),
-            (StatisticsQuestion::Meters, Reply::Refused) => fabric.meters_not_read(dpid, true),
-            (StatisticsQuestion::Meters, Reply::Unsent) => fabric.meters_not_read(dpid, false),
-            (StatisticsQuestion::Rule, Reply::Statistics(reply)) => {
-                switches.rule_count_answered(ctx, dpid, xid, &reply)
+            (StatisticsQuestion::Audit, Reply::Statistics(mut reply)) => {
+                switches.on_audit_answered(ctx, dpid, &mut reply)
             }
+            (StatisticsQuestion::Audit, Reply::Refused) => switches.on_audit_failed(ctx, dpid, true),
+            (StatisticsQuestion::Audit, Reply::Unsent) => switches.on_audit_failed(ctx, dpid, false),
+            (StatisticsQuestion::Meters, Reply::Statistics(reply)) => fabric.on_meters_read(dpid, &reply),
+            (StatisticsQuestion::Meters, Reply::Refused) => fabric.on_meters_unread(dpid, true),
+            (StatisticsQuestion::Meters, Reply::Unsent) => fabric.on_meters_unread(dpid, false),
+            (StatisticsQuestion::Rule, Reply::Statistics(reply)) => switches.on_rule_counted(ctx, dpid, xid, &reply),
             (StatisticsQuestion::Rule, Reply::Refused | Reply::Unsent) => switches.end_rule_count(ctx, dpid, xid),
-            (StatisticsQuestion::Counters, Reply::Statistics(reply)) => switches.poll_answered(ctx, dpid, &reply),
-            (StatisticsQuestion::Counters, Reply::Refused) => switches.poll_refused(ctx, dpid),
-            (StatisticsQuestion::Counters, Reply::Unsent) => switches.poll_not_sent(ctx, dpid),
-            (StatisticsQuestion::Usage, Reply::Statistics(reply)) => decisions.usage_read(fabric, dpid, &reply),
+            (StatisticsQuestion::Counters, Reply::Statistics(reply)) => switches.on_poll_answered(ctx, dpid, &reply),
+            (StatisticsQuestion::Counters, Reply::Refused) => switches.on_poll_refused(ctx, dpid),
+            (StatisticsQuestion::Counters, Reply::Unsent) => switches.on_poll_unsent(ctx, dpid),
+            (StatisticsQuestion::Usage, Reply::Statistics(reply)) => decisions.on_usage_read(fabric, dpid, &reply),
             // The least recently used leaves are evicted then.
             (StatisticsQuestion::Usage, Reply::Refused) => decisions.end_round(fabric, dpid),
             (StatisticsQuestion::Hosts, Reply::Statistics(reply)) => {
@@ -535,148 +524,8 @@ impl Engine {
         self.fabric.ctx.store.shared()
     }
 
-    /// Returns the conditions under which policies run.
-    pub fn conditions(&self) -> RunConditions {
-        let listener_filters = Arc::clone(&self.fabric.ctx.options.listener_filters);
-        RunConditions { track_hosts: self.fabric.ctx.options.track_hosts, listener_filters }
-    }
-
-    /// Returns the admission of a packet that enters: the writes that it causes before the policy decides about it, or
-    /// the reason why it does not.
-    pub fn admit(&self, packet: &EnteringPacket) -> Admission {
-        self.topology.admit(&self.fabric, packet)
-    }
-
-    /// Returns the leaf that answers a packet, if there is one.
-    pub fn leaf_view(&self, packet: &EnteringPacket, is_learned: bool) -> Option<LeafView> {
-        self.decisions.leaf_view(&self.fabric, packet, is_learned)
-    }
-
-    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
-    /// serve the switch.
-    pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
-        self.decisions.passage(&self.fabric, at, frame)
-    }
-
-    /// Returns the witness packet of a leaf: the policy ran on it.
-    pub fn witness(&self, leaf: LeafId) -> Option<EnteringPacket> {
-        self.decisions.witness(leaf)
-    }
-
-    /// Returns the counters of this shard so far.
-    pub fn stats(&self) -> Stats {
-        let switches = || self.fabric.switches.values();
-        Stats {
-            leaves: self.decisions.leaves.len() as u64,
-            rules: switches().map(|switch| switch.tables.count(None) as u64).sum(),
-            labels: switches().map(|switch| switch.paths.labels.len() as u64).sum(),
-            routes: self.fabric.routes.len() as u64,
-            ..self.fabric.ctx.stats
-        }
-    }
-
-    /// Returns the times from the decision of leaves, or their change to another route, to the confirmation of their
-    /// rules.
-    pub fn install_times(&self) -> Histogram {
-        self.fabric.ctx.install_times
-    }
-
-    /// Returns the number of packets that the policy has decided, or failed on.
-    pub fn decided(&self) -> u64 {
-        self.fabric.ctx.stats.misses
-    }
-
-    /// Returns the number of packets that wait until something that the policy read changes.
-    pub fn parked(&self) -> usize {
-        self.decisions.undecided.parked()
-    }
-
-    /// Returns the number of watches.
-    pub fn watches(&self) -> usize {
-        self.live.watches()
-    }
-
-    /// What the open waits for removals still wait for.
-    pub fn unsettled(&self) -> Vec<Unsettled> {
-        self.decisions.unsettled(&self.fabric)
-    }
-
-    /// Returns the reported errors of the policy, each with the number of packets that were dropped because of it.
-    pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
-        self.fabric.ctx.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
-    }
-
-    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
-    pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
-        self.fabric.ctx.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
-    }
-
-    /// Returns the access lists of the policy, each with the packets that its rules have decided here, in the order of
-    /// [`AccessList::rules`].
-    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
-        self.decisions.access_hits()
-    }
-
-    /// Reports whether the policy wants something measured and the engine has not noticed, because nothing happens at
-    /// its switches. The engine then needs an [`Event::Tick`].
-    pub fn is_behind_demand(&self) -> bool {
-        self.fabric.switches.is_behind_demand(&self.fabric.ctx)
-    }
-
-    /// Returns the switches that this shard serves, in order.
-    pub fn switches(&self) -> impl Iterator<Item = Dpid> + '_ {
-        self.fabric.switches.keys().copied()
-    }
-
-    /// Reports whether this shard has the switch, and the switch has no connection.
-    pub fn is_unreachable(&self, dpid: Dpid) -> bool {
-        self.fabric.switches.is_unreachable(dpid)
-    }
-
-    /// Reports whether the configuration names this switch.
-    pub fn is_declared(&self, dpid: Dpid) -> bool {
-        self.fabric.ctx.store.shared().snapshot().facts().names(dpid)
-    }
-
-    /// Returns the numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
-    pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
-        self.fabric.switches.get(&dpid).map(|switch| switch.counts())
-    }
-
-    /// Returns the rules that a switch has, as it would report them.
-    pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
-        self.fabric.switches.get(&dpid).map(|switch| switch.installed()).unwrap_or_default()
-    }
-
-    /// Returns the rules of a switch, by table and descending priority, with the cookies that it reports; empty if this
-    /// shard does not serve it.
-    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
-        self.decisions.rules(&self.fabric, dpid)
-    }
-
-    /// Returns the trace tree of a switch as text; empty if this shard does not serve the switch.
-    pub fn tree(&self, dpid: Dpid) -> String {
-        self.fabric.switches.get(&dpid).map(|switch| switch.tree_text()).unwrap_or_default()
-    }
-
-    /// Returns the counters of a switch's ports; empty before it was asked.
-    pub fn port_counts(&self, dpid: Dpid) -> Vec<PortCount> {
-        self.fabric.switches.port_counts(dpid)
-    }
-
-    /// Returns the counters of a switch's ingress rules, by pair of hosts; empty before it was asked.
-    pub fn traffic(&self, dpid: Dpid) -> Vec<Traffic> {
-        self.fabric.switches.traffic(&self.fabric.ctx, dpid)
-    }
-
-    /// When a switch last answered with these counters.
-    pub fn counted_at(&self, dpid: Dpid, what: Counted) -> Option<Time> {
-        self.fabric.switches.counted_at(dpid, what)
-    }
-
-    /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does
-    /// not serve the switch.
-    pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
-        self.fabric.switches.drops(&self.fabric.ctx, dpid, minutes)
+    /// Looks at the engine: what it knows, has decided and counted.
+    pub fn view(&self) -> EngineView<'_> {
+        EngineView(self)
     }
 }

@@ -74,7 +74,7 @@ impl Fabric {
     }
 
     /// Records that a switch has carried out what its labels asked for.
-    pub fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
+    pub fn on_labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
         self.with_labels(dpid, |labels, ids, now, out| labels.confirm(now, serials, ids, out));
     }
 

@@ -11,7 +11,8 @@ use maple_wire::Dpid;
 
 use crate::engine::context::Context;
 use crate::engine::one_switch::Stale;
-use crate::engine::one_switch::questions::StatisticsQuestion;
+use crate::engine::one_switch::counters::questions::StatisticsQuestion;
+use crate::engine::one_switch::ports::host_rules::HostRules;
 use crate::engine::switches::Switches;
 use crate::ids::LeafId;
 use crate::labels::Acquire;
@@ -49,7 +50,15 @@ impl Fabric {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.stale.classifier |= stale.classifier;
             switch.stale.labels |= stale.labels;
-            self.ctx.dirty.insert(dpid);
+            self.ctx.mark_dirty(dpid);
+        }
+    }
+
+    /// Changes the rules for hosts of a switch, whose tables are updated afterwards.
+    pub fn change_host_rules(&mut self, dpid: Dpid, change: impl FnOnce(&mut HostRules)) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            change(&mut switch.ports.host_rules);
+            self.ctx.mark_dirty(dpid);
         }
     }
 

@@ -7,7 +7,7 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use super::Fabric;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::capacity::UsageQuery;
+use crate::engine::one_switch::room::capacity::UsageQuery;
 
 impl Fabric {
     /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.

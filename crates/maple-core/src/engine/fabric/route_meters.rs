@@ -6,7 +6,7 @@ use maple_wire::{Dpid, Version};
 
 use super::Fabric;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
+use crate::engine::one_switch::paths::meters::{MAX_LIMITS, METER_MOD_FAILED, SWEEP, metered};
 use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::Meter;
 use crate::rule::Rule;
@@ -54,7 +54,7 @@ impl Fabric {
     }
 
     /// Handles a switch's report of its meters, or a part of it.
-    pub fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
+    pub fn on_meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
         let Some(switch) = self.switches.known_mut(dpid) else { return };
         if let ReplyBody::MeterConfig(meters) = &reply.body {
             switch.paths.meters.audit_part(meters);
@@ -73,7 +73,7 @@ impl Fabric {
     }
 
     /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.
-    pub fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
+    pub fn on_meters_unread(&mut self, dpid: Dpid, is_refused: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.paths.meters.audit = None;
             switch.paths.meters.is_unreadable |= is_refused;
@@ -81,7 +81,7 @@ impl Fabric {
     }
 
     /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
-    pub fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
+    pub fn on_meter_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.known_mut(dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
             && switch.paths.meters.lose(self.ctx.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());

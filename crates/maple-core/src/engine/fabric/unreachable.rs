@@ -71,13 +71,13 @@ impl Fabric {
     }
 
     /// Reports that a switch has been suspended, once all parts know.
-    pub fn switch_suspended(&mut self, dpid: Dpid) {
+    pub fn on_switch_suspended(&mut self, dpid: Dpid) {
         self.mark_dirty(dpid);
         self.ctx.report(Report::SwitchUnreachable(dpid));
     }
 
     /// Asks a switch that has been resumed for what it is to do, and reports it.
-    pub fn switch_resumed(&mut self, dpid: Dpid) {
+    pub fn on_switch_resumed(&mut self, dpid: Dpid) {
         self.mark_stale(dpid, Stale::ALL);
         self.switches.plan_first_audit(&mut self.ctx, dpid);
         self.switches.update_demand(&mut self.ctx);

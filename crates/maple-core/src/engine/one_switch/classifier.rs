@@ -5,14 +5,16 @@ use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::Switch;
 use super::layout::{ENTRY, Layout};
-use super::ports::is_virtual;
-use super::protocols::PROBE_MAC;
 use crate::engine::context::options::Options;
 use crate::engine::context::received_packet::from_port;
+use crate::engine::one_switch::ports::is_virtual;
 use crate::forwarding::to_controller;
-use crate::network::{Location, PortKind, PortRole};
+use crate::network::{Location, Mac, PortKind, PortRole};
 use crate::rule::{COMPILED, Rule};
 use crate::state::Snapshot;
+
+/// The source address of probes: locally administered, `maple` in ASCII. Frames to it never reach the policy.
+pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
 
 /// The priority of rules for discovery's frames.
 const LLDP: u16 = 65535;

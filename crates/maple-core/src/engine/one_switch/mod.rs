@@ -1,32 +1,16 @@
 //! One switch of a shard: the state of its parts, and what needs nothing but this switch.
 
-pub(super) mod access_hits;
-pub(super) mod audits;
-pub(super) mod backoff;
-pub(super) mod cache;
-pub(super) mod capacity;
 pub(super) mod classifier;
 pub(super) mod cookies;
 pub(super) mod counters;
-pub(super) mod drops;
-pub(super) mod host_rules;
 pub(super) mod ingress;
 pub(super) mod layout;
 pub(super) mod look_ups;
-pub(super) mod meters;
-pub(super) mod new_port_packets;
 pub(super) mod pacing;
 pub(super) mod paths;
-pub(super) mod polls;
 pub(super) mod ports;
-pub(super) mod protocols;
-pub(super) mod questions;
 pub(super) mod restoring;
 pub(super) mod room;
-pub(super) mod route_rules;
-pub(super) mod rule_counts;
-pub(super) mod rule_growth;
-pub(super) mod sample_pass;
 pub(super) mod tables;
 pub(super) mod update;
 pub(super) mod view;

@@ -37,6 +37,7 @@ use rustc_hash::FxHashSet;
 
 use super::samples::Samples;
 use crate::compile::Table;
+use crate::engine::context::access_hits::AccessHits;
 use crate::engine::context::cause::Origin;
 use crate::engine::context::event::Effect;
 use crate::engine::context::expected::Expected;
@@ -50,9 +51,8 @@ use crate::engine::decisions::leaf::{shown, source_lines};
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::access_hits::AccessHits;
+use crate::engine::one_switch::ingress::sample_pass::SamplePass;
 use crate::engine::one_switch::ingress::table;
-use crate::engine::one_switch::sample_pass::SamplePass;
 use crate::ids::LeafId;
 use crate::route::Goal;
 use crate::run::{Finished, Run};
@@ -95,11 +95,11 @@ impl Reload {
         todo.sort_unstable_by(|a, b| b.cmp(a));
         self.trying =
             Some(Box::new(RunningTrial { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
-        self.go_on(decisions, fabric);
+        self.decide_next(decisions, fabric);
     }
 
     /// Lets the candidate decide the next leaves.
-    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn decide_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         let Some(mut trying) = self.trying.take().expected() else { return };
         let from = trying.todo.len().saturating_sub(BATCH);
         let ids = trying.todo.split_off(from);
@@ -321,13 +321,13 @@ fn put_back(decisions: &mut Decisions, fabric: &mut Fabric, id: LeafId, goal: &G
         // The new policy does not tell the packets of the two apart. Or what they look up has become equal.
         Augmented::Existing(there) => {
             if decisions.leaves.get(&there).is_none_or(|other| other.newest_goal() != goal) {
-                decisions.inconsistent(fabric, there, &what);
+                decisions.report_inconsistency(fabric, there, &what);
             }
             decisions.withdraw(fabric, id);
         }
         Augmented::Replaced { removed, .. } => {
             for other in removed {
-                decisions.inconsistent(fabric, other, &what);
+                decisions.report_inconsistency(fabric, other, &what);
                 decisions.withdraw(fabric, other);
             }
         }

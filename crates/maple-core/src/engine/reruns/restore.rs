@@ -126,14 +126,14 @@ impl Restore {
         switch.restoring = Some(Restoring::new(fabric.ctx.now, labels, witnesses));
         if let Some(flows) = flows {
             fabric.switches.take_flows(&mut fabric.ctx, dpid, flows);
-            Restore::earlier_rules_known(decisions, fabric, dpid, false);
+            Restore::on_earlier_rules_known(decisions, fabric, dpid, false);
         }
-        Restore::go_on(decisions, fabric, dpid);
+        Restore::decide_next(decisions, fabric, dpid);
     }
 
     /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
     /// from the previous controller.
-    pub fn earlier_rules_known(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, is_confirmed: bool) {
+    pub fn on_earlier_rules_known(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid, is_confirmed: bool) {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
         let ingress = switch.ingress_table();
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
@@ -172,7 +172,7 @@ impl Restore {
         fabric.acquire_early_labels();
         fabric.mark_dirty(dpid);
         if is_confirmed {
-            Restore::go_on(decisions, fabric, dpid);
+            Restore::decide_next(decisions, fabric, dpid);
         }
     }
 
@@ -201,7 +201,7 @@ impl Restore {
 
     /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
     /// waits for labels.
-    pub fn go_on(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn decide_next(decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         // The timer outlives the restore of a switch that has gone, or whose leaves were decided meanwhile.
         let Some(restoring) = fabric.switches.restoring_mut(dpid) else { return };
         let Some(witnesses) = restoring.next_batch() else {
@@ -369,7 +369,7 @@ fn confirm_labels(fabric: &mut Fabric, dpid: Dpid) {
     }
     switch.tables.confirm_labels(&ready);
     if !ready.is_empty() {
-        fabric.labels_confirmed(dpid, &ready);
+        fabric.on_labels_confirmed(dpid, &ready);
     }
     for serial in stale {
         fabric.revoke_label(dpid, serial, Refusal::Stale(dpid));

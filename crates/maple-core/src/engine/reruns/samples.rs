@@ -19,7 +19,7 @@
 //!
 //! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
 //! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
-//! in 10 seconds (`one_switch/sample_pass.rs`).
+//! in 10 seconds (`one_switch/ingress/sample_pass.rs`).
 //!
 //! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
 
@@ -35,7 +35,7 @@ use crate::engine::context::timers::Timer;
 use crate::engine::decisions::Decisions;
 use crate::engine::decisions::runs::RunOutcome;
 use crate::engine::fabric::Fabric;
-use crate::engine::one_switch::sample_pass::STEP;
+use crate::engine::one_switch::ingress::sample_pass::STEP;
 use crate::ids::Time;
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
@@ -87,23 +87,23 @@ impl Samples {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|switch| switch.has_pipeline()) else { return };
         match switch.ingress.sample_pass.begin() {
             None => {}
-            Some(from) if from <= now => self.due(decisions, fabric, dpid),
+            Some(from) if from <= now => self.take_turns(decisions, fabric, dpid),
             Some(from) => fabric.ctx.wake_at(from, Timer::Samples(dpid)),
         }
     }
 
     /// Adds a switch to those that take turns.
-    pub fn due(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
+    pub fn take_turns(&mut self, decisions: &mut Decisions, fabric: &mut Fabric, dpid: Dpid) {
         if self.turns.contains(&dpid) {
             return;
         }
         self.turns.push_back(dpid);
         // At once, since packets of the port may be waiting.
-        self.go_on(decisions, fabric);
+        self.decide_next(decisions, fabric);
     }
 
     /// Decides the next samples of the switches whose turn it is.
-    pub fn go_on(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
+    pub fn decide_next(&mut self, decisions: &mut Decisions, fabric: &mut Fabric) {
         if self.decided.0 != fabric.ctx.now {
             self.decided = (fabric.ctx.now, 0);
         }

@@ -20,12 +20,12 @@ use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 
 use super::Switches;
 use crate::engine::context::Context;
+use crate::engine::context::backoff::Backoff;
 use crate::engine::context::event::Effect;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::audits::Repair;
-use crate::engine::one_switch::backoff::Backoff;
 use crate::engine::one_switch::cookies::{is_of_watch, is_ours};
-use crate::engine::one_switch::polls::REST_FACTOR;
+use crate::engine::one_switch::counters::audit_state::Repair;
+use crate::engine::one_switch::counters::polls::REST_FACTOR;
 use crate::engine::one_switch::tables::AuditFindings;
 use crate::report::Report;
 use crate::rule::Rule;
@@ -81,7 +81,7 @@ impl Switches {
     }
 
     /// Gives up an audit whose request was not sent, or which the switch refuses.
-    pub fn audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
+    pub fn on_audit_failed(&mut self, ctx: &mut Context, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.get_mut(&dpid) {
             switch.tables.give_up_audit();
             self.plan_audit(ctx, dpid, if was_sent { ctx.options.audit } else { RETRY });
@@ -89,7 +89,7 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub fn audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
+    pub fn on_audit_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &mut StatsReply) {
         let Some(switch) = self.known_mut(dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // The temporary rules of watches do not belong to the tables.

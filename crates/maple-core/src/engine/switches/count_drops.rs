@@ -6,7 +6,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::cause::DropCause;
 use crate::engine::context::received_packet::ReceivedPacket;
-use crate::engine::one_switch::drops::Dropped;
+use crate::engine::one_switch::counters::drops::Dropped;
 
 impl Switches {
     /// Returns the drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does

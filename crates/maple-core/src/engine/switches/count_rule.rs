@@ -11,7 +11,7 @@ use super::Switches;
 use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::one_switch::Switch;
-use crate::engine::one_switch::rule_counts::OpenQuestion;
+use crate::engine::one_switch::counters::rule_counts::OpenQuestion;
 use crate::rule::Rule;
 use crate::update::key_of;
 
@@ -46,7 +46,7 @@ impl Switches {
     }
 
     /// Handles an answer, or a part of it.
-    pub fn rule_count_answered(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32, reply: &StatsReply) {
+    pub fn on_rule_counted(&mut self, ctx: &mut Context, dpid: Dpid, xid: u32, reply: &StatsReply) {
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.get_mut(&dpid), &reply.body) {
             let has_one_table = switch.version() == Version::Of10;
             switch.counters.rule_counts.take(xid, flows, has_one_table);

@@ -1,5 +1,5 @@
 //! Measuring: asks switches for counters that f or people want, and writes them as rates into the tracked state.
-//! [`crate::engine::one_switch::polls`] decides when a switch is asked.
+//! [`crate::engine::one_switch::counters::polls`] decides when a switch is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::context::Context;
 use crate::engine::context::event::Effect;
 use crate::engine::context::messages::EngineMessage;
 use crate::engine::context::timers::Timer;
-use crate::engine::one_switch::polls::CompleteAnswer;
+use crate::engine::one_switch::counters::polls::CompleteAnswer;
 use crate::ids::{ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::{Counted, Report};
@@ -108,7 +108,7 @@ impl Switches {
             Some(_) => return self.plan_poll(ctx, dpid),
             None => return,
         };
-        if switch.tables.is_unconfirmed() || ctx.dirty.contains(&dpid) {
+        if switch.tables.is_unconfirmed() || ctx.is_dirty(dpid) {
             ctx.stats.polls_postponed += u64::from(!switch.counters.polls.is_postponed);
             switch.counters.polls.is_postponed = true;
             if switch.counters.polls.timer.is_none_or(|timer| timer <= now) {
@@ -125,14 +125,14 @@ impl Switches {
     }
 
     /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
-    pub fn poll_postponed(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn make_postponed_poll(&mut self, ctx: &mut Context, dpid: Dpid) {
         if self.get(&dpid).is_some_and(|switch| switch.counters.polls.is_postponed) {
             self.poll(ctx, dpid);
         }
     }
 
     /// Handles an answer, or a part of it.
-    pub fn poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
+    pub fn on_poll_answered(&mut self, ctx: &mut Context, dpid: Dpid, reply: &StatsReply) {
         if !reply.more() {
             self.update_gauges(ctx, dpid, ctx.now);
         }
@@ -149,14 +149,14 @@ impl Switches {
     }
 
     /// Plans a poll that was not sent, because too much already waits for the switch.
-    pub fn poll_not_sent(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn on_poll_unsent(&mut self, ctx: &mut Context, dpid: Dpid) {
         ctx.stats.polls_postponed += 1;
         self.get_mut(&dpid).into_iter().for_each(|switch| switch.counters.polls.on_unsent());
         self.plan_poll(ctx, dpid);
     }
 
     /// Handles a switch's refusal to report its counters.
-    pub fn poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
+    pub fn on_poll_refused(&mut self, ctx: &mut Context, dpid: Dpid) {
         self.update_gauges(ctx, dpid, ctx.now);
         let Some(switch) = self.known_mut(dpid) else { return };
         let (forget, news) = switch.counters.polls.on_refused();

@@ -116,8 +116,8 @@ impl Switches {
         self.one_table.remove(&dpid);
     }
 
-    /// What a switch can do: what it announces, unless it turned out to have one table.
-    pub fn as_it_turned_out(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
+    /// Returns what a switch can do: what it announces, unless it has shown that it has one table.
+    pub fn effective_capabilities(&self, dpid: Dpid, announced: Capabilities) -> Capabilities {
         let has_one = self.one_table.get(&dpid) == Some(&announced.tables);
         if has_one { Capabilities { tables: 1, ..announced } } else { announced }
     }

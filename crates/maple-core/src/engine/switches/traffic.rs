@@ -11,7 +11,7 @@ use crate::engine::context::Context;
 use crate::engine::context::event::RuleCount;
 use crate::engine::one_switch::Switch;
 use crate::engine::one_switch::cookies::{Subject, subject_of};
-use crate::engine::one_switch::polls::{CountedRule, StatisticsReading};
+use crate::engine::one_switch::counters::polls::{CountedRule, StatisticsReading};
 use crate::ids::Time;
 use crate::look_ups::SOURCE_IS_HERE;
 use crate::network::{Location, Mac};

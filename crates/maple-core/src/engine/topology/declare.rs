@@ -36,7 +36,7 @@ impl Topology {
             // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
-            reports = told(state, &writes);
+            reports = reports_of(state, &writes);
             writes
         });
         reports.into_iter().for_each(|report| fabric.ctx.report(report));
@@ -108,7 +108,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
 }
 
 /// Returns the reports of these writes, for people.
-fn told(state: &Snapshot, writes: &[Write]) -> Vec<Report> {
+fn reports_of(state: &Snapshot, writes: &[Write]) -> Vec<Report> {
     let mut lost = BTreeMap::new();
     let mut links = BTreeSet::new();
     for write in writes {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use maple_wire::msg::ALL_TABLES;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
-use maple_wire::{Action, Field, Match, PortNo};
+use maple_wire::{Action, Dpid, Field, Match, PortNo};
 
 use super::Topology;
 use super::hosts::{HostAction, Sender, SourceCheck, announcement, is_announcement};
@@ -87,10 +87,7 @@ impl Topology {
             HostAction::Count { at, mac } => self.count_host_packets(fabric, at, mac),
             HostAction::Guard { at, on } => guard_port(fabric, at, on),
             HostAction::Mute { mac, at, on } => {
-                if let Some(switch) = fabric.switches.get_mut(&at.switch) {
-                    switch.ports.host_rules.set_muted(at.port, mac, on);
-                    fabric.ctx.dirty.insert(at.switch);
-                }
+                fabric.change_host_rules(at.switch, |rules| rules.set_muted(at.port, mac, on));
             }
             HostAction::Wake(time, timer) => fabric.ctx.wake_at(time, timer),
             HostAction::Report(report) => fabric.ctx.report(report),
@@ -106,7 +103,7 @@ impl Topology {
     }
 
     /// Takes the result of a search that another shard made for a host.
-    pub fn host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
+    pub fn on_host_searched(&mut self, fabric: &mut Fabric, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(fabric, |hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
 
@@ -203,10 +200,8 @@ impl Topology {
             return;
         }
         self.address_kinds = kinds;
-        for (dpid, switch) in fabric.switches.iter_mut() {
-            switch.ports.host_rules.set_kinds(kinds);
-            fabric.ctx.dirty.insert(*dpid);
-        }
+        let all: Vec<Dpid> = fabric.switches.keys().copied().collect();
+        all.into_iter().for_each(|dpid| fabric.change_host_rules(dpid, |rules| rules.set_kinds(kinds)));
         let state = fabric.ctx.store.snapshot();
         let others: BTreeSet<ShardId> = state.switches().map(|(_, info)| info.shard).collect();
         let me = fabric.ctx.shard;
@@ -272,18 +267,14 @@ fn emit_probe(fabric: &mut Fabric, at: Location, data: Vec<u8>) {
 
 fn guard_port(fabric: &mut Fabric, at: Location, on: bool) {
     fabric.ctx.stats.port_guards += u64::from(on);
-    if let Some(switch) = fabric.switches.get_mut(&at.switch) {
-        switch.ports.host_rules.set_guard(at.port, on);
-        fabric.ctx.dirty.insert(at.switch);
-    }
+    fabric.change_host_rules(at.switch, |rules| rules.set_guard(at.port, on));
 }
 
 fn update_host_rules(fabric: &mut Fabric, state: &Snapshot, mac: Mac, at: Location) {
-    let tracked = fabric.ctx.options.track_hosts;
-    let Some(switch) = fabric.switches.get_mut(&at.switch).filter(|_| tracked) else { return };
-    let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
-    switch.ports.host_rules.set_host(at.port, mac, is_edge && is_at(state, mac, at));
-    fabric.ctx.dirty.insert(at.switch);
+    if fabric.ctx.options.track_hosts {
+        let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
+        fabric.change_host_rules(at.switch, |rules| rules.set_host(at.port, mac, is_edge && is_at(state, mac, at)));
+    }
 }
 
 fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {

@@ -15,7 +15,7 @@ use crate::forwarding::TAG_PRESENT;
 
 impl Topology {
     /// Handles a packet from a link port.
-    pub fn link_packet_in(fabric: &mut Fabric, received: &ReceivedPacket) {
+    pub fn on_link_packet_in(fabric: &mut Fabric, received: &ReceivedPacket) {
         fabric.ctx.stats.link_packet_ins += 1;
         let vlan = received.packet().switch_value(Field::VlanVid).unwrap_or_default() as u16;
         let switch = fabric.switches.get(&received.at.switch).filter(|_| vlan & TAG_PRESENT != 0);
@@ -23,7 +23,7 @@ impl Topology {
         let Some([Instruction::ApplyActions(actions)]) = answer else {
             fabric.ctx.stats.link_drops += 1;
             fabric.switches.drop_packet(&mut fabric.ctx, received, DropCause::UnknownLabel);
-            Topology::unexpected_host_at_link(fabric, received.at, &received.packet());
+            Topology::on_host_at_link(fabric, received.at, &received.packet());
             return;
         };
         let actions = actions.clone();

@@ -46,7 +46,7 @@ impl Topology {
     }
 
     /// Handles the connection of a switch.
-    pub(super) fn switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
+    pub(super) fn on_switch_up(&mut self, fabric: &mut Fabric, dpid: Dpid, capabilities: Capabilities, ports: &[Port]) {
         let version = capabilities.version;
         fabric.ctx.store.note_model(fabric.ctx.now, dpid, SwitchModel::from_capabilities(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &fabric.ctx.options);
@@ -72,7 +72,7 @@ impl Topology {
     }
 
     /// Removes a switch that is gone, with all that is known of its hosts and ports.
-    pub(super) fn switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
+    pub(super) fn on_switch_gone(&mut self, fabric: &mut Fabric, dpid: Dpid) {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
         let shard = fabric.ctx.shard;
@@ -88,7 +88,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn port_status(fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
+    pub(super) fn on_port_status(fabric: &mut Fabric, dpid: Dpid, status: &PortStatus) {
         let Some(switch) = fabric.switches.get_mut(&dpid).filter(|_| is_physical(status.port.number)) else { return };
         switch.ports.addresses.insert(status.port.number, Mac(status.port.hw_addr));
         let version = switch.version();
@@ -125,7 +125,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn link_up(fabric: &mut Fabric, a: Location, b: Location) {
+    pub(super) fn on_link_up(fabric: &mut Fabric, a: Location, b: Location) {
         if a == b || fabric.ctx.store.snapshot().peer(a) == Some(b) {
             return;
         }
@@ -159,7 +159,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn link_down(fabric: &mut Fabric, a: Location, b: Location) {
+    pub(super) fn on_link_down(fabric: &mut Fabric, a: Location, b: Location) {
         let mut unlinked = false;
         fabric.ctx.write(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
@@ -175,7 +175,7 @@ impl Topology {
         }
     }
 
-    pub(super) fn port_is_edge(fabric: &mut Fabric, at: Location) {
+    pub(super) fn on_edge_port(fabric: &mut Fabric, at: Location) {
         let is_middlebox = fabric.ctx.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
         fabric.ctx.write(|state| match state.port(at) {
@@ -186,7 +186,7 @@ impl Topology {
         });
     }
 
-    pub(super) fn port_is_new(fabric: &mut Fabric, at: Location) {
+    pub(super) fn on_new_port(fabric: &mut Fabric, at: Location) {
         let hosts = lost_hosts(fabric, [at]);
         let mut changed = false;
         fabric.ctx.write(|state| match state.port(at) {

@@ -25,7 +25,7 @@ impl Topology {
     }
 
     /// Holds a packet from a port whose kind is not known yet.
-    pub fn new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
+    pub fn on_new_port_packet_in(fabric: &mut Fabric, received: ReceivedPacket) {
         let dpid = received.at.switch;
         let until = fabric.ctx.now + fabric.ctx.options.new_port_hold;
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };

@@ -15,7 +15,7 @@ use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Topology {
     /// Handles a packet-in by the kind of its port. Returns the packet if it enters the network there.
-    pub fn packet_in(&mut self, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
+    pub fn on_packet_in(&mut self, fabric: &mut Fabric, dpid: Dpid, packet_in: PacketIn) -> Option<ReceivedPacket> {
         let Some(in_port) = packet_in.in_port().filter(|_| fabric.switches.contains_key(&dpid)) else {
             fabric.ctx.stats.bad_packet_ins += 1;
             return None;
@@ -42,8 +42,8 @@ impl Topology {
             Some(PortKind::New) if fabric.ctx.store.snapshot().facts().role(at) == PortRole::Closed => {
                 refuse(fabric, &received, DropCause::Closed, |stats| &mut stats.closed_drops);
             }
-            Some(PortKind::New) => Topology::new_port_packet_in(fabric, received),
-            Some(PortKind::Link(_)) => Topology::link_packet_in(fabric, &received),
+            Some(PortKind::New) => Topology::on_new_port_packet_in(fabric, received),
+            Some(PortKind::Link(_)) => Topology::on_link_packet_in(fabric, &received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.
             Some(PortKind::Shared { .. }) => {
                 refuse(fabric, &received, DropCause::Shut, |stats| &mut stats.segment_drops);

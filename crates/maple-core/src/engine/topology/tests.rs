@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus};
+use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus};
 use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
+use crate::engine::testing::switch_up;
 use crate::engine::{Effect, Engine, Event, Options};
 use crate::ids::{ShardId, Time};
 use crate::network::Location;
@@ -18,24 +18,7 @@ use crate::state::Store;
 const SWITCH: Dpid = Dpid(7);
 
 fn up() -> Event {
-    let features = Features {
-        dpid: SWITCH,
-        n_buffers: 0,
-        n_tables: 254,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0,
-        ports: vec![],
-    };
-    let ports = vec![Port::new(PortNo(1), [2; 6], "eth1")];
-    Event::SwitchUp {
-        dpid: SWITCH,
-        version: Version::Of13,
-        features,
-        description: Desc::default(),
-        ports,
-        has_bundles: false,
-    }
+    switch_up(SWITCH, Version::Of13, 254, vec![Port::new(PortNo(1), [2; 6], "eth1")])
 }
 
 #[test]

@@ -5,7 +5,7 @@ use maple_switch::QueueRates;
 use super::*;
 
 /// Sends frames of this many bytes one after the other, with a pause of `apart` after each.
-fn stream(network: &mut EmulatedNetwork, count: u64, bytes: usize, apart: Time) -> Vec<FrameId> {
+fn stream(network: &mut EmulatedNetwork, count: u64, bytes: usize, apart: Nanoseconds) -> Vec<FrameId> {
     let frame = |n: u64| {
         let payload: Vec<u8> = n.to_be_bytes().into_iter().cycle().take(bytes - 14).collect();
         Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).raw(0x88b5, &payload)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use maple_core::Location;
-use maple_emulator::time::{MILLISECOND, Time};
+use maple_emulator::time::{MILLISECOND, Nanoseconds};
 use maple_emulator::topology::{HostSpec, LinkSpec, SwitchSpec, Topology};
 use maple_sim::cases::{HostAddresses, Scenario, Step, host};
 use maple_sim::oracles::Strategy;
@@ -30,13 +30,13 @@ pub struct Case {
     /// The maximum number of rules of a switch, and of leaves of a tree.
     pub room: (Option<usize>, Option<usize>),
     /// The maximum time until a shard does what came in, in nanoseconds.
-    pub busy: Time,
+    pub busy: Nanoseconds,
     /// The maximum time that a message between shards takes, in nanoseconds.
-    pub mail: Time,
+    pub mail: Nanoseconds,
     /// The seed of everything that is left to chance while the case runs.
     pub seed: u64,
     /// The maximum random delay of each control message, in nanoseconds.
-    pub jitter: Time,
+    pub jitter: Nanoseconds,
     /// Whether to print all inputs and outputs of the engines.
     pub trace: bool,
 }
@@ -73,7 +73,7 @@ impl Case {
 
     /// Returns how long a decision may take to be in force: the sum of everything that can delay a message between the
     /// controller's parts and a switch, some of it more than once.
-    pub fn lag(&self) -> Time {
+    pub fn lag(&self) -> Nanoseconds {
         let slowest = self.scenario.steps.iter().filter_map(|step| match step {
             Step::Slow { delay, jitter, .. } => Some(nanoseconds(*delay + *jitter)),
             _ => None,
@@ -91,8 +91,8 @@ pub fn host_name(at: usize) -> String {
 }
 
 /// A time as the emulator counts it.
-pub fn nanoseconds(time: Duration) -> Time {
-    time.as_nanos() as Time
+pub fn nanoseconds(time: Duration) -> Nanoseconds {
+    time.as_nanos() as Nanoseconds
 }
 
 impl fmt::Display for Case {

@@ -16,7 +16,7 @@ use maple_core::Mac;
 use maple_core::engine::Stats;
 use maple_core::network::Location;
 use maple_emulator::emulated::{Delivery, FrameId, Origin, Outcome};
-use maple_emulator::time::{MILLISECOND, Time};
+use maple_emulator::time::{MILLISECOND, Nanoseconds};
 use maple_sim::cases::Step;
 use maple_wire::{Dpid, Field, Version};
 
@@ -24,14 +24,14 @@ use crate::contract::case::Case;
 use crate::contract::judged::{Excuse, JudgedFrame, show, strays, trail};
 use crate::contract::oracle::{Arrival, Decided, How, verdict};
 use crate::contract::state::State;
-use crate::contract::world::World;
+use crate::contract::world::ContractRun;
 
 /// The time that the network gets for one packet when nothing else happens.
-const QUIET: Time = 300 * MILLISECOND;
+const QUIET: Nanoseconds = 300 * MILLISECOND;
 
 /// The time after a host's last packet until it is known whether it has moved. The engine's counters are read every
 /// `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
-const MOVE: Time = 2100 * MILLISECOND;
+const MOVE: Nanoseconds = 2100 * MILLISECOND;
 
 /// The counts of what was checked.
 #[derive(Clone, Debug, Default)]
@@ -102,7 +102,7 @@ impl MessageCounts {
 
 /// Runs a case and checks it.
 pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
-    let mut world = World::new(case);
+    let mut world = ContractRun::new(case);
     let mut counts = MessageCounts::default();
     world.settle().map_err(|text| Failure::new("never ready", text))?;
     world.plant_foreign_rules();
@@ -123,7 +123,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
 }
 
 /// Sends every packet twice, one at a time, and checks what comes out.
-fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure> {
+fn at_rest(world: &mut ContractRun, counts: &mut MessageCounts) -> Result<(), Failure> {
     for packet in 0..world.case.scenario.packets.len() {
         let mut expected = None;
         for round in 0..2 {
@@ -136,7 +136,7 @@ fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure>
 /// Sends a packet and checks what comes out. `expected` is the state after the last packet, if nothing else entered
 /// with it. Returns the same of this packet.
 fn send_at_rest(
-    world: &mut World,
+    world: &mut ContractRun,
     packet: usize,
     round: usize,
     expected: Option<State>,
@@ -173,7 +173,7 @@ fn send_at_rest(
 
 /// Checks that a packet came out where the oracle says, once and by the route.
 fn same_at_rest(
-    world: &World,
+    world: &ContractRun,
     packet: usize,
     round: usize,
     id: FrameId,
@@ -202,7 +202,7 @@ fn same_at_rest(
 }
 
 /// Checks that the state after a packet that entered alone is as the oracle says.
-fn same_state(world: &World, packet: usize, id: FrameId, said: &Decided) -> Result<(), Failure> {
+fn same_state(world: &ContractRun, packet: usize, id: FrameId, said: &Decided) -> Result<(), Failure> {
     let (now, after) = (world.state(), &said.after);
     if now == after {
         return Ok(());
@@ -213,7 +213,7 @@ fn same_state(world: &World, packet: usize, id: FrameId, said: &Decided) -> Resu
 
 /// Reports whether the second packet must do without the controller: the switches can match everything, the host can be
 /// known, there is room, and labels can carry the routes.
-fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
+fn is_cacheable(world: &ContractRun, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
     let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
     let stats = world.stats();
@@ -225,7 +225,7 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
 }
 
 /// Checks that no switch sent the packet to the controller again.
-fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageCounts) -> Result<(), Failure> {
+fn no_packet_in(world: &ContractRun, packet: usize, id: FrameId, counts: &mut MessageCounts) -> Result<(), Failure> {
     let deliveries: Vec<&Delivery> = world.network.log().of_frame(id).collect();
     if deliveries.iter().any(|delivery| matches!(delivery.outcome, Outcome::Controller(_))) {
         let text = format!("packet #{packet} came to the controller again\n{}", trail(deliveries.into_iter()));
@@ -236,9 +236,9 @@ fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageC
 }
 
 /// Checks that the tables contain what the engine believes, and the other program's rule, if it fitted at all.
-fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failure> {
+fn check_tables(world: &mut ContractRun, foreign: &BTreeSet<Dpid>) -> Result<(), Failure> {
     for dpid in world.case.dpids() {
-        let agree = |world: &World| world.tables(dpid).0 == world.tables(dpid).1;
+        let agree = |world: &ContractRun| world.tables(dpid).0 == world.tables(dpid).1;
         // A full switch is tried again from time to time, and this may be such a moment.
         for _ in 0..3 {
             if world.is_tight() && !agree(world) {
@@ -262,7 +262,7 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
 }
 
 /// Checks the counters of both sides for what must never happen.
-fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
+fn check_counts(world: &ContractRun, counts: &mut MessageCounts) -> Result<(), Failure> {
     for stats in world.stats() {
         counts.refused += stats.labels_refused + stats.labels_gone;
         let refused = stats.refused_rules > 0 && !world.is_tight();
@@ -281,7 +281,7 @@ fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure
 }
 
 /// Judges every frame that entered.
-fn check_log(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
+fn check_log(world: &ContractRun, counts: &mut MessageCounts) -> Result<(), Failure> {
     let log = world.network.log();
     assert_eq!(log.forgotten, 0, "the log is too short");
     let mut deliveries: BTreeMap<FrameId, Vec<&Delivery>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Cases from one seed: their scenarios, and how fast everything is.
 
-use maple_emulator::time::{MICROSECOND, MILLISECOND, Time};
+use maple_emulator::time::{MICROSECOND, MILLISECOND, Nanoseconds};
 use maple_sim::Random;
 use maple_sim::cases::{Driver, Kind, Scenario, Step, Theme};
 use maple_sim::oracles::Strategy;
@@ -97,6 +97,6 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
 }
 
 /// Returns mostly nothing, sometimes up to `most`.
-fn span(random: &mut Random, most: Time) -> Time {
-    if random.one_in(2) { 0 } else { random.below(most as usize) as Time }
+fn span(random: &mut Random, most: Nanoseconds) -> Nanoseconds {
+    if random.one_in(2) { 0 } else { random.below(most as usize) as Nanoseconds }
 }

@@ -6,15 +6,15 @@ use std::fmt;
 use maple_core::network::{Location, PortInfo, PortKind, PortRole};
 use maple_emulator::emulated::{Delivery, Drop, EnteredFrame, Hop, Outcome};
 use maple_emulator::switch::Lost;
-use maple_emulator::time::{MILLISECOND, Time};
+use maple_emulator::time::{MILLISECOND, Nanoseconds};
 use maple_wire::{Dpid, PortNo};
 
 use crate::contract::oracle::{Arrival, Decided, Out, verdict};
 use crate::contract::state::State;
-use crate::contract::world::World;
+use crate::contract::world::ContractRun;
 
 /// The time that a packet may wait for rules under way: the engine's `hold`, and some more.
-const HOLD: Time = 150 * MILLISECOND;
+const HOLD: Nanoseconds = 150 * MILLISECOND;
 
 /// A reason why less may come out than f says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub enum Excuse {
 
 /// A frame that entered, with all that is known of it.
 pub struct JudgedFrame<'a> {
-    world: &'a World<'a>,
+    world: &'a ContractRun<'a>,
     entry: &'a EnteredFrame,
     at: Location,
     /// What became of its copies.
@@ -39,8 +39,8 @@ pub struct JudgedFrame<'a> {
     /// The number of copies that came out.
     copies: usize,
     /// The time in which a state could decide about it.
-    begin: Time,
-    end: Time,
+    begin: Nanoseconds,
+    end: Nanoseconds,
     /// The oracle's answers in the states of that time.
     answers: Vec<Decided>,
 }
@@ -48,7 +48,7 @@ pub struct JudgedFrame<'a> {
 impl<'a> JudgedFrame<'a> {
     /// Collects what is known of a frame that entered at `at`.
     pub fn new(
-        world: &'a World<'a>,
+        world: &'a ContractRun<'a>,
         entry: &'a EnteredFrame,
         at: Location,
         deliveries: Vec<&'a Delivery>,
@@ -132,7 +132,7 @@ impl<'a> JudgedFrame<'a> {
     /// Returns what may come out of the other switches while one is not under control. Its rules are what they were
     /// when that began; and what it sends to switches under control enters the network there, for all that the
     /// controller can know.
-    fn possible_since(&self, since: Time) -> Out {
+    fn possible_since(&self, since: Nanoseconds) -> Out {
         let outs = |arrival, begin| verdicts(self.world, arrival, begin, self.end).into_iter().flat_map(|one| one.out);
         let frame = &self.entry.frame[..];
         let mut all: Out = outs(Arrival { at: self.at, frame }, since.saturating_sub(self.world.case.lag())).collect();
@@ -152,7 +152,7 @@ impl<'a> JudgedFrame<'a> {
 
     /// Reports whether a link or switch came or went, or a port was closed or opened, as the controller saw it.
     fn topology_changed(&self) -> bool {
-        let meanwhile = |pair: &&[(Time, State)]| (self.begin..=self.end).contains(&pair[1].0);
+        let meanwhile = |pair: &&[(Nanoseconds, State)]| (self.begin..=self.end).contains(&pair[1].0);
         let mut changes = self.world.history.windows(2).filter(meanwhile);
         changes.any(|pair| skeleton(&pair[0].1) != skeleton(&pair[1].1))
     }
@@ -171,9 +171,9 @@ impl fmt::Display for JudgedFrame<'_> {
 }
 
 /// The oracle's verdicts in all states that the controller knew between two times.
-fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Decided> {
+fn verdicts(world: &ContractRun, arrival: Arrival, begin: Nanoseconds, end: Nanoseconds) -> Vec<Decided> {
     let history = &world.history;
-    let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
+    let until = |at: usize| history.get(at + 1).map_or(Nanoseconds::MAX, |(from, _)| *from);
     let valid = (0..history.len()).filter(|at| history[*at].0 <= end && until(*at) >= begin);
     valid.map(|at| verdict(world.program(), world.case.track_hosts, &history[at].1, arrival)).collect()
 }

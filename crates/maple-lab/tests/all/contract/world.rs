@@ -13,7 +13,7 @@ use maple_core::{Report, Store};
 use maple_emulator::EmulatedNetwork;
 use maple_emulator::emulated::{ControlFaults, FrameId, NetworkOptions};
 use maple_emulator::switch::{Rule, SwitchOptions};
-use maple_emulator::time::{MILLISECOND, SECOND, Time};
+use maple_emulator::time::{MILLISECOND, Nanoseconds, SECOND};
 use maple_lab::control::{Control, ControllerDelays, RulesRead};
 use maple_sim::cases::{Change, Program, Step, WEIGHT};
 use maple_wire::msg::{FlowMod, FlowModCommand};
@@ -26,16 +26,16 @@ use crate::contract::state::State;
 pub const FOREIGN: u64 = 0x1234_5678;
 
 /// A network under control.
-pub struct World<'a> {
+pub struct ContractRun<'a> {
     pub case: &'a Case,
     pub network: EmulatedNetwork,
     control: Control,
     /// The snapshots that have not been taken yet.
     trail: mpsc::Receiver<Arc<Snapshot>>,
     /// The reports of the engines, each with its time.
-    pub reports: Vec<(Time, Report)>,
+    pub reports: Vec<(Nanoseconds, Report)>,
     /// The states that the controller knew, each with the time from which on.
-    pub history: Vec<(Time, State)>,
+    pub history: Vec<(Nanoseconds, State)>,
     /// The packet of each frame that a step sent.
     pub sent: BTreeMap<FrameId, usize>,
     /// The times when switches were not under control.
@@ -46,7 +46,7 @@ pub struct World<'a> {
     errors: BTreeMap<Dpid, u64>,
     number: u64,
     /// Packets that are to be sent later.
-    planned: BTreeMap<(Time, u64), usize>,
+    planned: BTreeMap<(Nanoseconds, u64), usize>,
     plans: u64,
     dpids: Vec<Dpid>,
 }
@@ -55,24 +55,24 @@ pub struct World<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
     pub dpid: Dpid,
-    pub from: Time,
+    pub from: Nanoseconds,
     /// The time when its tables were again as the controller wants them.
-    pub to: Option<Time>,
+    pub to: Option<Nanoseconds>,
     /// The time of the last event that put it out of control.
-    last: Time,
+    last: Nanoseconds,
     /// Whether its connection stood all the time.
     connected: bool,
 }
 
-impl<'a> World<'a> {
+impl<'a> ContractRun<'a> {
     /// Creates the case's network, before anything has happened.
-    pub fn new(case: &'a Case) -> World<'a> {
+    pub fn new(case: &'a Case) -> ContractRun<'a> {
         let (sender, trail) = mpsc::channel();
         let store = Store::new();
         store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
         store.update(|_| vec![Write::Weight(WEIGHT.into())]);
         let dpids = case.dpids();
-        World {
+        ContractRun {
             case,
             network: network(case),
             control: control(case, store),
@@ -110,7 +110,7 @@ impl<'a> World<'a> {
     }
 
     /// Lets time pass.
-    pub fn run_for(&mut self, span: Time) {
+    pub fn run_for(&mut self, span: Nanoseconds) {
         let until = self.network.now() + span;
         loop {
             let deadline = self.control.deadline().map(|at| at.0);
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
     }
 
     /// Schedules a packet to be sent `times` times, `gap` nanoseconds apart.
-    fn stream(&mut self, packet: usize, times: u64, gap: Time) {
+    fn stream(&mut self, packet: usize, times: u64, gap: Nanoseconds) {
         for n in 0..times {
             self.plans += 1;
             self.planned.insert((self.network.now() + n * gap, self.plans), packet);
@@ -290,7 +290,7 @@ impl<'a> World<'a> {
         self.control.tell(engine::Time(self.network.now()), event);
     }
 
-    fn out_of_control(&mut self, dpid: Dpid, now: Time) {
+    fn out_of_control(&mut self, dpid: Dpid, now: Nanoseconds) {
         match self.outages.iter_mut().find(|outage| outage.dpid == dpid && outage.to.is_none_or(|to| to > now)) {
             Some(outage) => (outage.last, outage.to, outage.connected) = (now, None, false),
             None => self.outages.push(Outage { dpid, from: now, to: None, last: now, connected: false }),
@@ -329,7 +329,7 @@ impl<'a> World<'a> {
     }
 
     /// A time between these two when a switch was not under control, if there is one.
-    pub fn outage(&self, dpid: Dpid, from: Time, to: Time) -> Option<Outage> {
+    pub fn outage(&self, dpid: Dpid, from: Nanoseconds, to: Nanoseconds) -> Option<Outage> {
         let overlaps = |o: &&Outage| o.dpid == dpid && o.from <= to && o.to.is_none_or(|end| end >= from);
         self.outages.iter().find(overlaps).copied()
     }

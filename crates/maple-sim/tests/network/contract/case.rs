@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::compose::{Composition, Slice};
-use maple_core::engine::{Engine, LabelRange};
+use maple_core::engine::LabelRange;
 use maple_core::network::{LinkName, Location, Mac};
 use maple_core::policy::{Policy, SamplePacket};
 use maple_sim::Random;
-use maple_sim::cases::{Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, World, host};
+use maple_sim::cases::{Domain, Knows, Listed, PacketSpec, Program, Scenario, Step, Theme, VARS, host};
 use maple_sim::oracles::Strategy;
 use maple_wire::{Dpid, Packet};
 
@@ -96,7 +96,7 @@ impl Case {
         for _ in 0..2 + random.below(8) {
             let packet = random.below(case.scenario.packets.len());
             let changes = if of_sources || of_pairs {
-                World::writes_to_pair(&mut random, &case.scenario.packets[packet])
+                Domain::writes_to_pair(&mut random, &case.scenario.packets[packet])
             } else {
                 (0..1 + random.below(3)).map(|_| world.write_to_looked_up(&mut random)).collect()
             };
@@ -138,7 +138,7 @@ impl Case {
     }
 
     /// Describes the network as programs and packets see it.
-    pub fn world(&self) -> World {
+    pub fn world(&self) -> Domain {
         self.scenario.network.world(true)
     }
 
@@ -312,7 +312,7 @@ impl Case {
             play.step(step)?;
         }
         play.rest()?;
-        for stats in play.sim.engines().iter().map(Engine::stats) {
+        for stats in play.sim.engines().iter().map(|engine| engine.view().stats()) {
             play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
             play.tally.labelled += stats.labels;
             play.tally.refused += stats.labels_refused + stats.labels_gone;

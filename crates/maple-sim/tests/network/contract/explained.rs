@@ -22,17 +22,17 @@ impl Play<'_> {
         if self.case.shape.capture.is_some() || !self.case.seed.is_multiple_of(4) {
             return Ok(());
         }
-        let stats: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        let stats: Vec<_> = self.sim.engines().iter().map(|engine| engine.view().stats()).collect();
         for packet in sent.iter().rev().take(EXPLAINED) {
             self.check_explanation(packet)?;
         }
-        let after: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        let after: Vec<_> = self.sim.engines().iter().map(|engine| engine.view().stats()).collect();
         if stats == after { Ok(()) } else { Err("an explanation changed counts".into()) }
     }
 
     fn check_explanation(&mut self, packet: &Sent) -> Result<(), String> {
         let store = self.sim.store.clone();
-        let (state, conditions) = (store.snapshot(), self.sim.engines()[0].conditions());
+        let (state, conditions) = (store.snapshot(), self.sim.engines()[0].view().conditions());
         let entering = EnteringPacket { at: packet.at, frame: packet.frame[..].into() };
         let told = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
         let error = |what: &str| Err(format!("{what}: {told:#?}"));

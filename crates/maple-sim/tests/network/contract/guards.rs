@@ -13,7 +13,7 @@ use maple_core::route::{Resolved, Route, rewritten};
 use maple_core::state::{Cell, CellValue, Snapshot, Value};
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::cases::{VARS, World};
+use maple_sim::cases::{Domain, VARS};
 use maple_wire::{Constraint as FieldIs, Dpid, Field, Packet, PortNo};
 
 /// A constraint, as data.
@@ -72,11 +72,11 @@ pub enum Judgement {
 }
 
 /// Returns some constraints for a network.
-pub fn guards(random: &mut Random, world: &World) -> Vec<Guard> {
+pub fn guards(random: &mut Random, world: &Domain) -> Vec<Guard> {
     (0..1 + random.below(3)).map(|_| guard(random, world)).collect()
 }
 
-fn guard(random: &mut Random, world: &World) -> Guard {
+fn guard(random: &mut Random, world: &Domain) -> Guard {
     let group = |random: &mut Random| group(random, world);
     let switch = |random: &mut Random| Dpid(1 + random.below(world.switches as usize) as u64);
     match random.below(15) {
@@ -95,7 +95,7 @@ fn guard(random: &mut Random, world: &World) -> Guard {
     }
 }
 
-fn group(random: &mut Random, world: &World) -> Vec<Member> {
+fn group(random: &mut Random, world: &Domain) -> Vec<Member> {
     if random.chance(30) {
         return vec![Member::Fits(Cond::default())];
     }

@@ -231,7 +231,7 @@ impl<'a> Play<'a> {
     /// connection gets its rules later.
     fn can_be_foreseen(&self) -> bool {
         let has_refusals = |stats: Stats| stats.labels_refused + stats.labels_gone > 0;
-        let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.stats()));
+        let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.view().stats()));
         let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
         let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
         is_free && !is_refused && takes_all && !self.sim.is_any_away()

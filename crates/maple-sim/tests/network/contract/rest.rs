@@ -87,7 +87,7 @@ impl Play<'_> {
 
     /// Returns the sum of a count over all engines.
     fn sum(&self, count: impl Fn(&Stats) -> u64) -> u64 {
-        self.sim.engines().iter().map(|engine| count(&engine.stats())).sum()
+        self.sim.engines().iter().map(|engine| count(&engine.view().stats())).sum()
     }
 
     /// Checks that a packet came out as f says in one of the states and with one of the policies since the last rest.
@@ -206,7 +206,7 @@ impl Play<'_> {
 
     /// The rules that the engines believe a switch to have, sorted.
     fn believed(&self, dpid: Dpid) -> Vec<String> {
-        let rules = self.sim.engines().iter().flat_map(|engine| engine.rules(dpid));
+        let rules = self.sim.engines().iter().flat_map(|engine| engine.view().rules(dpid));
         let mut believed: Vec<String> = rules.map(|one| format!("{} {:?}", one.table_id, one.rule)).collect();
         believed.sort();
         believed.dedup();

@@ -2,7 +2,7 @@
 
 use maple_core::trace::Cond;
 use maple_sim::Random;
-use maple_sim::cases::{CaseNetwork, Driver, Kind, Theme, World};
+use maple_sim::cases::{CaseNetwork, Domain, Driver, Kind, Theme};
 use maple_wire::{Constraint, Field, Version};
 
 /// The number of ports for links at every switch.
@@ -103,7 +103,7 @@ fn versions(random: &mut Random, switches: u64, theme: Theme) -> Vec<Version> {
 }
 
 /// Returns the conditions of the packets that handlers want.
-fn wanted(random: &mut Random, world: &World) -> Vec<Cond> {
+fn wanted(random: &mut Random, world: &Domain) -> Vec<Cond> {
     const FIELDS: [Field; 5] = [Field::InPort, Field::EthDst, Field::EthType, Field::Ipv4Src, Field::TcpDst];
     let cond = |random: &mut Random| {
         let field = *random.pick(&FIELDS);

@@ -16,7 +16,7 @@ use maple_wire::{Constraint, Field, Instruction, Match, PortNo, Version};
 use rustc_hash::FxHashSet;
 
 use super::refusal::Refusal;
-use crate::time::{SECOND, Time};
+use crate::time::{Nanoseconds, SECOND};
 use index::Index;
 
 /// `OFPFF_CHECK_OVERLAP`.
@@ -42,9 +42,9 @@ pub struct Rule {
     /// Seconds after which the rule expires; 0 means never.
     pub hard_timeout: u16,
     /// The time when it was added.
-    pub added: Time,
+    pub added: Nanoseconds,
     /// The time when it last took a packet, or was added.
-    pub used: Time,
+    pub used: Nanoseconds,
     /// Packets that it took.
     pub packets: u64,
     /// Bytes that it took.
@@ -91,7 +91,7 @@ pub struct Table {
     /// The number of rules that have a timeout.
     timed: usize,
     /// A time before which no rule expires.
-    unexpired_until: Time,
+    unexpired_until: Nanoseconds,
     capacity: usize,
     /// Packets looked up.
     pub lookups: u64,
@@ -104,7 +104,7 @@ pub struct Table {
 impl Table {
     /// Creates an empty table that holds at most `capacity` rules.
     pub fn new(capacity: usize) -> Table {
-        Table { capacity, unexpired_until: Time::MAX, ..Table::default() }
+        Table { capacity, unexpired_until: Nanoseconds::MAX, ..Table::default() }
     }
 
     /// The rules, highest priority first, older ones first among equals.
@@ -166,7 +166,7 @@ impl Table {
     ///
     /// # Errors
     /// [`Refusal::Overlap`] if the flow-mod asks for that check, or [`Refusal::TableFull`].
-    pub fn add(&mut self, now: Time, version: Version, request: &FlowMod) -> Result<(), Refusal> {
+    pub fn add(&mut self, now: Nanoseconds, version: Version, request: &FlowMod) -> Result<(), Refusal> {
         let mut rule = Rule {
             priority: request.priority,
             matching: request.matching.clone(),
@@ -180,7 +180,7 @@ impl Table {
             packets: 0,
             bytes: 0,
         };
-        self.unexpired_until = self.unexpired_until.min(rule.expiry().unwrap_or(Time::MAX));
+        self.unexpired_until = self.unexpired_until.min(rule.expiry().unwrap_or(Nanoseconds::MAX));
         if let Some((_, old)) = self.strictly(request).and_then(|slot| self.slots[slot as usize].as_mut()) {
             self.timed = self.timed + usize::from(rule.is_timed()) - usize::from(old.is_timed());
             if version == Version::Of13 && request.flags & RESET_COUNTS == 0 {
@@ -277,12 +277,12 @@ impl Table {
     }
 
     /// Removes expired rules, and returns them with the reason. A hard timeout takes precedence over an idle one.
-    pub fn expire(&mut self, now: Time) -> Vec<(Rule, Removal)> {
+    pub fn expire(&mut self, now: Nanoseconds) -> Vec<(Rule, Removal)> {
         if now < self.unexpired_until {
             return Vec::new();
         }
         let gone = self.remove(self.chosen(|rule| rule.expiry().is_some_and(|at| at <= now)));
-        self.unexpired_until = self.next_expiry().unwrap_or(Time::MAX);
+        self.unexpired_until = self.next_expiry().unwrap_or(Nanoseconds::MAX);
         let why = |rule: &Rule| match rule.deadlines() {
             (Some(hard), _) if hard <= now => Removal::Hard,
             _ => Removal::Idle,
@@ -301,7 +301,7 @@ impl Table {
     }
 
     /// Returns the time when the next rule expires, if no packet arrives before.
-    pub fn next_expiry(&self) -> Option<Time> {
+    pub fn next_expiry(&self) -> Option<Nanoseconds> {
         if self.timed == 0 {
             return None;
         }
@@ -345,13 +345,13 @@ impl Rule {
     }
 
     /// The time when the rule expires, if no packet arrives before.
-    fn expiry(&self) -> Option<Time> {
+    fn expiry(&self) -> Option<Nanoseconds> {
         let (hard, idle) = self.deadlines();
         hard.into_iter().chain(idle).min()
     }
 
-    fn deadlines(&self) -> (Option<Time>, Option<Time>) {
-        let after = |from: Time, seconds: u16| (seconds > 0).then(|| from + u64::from(seconds) * SECOND);
+    fn deadlines(&self) -> (Option<Nanoseconds>, Option<Nanoseconds>) {
+        let after = |from: Nanoseconds, seconds: u16| (seconds > 0).then(|| from + u64::from(seconds) * SECOND);
         (after(self.added, self.hard_timeout), after(self.used, self.idle_timeout))
     }
 }

@@ -18,23 +18,23 @@ mod reference;
 mod tables;
 
 /// A switch with ports 1 to 4 and a connected controller, and its clock.
-pub(super) struct Bench {
+pub(super) struct TestSwitch {
     pub switch: Switch,
-    pub now: Time,
+    pub now: Nanoseconds,
 }
 
-impl Bench {
-    pub fn new(version: Version) -> Bench {
-        Bench::with(version, SwitchOptions { n_tables: 4, table_size: 100, ..SwitchOptions::default() })
+impl TestSwitch {
+    pub fn new(version: Version) -> TestSwitch {
+        TestSwitch::with(version, SwitchOptions { n_tables: 4, table_size: 100, ..SwitchOptions::default() })
     }
 
-    pub fn with(version: Version, options: SwitchOptions) -> Bench {
+    pub fn with(version: Version, options: SwitchOptions) -> TestSwitch {
         let mut switch = Switch::new(Dpid(1), version, options);
         (1..=4).for_each(|port| assert!(switch.add_port(0, PortNo(port)).is_empty()));
-        let mut bench = Bench { switch, now: 0 };
-        assert_eq!(bench.switch.connect().len(), 1);
-        assert!(bench.say(Message::Hello(maple_wire::msg::Hello { version: 4, elements: vec![] })).is_empty());
-        bench
+        let mut tested = TestSwitch { switch, now: 0 };
+        assert_eq!(tested.switch.connect().len(), 1);
+        assert!(tested.say(Message::Hello(maple_wire::msg::Hello { version: 4, elements: vec![] })).is_empty());
+        tested
     }
 
     /// Sends a message from the controller. Returns the reaction of the switch.
@@ -48,7 +48,7 @@ impl Bench {
         let mut errors = Vec::new();
         for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {
             if let Some(seconds) = line.strip_prefix("at ") {
-                self.now = (seconds.parse::<f64>().unwrap() * SECOND as f64) as Time;
+                self.now = (seconds.parse::<f64>().unwrap() * SECOND as f64) as Nanoseconds;
                 continue;
             }
             for item in self.say(Message::FlowMod(flow_mod(line))) {
@@ -85,10 +85,10 @@ impl Bench {
 /// Runs a script on a fresh switch, and compares the remaining rules and the resulting errors.
 #[track_caller]
 fn check(version: Version, script: &str, rules: &str, errors: &[&str]) {
-    let mut bench = Bench::new(version);
-    assert_eq!(bench.run(script), errors, "errors of {script}");
+    let mut tested = TestSwitch::new(version);
+    assert_eq!(tested.run(script), errors, "errors of {script}");
     let tidy = |text: &str| text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n");
-    assert_eq!(tidy(&bench.dump()), tidy(rules), "rules left by {script}");
+    assert_eq!(tidy(&tested.dump()), tidy(rules), "rules left by {script}");
 }
 
 fn places(out: &[Outgoing]) -> Vec<String> {

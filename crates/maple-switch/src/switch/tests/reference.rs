@@ -73,20 +73,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn the_table_does_what_the_plain_list_does(steps in proptest::collection::vec(step(), 1..60)) {
-        let mut bench = Bench::new(Version::Of13);
-        (5..9).for_each(|port| { bench.switch.add_port(0, PortNo(port)); });
+        let mut tested = TestSwitch::new(Version::Of13);
+        (5..9).for_each(|port| { tested.switch.add_port(0, PortNo(port)); });
         let mut reference = Reference::default();
         for step in steps {
             match step {
                 Step::Add(priority, conditions, out) => {
                     let matching = Match::from_constraints(conditions.clone());
                     let actions = vec![Instruction::ApplyActions(vec![Action::output(PortNo(out))])];
-                    bench.say(Message::FlowMod(FlowMod::new(FlowModCommand::Add, priority, matching, actions)));
+                    tested.say(Message::FlowMod(FlowMod::new(FlowModCommand::Add, priority, matching, actions)));
                     reference.add((priority, conditions, out));
                 }
                 Step::Delete(conditions) => {
                     let matching = Match::from_constraints(conditions.clone());
-                    bench.say(Message::FlowMod(FlowMod::new(FlowModCommand::Delete, 0, matching, vec![])));
+                    tested.say(Message::FlowMod(FlowMod::new(FlowModCommand::Delete, 0, matching, vec![])));
                     reference.delete(&conditions);
                 }
                 Step::Packet(port, dst, src) => {
@@ -97,7 +97,7 @@ proptest! {
                         _ => u128::from(src),
                     });
                     let expected: Vec<String> = expected.iter().map(u32::to_string).collect();
-                    prop_assert_eq!(bench.send(port, &frame), expected);
+                    prop_assert_eq!(tested.send(port, &frame), expected);
                 }
             }
         }

@@ -36,11 +36,11 @@ fn an_addition_with_the_same_match_and_priority_replaces() {
 #[test]
 fn replacing_keeps_counters_in_1_3_unless_told_and_never_in_1_0() {
     for (version, flags, packets) in [(Version::Of13, 0, 1), (Version::Of13, 4, 0), (Version::Of10, 0, 0)] {
-        let mut bench = Bench::new(version);
-        assert!(bench.run("add 5 in_port=1 -> 2").is_empty());
-        bench.send(1, &tcp(80));
-        assert!(bench.run(&format!("add 5 flags={flags} in_port=1 -> 3")).is_empty());
-        assert_eq!(bench.switch.tables()[0].rules()[0].packets, packets, "{version} flags {flags}");
+        let mut tested = TestSwitch::new(version);
+        assert!(tested.run("add 5 in_port=1 -> 2").is_empty());
+        tested.send(1, &tcp(80));
+        assert!(tested.run(&format!("add 5 flags={flags} in_port=1 -> 3")).is_empty());
+        assert_eq!(tested.switch.tables()[0].rules()[0].packets, packets, "{version} flags {flags}");
     }
 }
 
@@ -149,49 +149,50 @@ fn the_overlap_check_compares_rules_of_one_priority() {
 #[test]
 fn a_full_table_refuses_additions_and_nothing_else() {
     for (version, error) in [(Version::Of10, "3/0"), (Version::Of13, "5/1")] {
-        let mut bench = Bench::with(version, SwitchOptions { n_tables: 1, table_size: 2, ..SwitchOptions::default() });
-        let errors = bench.run(
+        let mut tested =
+            TestSwitch::with(version, SwitchOptions { n_tables: 1, table_size: 2, ..SwitchOptions::default() });
+        let errors = tested.run(
             "add 1 -> 1
              add 2 -> 1
              add 3 -> 1
              add 2 -> 2",
         );
         assert_eq!(errors, [error]);
-        assert_eq!(bench.dump(), "2 -> 2\n1 -> 1\n");
+        assert_eq!(tested.dump(), "2 -> 2\n1 -> 1\n");
     }
 }
 
 #[test]
 fn hard_timeouts_count_from_the_addition_and_idle_ones_from_the_last_packet() {
-    let mut bench = Bench::new(Version::Of13);
-    assert!(bench.run("add 5 idle=2 flags=1 in_port=1 -> 2\n add 4 hard=3 flags=1 in_port=2 -> 2").is_empty());
-    bench.now = 3 * SECOND / 2;
-    assert_eq!(bench.send(1, &tcp(80)), ["2"]);
-    assert_eq!(bench.switch.next_timeout(), Some(3 * SECOND));
-    assert!(bench.switch.advance(3 * SECOND - 1).is_empty());
+    let mut tested = TestSwitch::new(Version::Of13);
+    assert!(tested.run("add 5 idle=2 flags=1 in_port=1 -> 2\n add 4 hard=3 flags=1 in_port=2 -> 2").is_empty());
+    tested.now = 3 * SECOND / 2;
+    assert_eq!(tested.send(1, &tcp(80)), ["2"]);
+    assert_eq!(tested.switch.next_timeout(), Some(3 * SECOND));
+    assert!(tested.switch.advance(3 * SECOND - 1).is_empty());
     let gone = |out: Vec<Outgoing>| match &out[..] {
         [Outgoing::Message { message: Message::FlowRemoved(r), .. }] => (r.priority, r.reason, r.duration_sec),
         other => panic!("{other:?}"),
     };
-    assert_eq!(gone(bench.switch.advance(3 * SECOND)), (4, Removal::Hard as u8, 3));
-    assert_eq!(gone(bench.switch.advance(7 * SECOND / 2)), (5, Removal::Idle as u8, 3));
-    assert_eq!(bench.switch.next_timeout(), None);
+    assert_eq!(gone(tested.switch.advance(3 * SECOND)), (4, Removal::Hard as u8, 3));
+    assert_eq!(gone(tested.switch.advance(7 * SECOND / 2)), (5, Removal::Idle as u8, 3));
+    assert_eq!(tested.switch.next_timeout(), None);
 }
 
 #[test]
 fn a_rule_that_is_overdue_takes_no_packet_even_before_it_is_removed() {
-    let mut bench = Bench::new(Version::Of13);
-    assert!(bench.run("add 5 hard=1 -> 2").is_empty());
-    bench.now = SECOND;
-    assert!(bench.send(1, &tcp(80)).is_empty());
+    let mut tested = TestSwitch::new(Version::Of13);
+    assert!(tested.run("add 5 hard=1 -> 2").is_empty());
+    tested.now = SECOND;
+    assert!(tested.send(1, &tcp(80)).is_empty());
 }
 
 #[test]
 fn deleted_rules_are_reported_if_they_asked_for_it() {
-    let mut bench = Bench::new(Version::Of13);
-    assert!(bench.run("add 5 flags=1 cookie=9 in_port=1 -> 1\n add 4 in_port=1 -> 1").is_empty());
-    bench.send(1, &tcp(80));
-    let out = bench.say(Message::FlowMod(flow_mod("delete 0")));
+    let mut tested = TestSwitch::new(Version::Of13);
+    assert!(tested.run("add 5 flags=1 cookie=9 in_port=1 -> 1\n add 4 in_port=1 -> 1").is_empty());
+    tested.send(1, &tcp(80));
+    let out = tested.say(Message::FlowMod(flow_mod("delete 0")));
     let [Outgoing::Message { xid: 0, message: Message::FlowRemoved(removed) }] = &out[..] else { panic!("{out:?}") };
     assert_eq!((removed.cookie, removed.reason, removed.packet_count), (9, Removal::Delete as u8, 1));
 }
@@ -273,43 +274,43 @@ fn instructions_are_kept_in_the_order_in_which_they_are_done() {
         Instruction::WriteActions(vec![]),
         Instruction::ApplyActions(vec![Action::output(PortNo(2))]),
     ];
-    let mut bench = Bench::new(Version::Of13);
+    let mut tested = TestSwitch::new(Version::Of13);
     let add = |instructions| Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, Match::any(), instructions));
-    assert!(bench.say(add(instructions)).is_empty());
-    assert_eq!(bench.dump(), "1 -> 2 goto:1\n");
+    assert!(tested.say(add(instructions)).is_empty());
+    assert_eq!(tested.dump(), "1 -> 2 goto:1\n");
     let twice = add(vec![Instruction::ClearActions, Instruction::ClearActions]);
-    let [Outgoing::Message { message: Message::Error(error), .. }] = &bench.say(twice)[..] else { panic!() };
+    let [Outgoing::Message { message: Message::Error(error), .. }] = &tested.say(twice)[..] else { panic!() };
     assert_eq!((error.kind, error.code, &error.data[..4]), (0xffff, 2600, &b"ONF\0"[..]));
 }
 
 #[test]
 fn a_rule_of_1_0_without_wildcards_comes_first() {
-    let mut bench = Bench::new(Version::Of10);
+    let mut tested = TestSwitch::new(Version::Of10);
     let fields = "in_port=1 eth_dst=2 eth_src=3 eth_type=0x800 vlan_vid=0x1005 vlan_pcp=1 ip_dscp=8 ip_proto=6";
     let rest = "ipv4_src=1 ipv4_dst=2 tcp_src=1 tcp_dst=2";
-    assert!(bench.run(&format!("add 7 {fields} {rest} -> 1\n add 7 {fields} -> 1")).is_empty());
-    let priorities: Vec<u16> = bench.switch.tables()[0].rules().iter().map(|rule| rule.priority).collect();
+    assert!(tested.run(&format!("add 7 {fields} {rest} -> 1\n add 7 {fields} -> 1")).is_empty());
+    let priorities: Vec<u16> = tested.switch.tables()[0].rules().iter().map(|rule| rule.priority).collect();
     assert_eq!(priorities, [0xffff, 7]);
 }
 
 #[test]
 fn a_switch_of_1_0_matches_the_fields_that_ipv6_shares_with_ipv4() {
-    let mut bench = Bench::new(Version::Of10);
-    assert!(bench.run("add 1 eth_type=0x86dd ip_proto=17 udp_dst=53 -> 2").is_empty());
+    let mut tested = TestSwitch::new(Version::Of10);
+    assert!(tested.run("add 1 eth_type=0x86dd ip_proto=17 udp_dst=53 -> 2").is_empty());
     let udp =
         |port| Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv6([1; 16], [2; 16]).udp(9, port).payload(b"");
-    assert_eq!((bench.send(1, &udp(53)), bench.send(1, &udp(54))), (vec!["2".into()], vec!["controller".into()]));
+    assert_eq!((tested.send(1, &udp(53)), tested.send(1, &udp(54))), (vec!["2".into()], vec!["controller".into()]));
 }
 
 #[test]
 fn masks_on_ports_are_refused_unless_the_switch_says_that_it_is_open_vswitch() {
     let line = format!("add 1 {IP} ip_proto=6 tcp_dst=0x400/0xfc00 -> 1");
     for (open_vswitch, errors) in [(false, vec!["4/8"]), (true, vec![])] {
-        let mut bench = Bench::with(Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
-        assert_eq!(bench.run(&line), errors);
+        let mut tested = TestSwitch::with(Version::Of13, SwitchOptions { open_vswitch, ..SwitchOptions::default() });
+        assert_eq!(tested.run(&line), errors);
         let request = StatsRequest::new(RequestBody::Desc);
         let [Outgoing::Message { message: Message::StatsReply(reply), .. }] =
-            &bench.say(Message::StatsRequest(request))[..]
+            &tested.say(Message::StatsRequest(request))[..]
         else {
             panic!("one reply")
         };

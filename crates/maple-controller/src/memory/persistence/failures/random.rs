@@ -8,7 +8,7 @@ use maple_core::state::{Cell, Value};
 use proptest::prelude::*;
 
 use super::disk::DiskState;
-use super::{Bench, LONG};
+use super::{LONG, PersistenceRun};
 
 /// An event of a run.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-impl Bench {
+impl PersistenceRun {
     fn step(&self, step: &Step, history: &mut History) {
         match step {
             Step::Write(key, value) => {
@@ -122,15 +122,15 @@ proptest! {
     /// Checks that the file has what the memory has when all faults are over, whatever failed and when.
     #[test]
     fn when_faults_are_over_the_file_is_as_the_memory(steps in prop::collection::vec(step(), 1..40)) {
-        let mut bench = Bench::new();
+        let mut run = PersistenceRun::new();
         let mut history = History::default();
-        steps.iter().for_each(|step| bench.step(step, &mut history));
-        bench.disk.heals();
-        bench.kept();
-        bench.is_mended();
-        let expected = bench.memory();
-        bench.persistence.take();
-        prop_assert_eq!(bench.file(), expected);
+        steps.iter().for_each(|step| run.step(step, &mut history));
+        run.disk.heals();
+        run.kept();
+        run.is_mended();
+        let expected = run.memory();
+        run.persistence.take();
+        prop_assert_eq!(run.file(), expected);
     }
 
     /// Checks that acknowledged writes are in the file after the process is killed, whatever failed before and when.
@@ -138,13 +138,13 @@ proptest! {
     fn what_was_acknowledged_is_there_after_a_crash(
         steps in prop::collection::vec(step().prop_filter("others", |step| !matches!(step, Step::Other(_))), 1..40),
     ) {
-        let mut bench = Bench::new();
+        let mut run = PersistenceRun::new();
         let mut history = History::default();
-        steps.iter().for_each(|step| bench.step(step, &mut history));
+        steps.iter().for_each(|step| run.step(step, &mut history));
         // Nothing more is written.
-        bench.disk.set(|state| *state = DiskState { good: Some(0), ..DiskState::default() });
-        bench.persistence.take();
-        let file = bench.file();
+        run.disk.set(|state| *state = DiskState { good: Some(0), ..DiskState::default() });
+        run.persistence.take();
+        let file = run.file();
         for (key, possible) in &history.possible {
             let found = value_at(&file, *key);
             let is_possible = possible.iter().any(|value| value.map(Value::from) == found);

@@ -2,14 +2,13 @@
 //! `maple-sim` take the same path with random networks and changes, and check all remembered answers after each batch of events.
 
 use maple_wire::Port;
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, PacketIn, PacketInReason, PortReason, PortStatus};
+use maple_wire::msg::{PacketIn, PacketInReason, PortReason, PortStatus};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Action, Match};
 
 use super::*;
 use crate::engine::Engine;
-use crate::engine::testing::check_remembered;
+use crate::engine::testing::{check_remembered, switch_up};
 use crate::engine::{Effect, Event, Options};
 use crate::ids::ShardId;
 use crate::policy::{Net, PacketHandle};
@@ -30,24 +29,7 @@ impl Fixture {
         let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
         let engine = Engine::new(ShardId(0), Store::new(), policy, Options { check_rate: 0, ..Options::default() });
         let mut fixture = Fixture { engine, version, now: 0 };
-        let features = Features {
-            dpid: SWITCH,
-            n_buffers: 0,
-            n_tables: 3,
-            auxiliary_id: 0,
-            capabilities: 0,
-            actions: 0,
-            ports: vec![],
-        };
-        let ports = (1..=3).map(port).collect();
-        fixture.handle(vec![Event::SwitchUp {
-            dpid: SWITCH,
-            version,
-            features,
-            description: Desc::default(),
-            ports,
-            has_bundles: false,
-        }]);
+        fixture.handle(vec![switch_up(SWITCH, version, 3, (1..=3).map(port).collect())]);
         fixture.handle((1..=3).map(|n| Event::PortIsEdge { port: Location::new(SWITCH, PortNo(n)) }).collect());
         fixture
     }

@@ -34,23 +34,23 @@ impl Decisions {
     /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
     /// the switch had before, stay right by themselves. Returns `false` if the request was for something else than
     /// rules and meters.
-    pub fn switch_error(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
-        if self.meter_refused(fabric, dpid, xid, error) {
+    pub fn on_switch_error(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+        if self.on_meter_refused(fabric, dpid, xid, error) {
             return true;
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return true };
         match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
-            Some(RefusedRequest::Rule(table, rule)) => self.rule_refused(fabric, dpid, table, &rule, error),
-            Some(RefusedRequest::Deletion(table, rule)) => deletion_refused(fabric, dpid, table, &rule, error),
-            Some(RefusedRequest::Bundle) => bundle_refused(fabric, dpid, error),
+            Some(RefusedRequest::Rule(table, rule)) => self.on_rule_refused(fabric, dpid, table, &rule, error),
+            Some(RefusedRequest::Deletion(table, rule)) => on_deletion_refused(fabric, dpid, table, &rule, error),
+            Some(RefusedRequest::Bundle) => on_bundle_refused(fabric, dpid, error),
             None => return false,
         }
         true
     }
 
     /// Handles the refusal of a rule.
-    fn rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
-        if fabric.meter_is_lost(dpid, rule, error) {
+    fn on_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
+        if fabric.on_meter_lost(dpid, rule, error) {
             return;
         }
         let Some(switch) = fabric.switches.known_mut(dpid) else { return };
@@ -64,12 +64,12 @@ impl Decisions {
             return self.give_up_look_ups(fabric, dpid);
         }
         if switch.ports.host_rules.refuse(rule, fabric.ctx.now + HOSTS_CLOSED_FOR) {
-            return host_rule_refused(fabric, dpid, table, full, what);
+            return on_host_rule_refused(fabric, dpid, table, full, what);
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if switch.has_pipeline() && (table == switch.layout.routes() || !full && rule.instructions.iter().any(carries))
         {
-            return self.route_rule_refused(fabric, dpid, table, rule, what);
+            return self.on_route_rule_refused(fabric, dpid, table, rule, what);
         }
         let is_hopeless = count_refusal(fabric, dpid, table, rule, full);
         report_refusal(fabric, dpid, what);
@@ -106,7 +106,7 @@ impl Decisions {
 
     /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
     /// carry their routes' actions.
-    fn route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, what: String) {
+    fn on_route_rule_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, what: String) {
         report_refusal(fabric, dpid, what);
         if let Some(switch) = fabric.switches.get_mut(&dpid) {
             switch.paths.route_table = RouteTable::Refused;
@@ -140,7 +140,7 @@ impl Decisions {
 
     /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
     /// and the switch gets no more meters.
-    fn meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
+    fn on_meter_refused(&mut self, fabric: &mut Fabric, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = fabric.switches.known_mut(dpid) else { return false };
         let Some(is_news) = switch.paths.meters.refuse(xid, error) else { return false };
         if is_news {
@@ -152,7 +152,7 @@ impl Decisions {
 }
 
 /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
-fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
+fn on_deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, error: &ErrorMsg) {
     let Some(switch) = fabric.switches.known_mut(dpid) else { return };
     let until = switch.tables.postpone_deletion(fabric.ctx.now, table, rule);
     let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
@@ -163,7 +163,7 @@ fn deletion_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, rule: &Rule, err
 
 /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
 /// else stays.
-fn host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
+fn on_host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, what: String) {
     let until = fabric.ctx.now + HOSTS_CLOSED_FOR;
     fabric.ctx.wake_at(until, Timer::Refused(dpid));
     report_refusal(fabric, dpid, what);
@@ -174,7 +174,7 @@ fn host_rule_refused(fabric: &mut Fabric, dpid: Dpid, table: u8, full: bool, wha
 }
 
 /// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
-fn bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
+fn on_bundle_refused(fabric: &mut Fabric, dpid: Dpid, error: &ErrorMsg) {
     let why = print::error_name(Version::Of13, error).into();
     let report = Report::BundleRefused { switch: dpid, why };
     fabric.ctx.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{ErrorMsg, Features};
+use maple_wire::msg::ErrorMsg;
 use maple_wire::{Dpid, Message, Version};
 
+use crate::engine::testing::switch_up;
 use crate::engine::{Effect, Engine, Event, Options};
 use crate::ids::{ShardId, Time};
 use crate::policy::{Net, PacketHandle};
@@ -18,19 +18,12 @@ const SWITCH: Dpid = Dpid(7);
 fn with_flow_mod() -> (Engine, u32) {
     let policy = |_: &PacketHandle, _: &Net| Route::drop();
     let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
-    let features = Features {
-        dpid: SWITCH,
-        n_buffers: 0,
-        n_tables: 254,
-        auxiliary_id: 0,
-        capabilities: 0,
-        actions: 0,
-        ports: vec![],
-    };
-    let (description, ports) = (Desc::default(), vec![]);
-    let up = Event::SwitchUp { dpid: SWITCH, version: Version::Of13, features, description, ports, has_bundles: false };
     let mut out = Vec::new();
-    engine.handle(Time(1), &mut vec![up, Event::FlowsRead { dpid: SWITCH, flows: vec![] }], &mut out);
+    engine.handle(
+        Time(1),
+        &mut vec![switch_up(SWITCH, Version::Of13, 254, vec![]), Event::FlowsRead { dpid: SWITCH, flows: vec![] }],
+        &mut out,
+    );
     let xid = out.iter().find_map(|effect| match effect {
         Effect::Send { xid, message: Message::FlowMod(_), .. } => Some(*xid),
         _ => None,
@@ -46,7 +39,7 @@ fn repeated_refusals_of_one_rule_count_once() {
     for n in 0..1000 {
         engine.handle(Time(2 + n), &mut vec![refusal()], &mut out);
     }
-    assert_eq!(engine.stats().refused_rules, 1);
+    assert_eq!(engine.view().stats().refused_rules, 1);
     let readings = out.iter().filter(|effect| matches!(effect, Effect::ReadFlows { .. })).count();
     assert_eq!((readings, out.len()), (1, 2), "and one report: {out:?}");
 }

@@ -28,7 +28,7 @@ impl Tables {
             let rule = wanted?;
             let metadata = rule.matching.get(Field::Metadata).filter(|of| of.is_exact())?.value as u64;
             let there = self.installed.get(&table).and_then(|installed| installed.get(key));
-            let differs = there.is_none_or(|there| !there.does(&rule.instructions));
+            let differs = there.is_none_or(|there| !there.has_instructions(&rule.instructions));
             differs.then_some(((table, metadata), there.is_some()))
         };
         let of_table = |(table, pending): (&u8, &PendingRules)| -> Vec<(DetourTarget, bool)> {

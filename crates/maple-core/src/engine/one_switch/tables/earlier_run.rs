@@ -27,7 +27,7 @@ impl Tables {
     /// `None` if it has no rule there.
     pub fn has_but_for_cookie(&self, table: u8, rule: &Rule) -> Option<bool> {
         let there = self.installed.get(&table)?.get(&key_of(rule))?;
-        Some(there.does(&rule.instructions))
+        Some(there.has_instructions(&rule.instructions))
     }
 
     /// Reports whether the switch has all of the engine's own rules, whatever their cookies are.

@@ -45,19 +45,18 @@ use rustc_hash::FxHashSet;
 use crate::ids::{LeafId, RouteId, Time};
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, InstalledRules, changes, key_of};
-use audit::RuleAudit;
 use bundle::Bundle;
 use deletions::{ByCookie, again, flow_mod};
 use removals::Removals;
+use reported_rules::RuleAudit;
 use shared_table::{PendingRules, SharedTable};
 
 pub(in crate::engine) use answers::{ConfirmedRequests, RefusedRequest};
-pub(in crate::engine) use audit::{AuditFindings, place};
 pub(in crate::engine) use postponed::Postponed;
+pub(in crate::engine) use reported_rules::{AuditFindings, place};
 pub(in crate::engine) use shared_table::RuleSource;
 
 mod answers;
-mod audit;
 mod bundle;
 mod contents;
 mod deletions;
@@ -65,6 +64,7 @@ mod detours;
 mod earlier_run;
 mod postponed;
 mod removals;
+mod reported_rules;
 mod shared_table;
 mod suspended;
 
@@ -491,8 +491,8 @@ impl Tables {
         let key = key_of(rule);
         // The switch may have removed the rule since the change was found.
         let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
-        let drops = rule.instructions.is_empty() || there.does(&[]);
-        if drops && !there.does(&rule.instructions) && self.altered.len() < MAX_ALTERED {
+        let drops = rule.instructions.is_empty() || there.has_instructions(&[]);
+        if drops && !there.has_instructions(&rule.instructions) && self.altered.len() < MAX_ALTERED {
             self.altered.insert(place(table, &key));
         }
     }

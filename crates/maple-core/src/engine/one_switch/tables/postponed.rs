@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::engine::one_switch::backoff::Backoff;
+use crate::engine::context::backoff::Backoff;
 use crate::ids::Time;
 use crate::update::EntryKey;
 

@@ -89,7 +89,8 @@ impl PendingRules {
     pub fn cookies_to_rename(&self, installed: &InstalledRules) -> Vec<(u64, u64)> {
         let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
             let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
-            (there.does(&wanted.instructions) && there.cookie != wanted.cookie).then_some((there.cookie, wanted.cookie))
+            (there.has_instructions(&wanted.instructions) && there.cookie != wanted.cookie)
+                .then_some((there.cookie, wanted.cookie))
         };
         self.0.iter().filter_map(cookies).collect()
     }

@@ -57,7 +57,7 @@ use declared::ReportedSenders;
 use flooding::Flooding;
 use search::Search;
 
-pub use crate::engine::one_switch::protocols::PROBE_MAC;
+pub use crate::engine::one_switch::classifier::PROBE_MAC;
 pub(in crate::engine) use announced::{announcement, is_announcement};
 pub(in crate::engine) use flaps::{RECENTLY_UP, hosts_to_ask_for, probe_host};
 
@@ -287,7 +287,7 @@ impl Hosts {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
         }
         self.expiring.remove(&mac);
-        self.found_alive(now, mac, at, out);
+        self.on_host_alive(now, mac, at, out);
         let Some(known) = self.known.get_mut(&(at, mac)).expected() else { return };
         known.last_active = now;
         if !is_announcement {
@@ -371,7 +371,7 @@ impl Hosts {
 
     /// Corrects all times after the controller stood still and was late by `late`: the ages of all hosts begin anew,
     /// and searches have that time in addition.
-    pub fn stood_still(&mut self, now: Time, late: Duration) {
+    pub fn on_standstill(&mut self, now: Time, late: Duration) {
         self.renew(now, |_| true);
         self.searches.values_mut().for_each(|search| search.postpone(late));
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_wire::packet::build::Frame;
 
-use crate::engine::one_switch::protocols::PROBE_MAC;
+use crate::engine::one_switch::classifier::PROBE_MAC;
 use crate::network::Mac;
 
 /// The maximum number of addresses that a host is asked for in one round.

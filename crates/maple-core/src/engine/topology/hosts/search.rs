@@ -228,7 +228,7 @@ impl Hosts {
             SearchState::Open(open) if open.reading.is_some_and(|began| now < began + limits.probe_timeout) => {}
             // The switch does not answer.
             SearchState::Open(open) if open.reading.is_some() && now >= open.began + limits.silence * 2 => {
-                self.not_found(mac, out);
+                self.on_host_silent(mac, out);
             }
             SearchState::Open(open) if open.reading.is_some() => {
                 out.push(HostAction::Wake(now + limits.probe_timeout, Timer::Search(mac)));
@@ -247,14 +247,14 @@ impl Hosts {
         let Some(began) = open.reading.take() else { return };
         open.take(now, count);
         if open.rounds_with_traffic >= ROUNDS_WITH_TRAFFIC {
-            self.found_alive(now, mac, at, out);
+            self.on_host_alive(now, mac, at, out);
         } else if began >= open.silent_since + open.required_silence(&limits) {
-            self.not_found(mac, out);
+            self.on_host_silent(mac, out);
         }
     }
 
     /// Ends the search for a host that is active, if there is one.
-    pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
+    pub(super) fn on_host_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if self.searches.is_empty() {
             return;
         }
@@ -272,7 +272,7 @@ impl Hosts {
         out.push(HostAction::Wake(until, Timer::Search(mac)));
     }
 
-    fn not_found(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
+    fn on_host_silent(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(Search { at, state: SearchState::Open(open) }) = self.searches.remove(&mac) else { return };
         let found = SearchResult::Gone { was_asked: open.was_asked || open.named.is_some() };
         // A host that is claimed goes to the port that claims it. Without a claim its location is unknown.

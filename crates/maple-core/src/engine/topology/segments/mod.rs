@@ -16,7 +16,7 @@
 //! through the controller, which sends them out of the egress ports. That is slow but right.
 //!
 //! Two ports with no host between them form an ordinary link, whatever joins them. That ends when a packet without a
-//! label comes in there ([`Engine::unexpected_host_at_link`]): our switches send none over links, so a host has sent
+//! label comes in there ([`Engine::on_host_at_link`]): our switches send none over links, so a host has sent
 //! it.
 //!
 //! # Which port is designated
@@ -49,18 +49,18 @@ const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Topology {
     /// Forms a segment of ports that discovery sees on one.
-    pub fn segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
+    pub fn on_segment(fabric: &mut Fabric, ports: &BTreeSet<Location>) {
         form_segment(fabric, ports, None);
     }
 
     /// Takes a port out of its segment, because it has left or the segment has dissolved.
-    pub fn segment_left(fabric: &mut Fabric, at: Location) {
+    pub fn on_segment_left(fabric: &mut Fabric, at: Location) {
         fabric.ctx.write(|state| leave(state, &[at].into()));
     }
 
     /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
     /// other end decides whether it shows a host, because it knows that switch's own addresses.
-    pub fn unexpected_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
+    pub fn on_host_at_link(fabric: &mut Fabric, at: Location, packet: &Packet<'_>) {
         let Some(switch) = fabric.switches.known(at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
@@ -91,7 +91,7 @@ impl Topology {
     }
 
     /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
-    pub fn unexpected_host_seen(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
+    pub fn on_unexpected_host(fabric: &mut Fabric, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = fabric.switches.get(&at.switch) else { return fabric.ctx.note_late() };
         let is_own = switch.ports.addresses.values().any(|own| *own == mac);
         let state = fabric.ctx.store.snapshot();

@@ -1,0 +1,76 @@
+//! What f decides about the packets that enter at a switch, and its rules.
+
+pub(in crate::engine) mod sample_pass;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::Constraint;
+
+use crate::capabilities::Capabilities;
+use crate::compile::{Table, Target};
+use crate::engine::context::options::Options;
+use crate::engine::context::versioned_cache::VersionedCache;
+use crate::engine::one_switch::cookies::{dependent_cookie, own_cookie};
+use crate::engine::one_switch::layout::Layout;
+use crate::engine::one_switch::look_ups::LookUps;
+use crate::ids::LeafId;
+use crate::rule::COMPILED;
+use crate::update::Change;
+use sample_pass::SamplePass;
+
+/// The trace tree of the packets that enter at a switch, and the changes of its rules.
+pub(in crate::engine) struct Ingress {
+    /// The trace tree, and its rules.
+    pub table: Table,
+    /// The changes that rebuilding `table` made to its rules since the last flush.
+    pub carried: Vec<Change>,
+    /// The priorities of rules that `table` had before it was rebuilt, and has not now.
+    pub former_priorities: Vec<(Vec<Constraint>, u16)>,
+    /// Leaves of `table` whose action may have changed since the last flush.
+    pub changed_actions: BTreeSet<LeafId>,
+    /// The state of the pass over the policy's samples.
+    pub sample_pass: SamplePass,
+    /// What look-ups find for the packets that enter.
+    pub look_ups: LookUps,
+    /// Hosts whose location was verified for hits.
+    pub verified_hosts: VersionedCache,
+}
+
+impl Ingress {
+    /// Creates the ingress of a switch about which f has decided nothing.
+    pub fn new(capabilities: &Capabilities, layout: Layout, options: &Options) -> Ingress {
+        Ingress {
+            table: table(capabilities, options),
+            carried: Vec::new(),
+            former_priorities: Vec::new(),
+            changed_actions: BTreeSet::new(),
+            sample_pass: SamplePass::default(),
+            look_ups: LookUps::new(layout),
+            verified_hosts: VersionedCache::default(),
+        }
+    }
+
+    /// Copies the decisions, without the progress of passes and without the cache.
+    pub fn copy(&self) -> Ingress {
+        Ingress {
+            table: self.table.clone(),
+            carried: self.carried.clone(),
+            former_priorities: self.former_priorities.clone(),
+            changed_actions: self.changed_actions.clone(),
+            sample_pass: SamplePass::default(),
+            look_ups: self.look_ups.copy(),
+            verified_hosts: VersionedCache::default(),
+        }
+    }
+}
+
+/// Creates an empty tree with its rules.
+pub(in crate::engine) fn table(capabilities: &Capabilities, options: &Options) -> Table {
+    let epoch = options.epoch;
+    let cookie = Arc::new(move |leaf: Option<LeafId>| {
+        leaf.map_or_else(|| own_cookie(epoch), |leaf| dependent_cookie(epoch, leaf))
+    });
+    let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
+    (options.new_table)(target)
+}

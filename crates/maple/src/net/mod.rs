@@ -1,0 +1,490 @@
+//! The network, as one run of a policy sees it.
+
+mod cells;
+mod operand;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use maple_core::Net as CoreNet;
+use maple_core::network::{LinkName, Location, Mac};
+use maple_core::policy::{Load, PolicyError};
+use maple_core::route::Route;
+use maple_core::snooped::{Lease, MulticastGroup};
+use maple_core::state::Stop;
+use maple_core::trace::Source;
+use maple_wire::{Dpid, PortNo};
+
+pub use operand::Operand;
+
+/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again
+/// the packets that depended on it, and no others.
+///
+/// Tables, variables and queries also read and write through it: see [`Table`](crate::Table).
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// fn shortest(pkt: &Packet, net: &Net) -> Route {
+///     let Some(dst) = net.locate(pkt.eth_dst()) else { return net.flood() };
+///     net.shortest_path(net.locate(pkt.eth_src()), dst)
+/// }
+///
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let bench = bench.link((1, 2), (2, 2)).host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&shortest, &tcp(1024, 80), a).exits(), [b]);
+/// ```
+pub struct Net(CoreNet);
+
+impl Net {
+    pub(crate) fn from_handle(net: &CoreNet) -> Net {
+        Net(net.clone())
+    }
+
+    /// Returns the engine's handle.
+    pub(crate) fn handle(&self) -> &CoreNet {
+        &self.0
+    }
+
+    /// Returns where a host is, or `None` if that is not known. Without host tracking the run fails.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # let bench = bench.host("00:00:00:00:00:02", at);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.locate(Mac([0, 0, 0, 0, 0, 2])), Some(Location::new(Dpid(1), PortNo(2))));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn locate(&self, host: impl Operand<Mac>) -> Option<Location> {
+        match host.as_field() {
+            Some(field) => self.0.locate_by(field, Some(Source::here())).ok().flatten(),
+            None => self.0.locate(host.operand()?),
+        }
+    }
+
+    /// Returns the host that uses an IP address, and where it is. `None` if no such host is known.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.locate_ip(pkt.ipv4_dst()), None);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn locate_ip(&self, ip: impl Operand<IpAddr>) -> Option<(Mac, Location)> {
+        self.0.locate_ip(ip.operand()?)
+    }
+
+    /// Returns the IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.addresses(pkt.eth_src()), None);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn addresses(&self, host: impl Operand<Mac>) -> Option<Vec<IpAddr>> {
+        let (ipv4, ipv6) = self.0.host_addresses(host.operand()?)?;
+        Some(ipv4.into_iter().map(IpAddr::V4).chain(ipv6.into_iter().map(IpAddr::V6)).collect())
+    }
+
+    /// Returns all hosts and where they are, by address: a dependency on each of them.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # let bench = bench.host("00:00:00:00:00:02", at);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.hosts().len(), 1);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn hosts(&self) -> Vec<(Mac, Location)> {
+        self.0.hosts()
+    }
+
+    /// Returns the datapath ids of all switches, in order.
+    ///
+    /// ```
+    /// # use maple::{Dpid, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.switches(), [Dpid(1)]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn switches(&self) -> Vec<Dpid> {
+        self.0.switches()
+    }
+
+    /// Returns all links, each once, with its lower end first.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+    /// # bench.run(|_, net| {
+    /// let [(a, b)] = net.links()[..] else { panic!("there is one link") };
+    /// assert_eq!((a.switch.0, b.switch.0), (1, 2));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn links(&self) -> Vec<(Location, Location)> {
+        self.0.links()
+    }
+
+    /// Returns the edge ports of a switch that are up, in order.
+    ///
+    /// ```
+    /// # use maple::{PortNo, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
+        self.0.edge_ports(switch)
+    }
+
+    /// Reports whether packets can pass a port: its switch reports that link and port are up, and Maple knows what is
+    /// behind it, which takes 0.3 s after the port came up. A host stays located at a port that goes down, and paths
+    /// still lead there. `None`, a port that does not exist, and a port of a segment that Maple has shut are not up.
+    /// Ports of an unreachable switch keep their last state.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// /// To the server, or while its port is down to the spare one.
+    /// fn to_a_server(_: &Packet, net: &Net) -> Route {
+    ///     let server = Location::new(Dpid(1), PortNo(2));
+    ///     Route::to([if net.is_up(server) { PortNo(2) } else { PortNo(3) }])
+    /// }
+    ///
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// let (client, server, spare) = (bench.port(1, 1), bench.port(1, 2), bench.port(1, 3));
+    /// assert_eq!(bench.decide(&to_a_server, &tcp(1024, 80), client).exits(), [server]);
+    /// let bench = bench.set_up(server, false);
+    /// assert_eq!(bench.decide(&to_a_server, &tcp(1024, 80), client).exits(), [spare]);
+    /// ```
+    #[track_caller]
+    pub fn is_up(&self, at: impl Into<Option<Location>>) -> bool {
+        at.into().is_some_and(|at| self.0.is_up(at))
+    }
+
+    /// Returns the route out of every edge port of the network except the one where the packet entered, along the
+    /// spanning tree. Packets that bridges never forward go nowhere
+    /// ([`Packet::is_reserved`](crate::Packet::is_reserved)); [`Route::flood_reserved`] floods these too.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert!(net.flood().floods());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn flood(&self) -> Route {
+        self.0.flood()
+    }
+
+    /// Returns the path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is no path, if a
+    /// place is `None`, or if `b` is absent: its switch is absent or has no such port, or the port leads to another
+    /// switch. A route to an absent place makes the run fail, except as a member of a
+    /// [`Route::union`](crate::Route::union).
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// let route = net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+    /// assert!(route.is_unreachable());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn shortest_path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>) -> Route {
+        match (a.into(), b.into()) {
+            (Some(a), Some(b)) => self.0.shortest_path(a, b),
+            _ => Route::unreachable().from_line(Some(Source::here())),
+        }
+    }
+
+    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
+    /// [`App::weight`](crate::App::weight) sets. A link without a cost of this name costs 1. With
+    /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
+    /// has costs of this name, the run fails.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let (Some((_, a)), Some((_, b))) = (net.hosts().first().copied(), net.hosts().last().copied()) else { return };
+    /// let route = net.path(a, b, maple::UTILISATION);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, weight: &str) -> Route {
+        match (a.into(), b.into()) {
+            (Some(a), Some(b)) => self.0.path(a, b, weight),
+            _ => Route::unreachable().from_line(Some(Source::here())),
+        }
+    }
+
+    /// Returns the path of least cost, as [`Net::path`], for a name that may have no costs.
+    ///
+    /// ```
+    /// # use maple::{PolicyError, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+    /// # bench.run(|_, net| {
+    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchWeight { .. })));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. The error is a dependency like any answer,
+    /// and the run can continue.
+    #[track_caller]
+    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
+        Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
+    }
+
+    /// Returns the names of link costs, in order.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert!(net.weights().is_empty());
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn weights(&self) -> Vec<String> {
+        self.0.weights().iter().map(ToString::to_string).collect()
+    }
+
+    /// Sets the cost named `weight` of a link.
+    ///
+    /// ```
+    /// # use maple::{Dpid, LinkName, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
+    /// assert_eq!(net.weights(), ["secure"]);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
+        self.0.set_cost(weight, link, cost);
+    }
+
+    /// Returns the traffic that a port sends. [`Load::received`] is the traffic that it receives.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # bench.run(|_, net| {
+    /// // From more than 50 Mbit/s on, until it is at most 20 Mbit/s.
+    /// let is_busy = net.port(at).is_above(50_000_000, 20_000_000);
+    /// # assert!(!is_busy);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn port(&self, at: Location) -> Load {
+        self.0.port(at)
+    }
+
+    /// Returns the traffic from one switch to another over the link between them, or over the busiest of several links.
+    ///
+    /// ```
+    /// # use maple::{Dpid, testing::Bench};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn link(&self, from: Dpid, to: Dpid) -> Load {
+        self.0.link(from, to)
+    }
+
+    /// Returns the traffic over the link between two ports, from the first to the second.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let busy = net.links().into_iter().filter(|(a, b)| net.link_at(*a, *b).utilisation() > 0.8);
+    /// assert_eq!(busy.count(), 0);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn link_at(&self, from: Location, to: Location) -> Load {
+        self.0.link_at(from, to)
+    }
+
+    /// Returns the traffic from one host to another, as counted by rules that match both, at the first host's switch. A
+    /// policy that observes both addresses of its packets has such rules. Without host tracking the run fails.
+    ///
+    /// ```
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|pkt, net| {
+    /// let is_large = net.traffic(pkt.eth_src(), pkt.eth_dst()).is_above(50_000_000, 20_000_000);
+    /// # assert!(!is_large);
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn traffic(&self, from: impl Operand<Mac>, to: impl Operand<Mac>) -> Load {
+        match (from.operand(), to.operand()) {
+            (Some(from), Some(to)) => self.0.traffic(from, to),
+            _ => self.0.no_load(),
+        }
+    }
+
+    /// Returns the edge ports with members of a multicast group, in order. Without snooping on groups
+    /// ([`App::snoop`](crate::App::snoop)) the run fails.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn to_members(pkt: &Packet, net: &Net) -> Route {
+    ///     let Some(src) = net.locate(pkt.eth_src()) else { return net.flood() };
+    ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src);
+    ///     Route::union(members.map(|at| net.shortest_path(src, at)))
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn members(&self, group: impl Operand<MulticastGroup>) -> Vec<Location> {
+        group.operand().map(|group| self.0.members(group)).unwrap_or_default()
+    }
+
+    /// Returns the DHCP lease of an IPv4 address, or `None`. Without snooping on DHCP the run fails.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// /// Drops what comes from an address that was leased at another port.
+    /// fn guard(pkt: &Packet, net: &Net) -> Route {
+    ///     let here = Location::new(pkt.switch(), pkt.in_port().get());
+    ///     match net.lease(pkt.ipv4_src()) {
+    ///         Some(lease) if lease.location == here => net.flood(),
+    ///         _ => Route::drop(),
+    ///     }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn lease(&self, ip: impl Operand<Ipv4Addr>) -> Option<Lease> {
+        self.0.lease(ip.operand()?)
+    }
+
+    /// Returns the newest DHCP lease of a host, or `None`. Without snooping on DHCP the run fails.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn only_known(pkt: &Packet, net: &Net) -> Route {
+    ///     if net.lease_of(pkt.eth_src()).is_some() { net.flood() } else { Route::drop() }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn lease_of(&self, host: impl Operand<Mac>) -> Option<Lease> {
+        self.0.lease_of(host.operand()?)
+    }
+
+    /// Returns all DHCP leases, by IP address: a dependency on each of them. Without snooping on DHCP the run fails.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn while_there_is_room(_: &Packet, net: &Net) -> Route {
+    ///     if net.leases().len() < 100 { net.flood() } else { Route::drop() }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn leases(&self) -> Vec<Lease> {
+        self.0.leases()
+    }
+
+    /// Sends a frame that the policy made out of an edge port when the run commits, in addition to the route. Because
+    /// each such packet must cause a frame, each comes to the controller.
+    ///
+    /// ```
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let at = bench.port(1, 2);
+    /// # bench.run(|_, net| {
+    /// net.send(at, tcp(1024, 80));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn send(&self, at: Location, frame: Vec<u8>) {
+        self.0.send(at, frame);
+    }
+
+    /// Sends a frame that the policy made out of the port where the packet entered, otherwise as [`Net::send`].
+    /// [`Route::answer`] is the route that does only this.
+    ///
+    /// ```
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// net.reply(tcp(80, 1024));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn reply(&self, frame: Vec<u8>) {
+        self.0.reply(frame);
+    }
+
+    /// Runs `f`, whose writes take effect all or not at all. The whole run is one transaction; this marks a part of it
+    /// that may fail.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # use maple::testing::Bench;
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # bench.run(|_, net| {
+    /// let free = Var::new("free", 1);
+    /// let took = net.atomically(|net| {
+    ///     let left: i64 = free.get(net) - 2;
+    ///     free.set(net, &left);
+    ///     Stop::unless(left >= 0)
+    /// });
+    /// assert_eq!((took, free.get(net)), (Err(Stop::Retry), 1));
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    /// The error that `f` returned; then its writes are undone.
+    #[track_caller]
+    pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
+        self.0.atomically(|_| f(self))
+    }
+
+    /// Postpones the decision: the packet waits until something that the run read has changed, and this run has no
+    /// effect.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// fn when_open(_: &Packet, net: &Net) -> Route {
+    ///     let open = Var::new("open", false);
+    ///     if open.get(net) { net.flood() } else { net.retry() }
+    /// }
+    /// ```
+    #[track_caller]
+    pub fn retry(&self) -> Route {
+        self.0.retry()
+    }
+}
