@@ -4,6 +4,8 @@
 //! answer changes, not after each measurement. A rate is measured from the first question on, for as long as a leaf, a
 //! waiting transaction or a query depends on it. Before the second measurement every rate is 0.
 
+use std::fmt;
+
 use maple_wire::Dpid;
 
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scale};
@@ -33,6 +35,12 @@ pub struct Load {
     gauges: Vec<Gauge>,
     /// The capacity in bit/s; `None` for the speed that the switches report.
     capacity: Option<u64>,
+}
+
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Load").field("gauges", &self.gauges).field("capacity", &self.capacity).finish_non_exhaustive()
+    }
 }
 
 impl Net {

@@ -1,5 +1,6 @@
 //! A policy or handlers, the settings that they run with, and the controller that runs them.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,6 +39,15 @@ pub struct App {
     options: ControllerOptions,
     listens: bool,
     started: Vec<Started>,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App")
+            .field("options", &self.options)
+            .field("started", &self.started.len())
+            .finish_non_exhaustive()
+    }
 }
 
 /// State that has a name: a [`Table`], a [`Var`] or a [`Counter`].
@@ -522,6 +532,13 @@ mod tests {
     fn a_program_runs_until_it_is_told_to_stop() {
         let stop = |controller: Handle| controller.stop();
         app().on_start(stop).run().unwrap();
+    }
+
+    #[test]
+    fn an_app_shows_its_settings_and_no_more_than_that_there_is_a_policy() {
+        let shown = format!("{:?}", app().on_start(|_| ()));
+        assert!(shown.starts_with("App { options: ControllerOptions { listen: [127.0.0.1:0], "), "{shown}");
+        assert!(shown.ends_with(", .. }, started: 1, .. }"), "{shown}");
     }
 
     #[test]

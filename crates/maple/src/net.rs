@@ -1,5 +1,6 @@
 //! The network, as one run of a policy sees it.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use maple_core::Net as CoreNet;
@@ -33,6 +34,13 @@ use crate::field::{FieldValue, PacketField};
 /// assert_eq!(bench.decide(&shortest, &tcp(1024, 80), a).exits(), [b]);
 /// ```
 pub struct Net(CoreNet);
+
+/// Records nothing, so it shows nothing that a policy could observe.
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").finish_non_exhaustive()
+    }
+}
 
 /// An address as an argument of [`Net`]: the address itself, or a field of the packet, which is then read.
 ///

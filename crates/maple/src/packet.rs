@@ -1,5 +1,6 @@
 //! The packet that a policy decides, with a typed question for each field.
 
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -31,6 +32,13 @@ use crate::field::PacketField;
 /// assert!(decision.route().unwrap().is_drop());
 /// ```
 pub struct Packet(PacketHandle);
+
+/// Records nothing, so it shows nothing that a policy could observe.
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packet").finish_non_exhaustive()
+    }
+}
 
 impl Packet {
     pub(crate) fn from_handle(handle: &PacketHandle) -> Packet {

@@ -18,6 +18,7 @@
 //! to one core. So make the pool before the controller starts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::network::{Hop, Location};
@@ -70,6 +71,12 @@ pub struct ParallelPaths {
     pool: rayon::ThreadPool,
     /// The links of the last computation, and the paths over them. They cache a pure function, so they are not state.
     last: Mutex<Option<(Vec<Link>, Arc<AllPaths>)>>,
+}
+
+impl fmt::Debug for ParallelPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParallelPaths").field("threads", &self.pool.current_num_threads()).finish_non_exhaustive()
+    }
 }
 
 /// The next hops from every switch to every other.

@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use maple_core::ShardId;
@@ -41,6 +42,15 @@ use crate::policy::{Policy, PolicyAdapter};
 pub struct Bench {
     store: Arc<Store>,
     track_hosts: bool,
+}
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bench")
+            .field("switches", &self.store.snapshot().switches().map(|(dpid, _)| dpid).collect::<Vec<_>>())
+            .field("track_hosts", &self.track_hosts)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The result of one run.

@@ -24,6 +24,7 @@ pub mod socket;
 mod state;
 mod takeover;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -72,6 +73,15 @@ impl Default for ShardDeadlines {
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("addresses", &self.addresses())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
+    }
 }
 
 /// The parts of the controller that the handle uses.

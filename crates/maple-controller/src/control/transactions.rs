@@ -42,11 +42,13 @@ pub enum ChangeError {
 }
 
 /// Lets an operating-system thread wait until a cell that its transaction read changes.
+#[derive(Debug)]
 pub struct ThreadWaiter {
     thread: Arc<ParkedThread>,
     deadline: Option<Instant>,
 }
 
+#[derive(Debug)]
 struct ParkedThread {
     thread: Thread,
     woken: AtomicBool,

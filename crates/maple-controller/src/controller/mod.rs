@@ -4,6 +4,7 @@ mod snooping;
 mod start;
 mod takeover;
 
+use std::fmt;
 use std::io;
 use std::net::{self, SocketAddr};
 use std::path::PathBuf;
@@ -100,6 +101,21 @@ pub struct ControllerOptions {
     pub record: Option<RecordOptions>,
     /// The record of the files that are kept, and of those that fail.
     pub files: KeptFiles,
+}
+
+impl fmt::Debug for ControllerOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ControllerOptions")
+            .field("listen", &self.listen)
+            .field("listen_tls", &self.listen_tls)
+            .field("workers", &self.workers)
+            .field("snooping", &self.snooping)
+            .field("engine", &self.engine)
+            .field("control", &self.control)
+            .field("state_file", &self.state_file)
+            .field("metrics", &self.metrics)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ControllerOptions {
@@ -242,6 +258,12 @@ pub struct Controller {
     /// The number of connections that were taken over.
     taken: usize,
     record: Option<RecordWriter>,
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller").field("handle", &self.handle).finish_non_exhaustive()
+    }
 }
 
 impl Controller {

@@ -1,5 +1,6 @@
 //! The handle through which f reads the network, and sends frames of its own.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::panic::Location as Caller;
 
@@ -15,6 +16,13 @@ use crate::trace::caller;
 /// f's view of everything but its packet. Every read is a dependency of the run.
 #[derive(Clone)]
 pub struct Net(pub(super) Run);
+
+/// Records nothing, so it shows nothing that f could observe.
+impl fmt::Debug for Net {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").finish_non_exhaustive()
+    }
+}
 
 impl Net {
     /// Returns the handle of a run.

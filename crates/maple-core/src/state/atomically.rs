@@ -19,6 +19,7 @@
 //! that. Core does not block: the caller's [`Patience`] says how to wait.
 
 use std::cell::{Cell as Slot, RefCell};
+use std::fmt;
 use std::sync::{Arc, RwLockWriteGuard};
 use std::task::Waker;
 
@@ -105,10 +106,22 @@ pub struct Tx(RefCell<Txn>);
 /// One consistent state, for reading.
 pub struct View(Guard<Arc<Snapshot>>);
 
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").field("version", &self.0.version()).finish_non_exhaustive()
+    }
+}
+
 /// The right to commit alone: no other thread commits while it lives.
 pub struct ExclusiveCommit<'a> {
     pub(super) store: &'a Store,
     _turnstile: HeldLock<RwLockWriteGuard<'a, ()>>,
+}
+
+impl fmt::Debug for ExclusiveCommit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExclusiveCommit").finish_non_exhaustive()
+    }
 }
 
 impl ExclusiveCommit<'_> {

@@ -169,6 +169,12 @@ pub struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer").field("recording", &self.recording).finish_non_exhaustive()
+    }
+}
+
 /// The data that shards, the store and the writer share.
 pub(crate) struct SharedRecording {
     /// The folder of this run.
