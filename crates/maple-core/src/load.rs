@@ -51,6 +51,7 @@ impl Net {
 
     /// The load of what one switch sends to another over the link between them. If there are several links, the
     /// busiest counts. Without a link the load is 0.
+    #[must_use]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
             CellValue::Ports(ports) => ports,
@@ -71,6 +72,7 @@ impl Net {
     /// hosts, by hardware or by IP addresses, count it. Policies that read both addresses of their packets have such
     /// rules. Packets that the controller forwards before there is a rule are not counted. Without host tracking the
     /// run fails.
+    #[must_use]
     pub fn traffic(&self, from: Mac, to: Mac) -> Load {
         self.try_traffic(from, to).unwrap_or_else(|_| self.no_load())
     }
@@ -85,6 +87,7 @@ impl Net {
     }
 
     /// Returns the load of these gauges: the greatest of them. For bindings.
+    #[must_use]
     pub fn load(&self, gauges: Vec<Gauge>) -> Load {
         Load { net: self.clone(), gauges, capacity: None }
     }
@@ -122,6 +125,7 @@ impl Load {
     ///
     /// # Panics
     /// If `until` is more than `from`. In a policy that is an error of this packet.
+    #[must_use]
     pub fn is_above(&self, from: u64, until: u64) -> bool {
         assert!(
             until <= from,
@@ -136,6 +140,7 @@ impl Load {
     /// # Panics
     /// If `until` is more than `from`, or if one of them is negative or not a number. In a policy that is an error of
     /// this packet.
+    #[must_use]
     pub fn is_share_above(&self, from: f64, until: f64) -> bool {
         assert!(
             0.0 <= until && until <= from,
@@ -151,6 +156,7 @@ impl Load {
     /// The used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
     /// tenth, and falls when the load is half a tenth below the current one. It is 0.0 if the capacity of the port is
     /// not known.
+    #[must_use]
     pub fn utilisation(&self) -> f64 {
         let tenths = |gauge| self.whole(gauge).map_or(0, |whole| self.step(gauge, Scale::TenthsOf(whole)));
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0

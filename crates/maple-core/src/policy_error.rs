@@ -92,6 +92,7 @@ impl PolicyError {
     }
 
     /// Reports whether the policy, or a tier of it, ran longer than allowed.
+    #[must_use]
     pub fn is_time_limit(&self) -> bool {
         match self {
             PolicyError::InTier { error, .. } | PolicyError::InConstraint { error, .. } => error.is_time_limit(),

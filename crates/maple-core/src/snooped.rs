@@ -113,6 +113,7 @@ pub fn group_key(group: IpAddr) -> Value {
 }
 
 /// Reports whether this writes or declares what snooping learns, which belongs to one network and not to the policy.
+#[must_use]
 pub fn is_learned(write: &Write) -> bool {
     let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
     matches!(write, Write::Table { table, .. } | Write::Types { table, .. } if tables.contains(&&**table))
@@ -136,6 +137,7 @@ pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>,
 
 /// The writes that make `members`, in order, the members of a group. They assume that nothing else counts
 /// members by hardware address: for simulated networks.
+#[must_use]
 pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
     let put = |table: &str, key: Value, members: Vec<Location>| {
         let value = (!members.is_empty()).then(|| members.to_value());
@@ -201,6 +203,7 @@ impl Net {
 
     /// The lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
     /// snooping this makes the run fail.
+    #[must_use]
     pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
         self.try_lease(ip).ok().flatten()
     }

@@ -290,16 +290,19 @@ impl Field {
     }
 
     /// Reports whether OpenFlow 1.3 allows a mask on the field.
+    #[must_use]
     pub const fn is_maskable(self) -> bool {
         INFO[self as usize].maskable
     }
 
     /// Returns what a match of OpenFlow 1.0 can say about the field.
+    #[must_use]
     pub const fn in10(self) -> In10 {
         INFO[self as usize].in10
     }
 
     /// Reports whether an action of OpenFlow 1.0 sets the field (1.0 §5.2.4).
+    #[must_use]
     pub const fn is_settable10(self) -> bool {
         INFO[self as usize].settable10
     }
@@ -308,6 +311,7 @@ impl Field {
     /// conjunction.
     ///
     /// A field without prerequisites has one empty alternative. IPv4 comes before IPv6.
+    #[must_use]
     pub const fn prerequisites(self) -> &'static [&'static [Prerequisite]] {
         INFO[self as usize].prerequisites
     }
@@ -363,6 +367,7 @@ impl FieldSet {
     }
 
     /// Creates the set of these fields.
+    #[must_use]
     pub const fn from_fields(fields: &[Field]) -> FieldSet {
         let (mut bits, mut i) = (0, 0);
         while i < fields.len() {
@@ -373,6 +378,7 @@ impl FieldSet {
     }
 
     /// Reports whether `field` is in the set.
+    #[must_use]
     pub const fn contains(self, field: Field) -> bool {
         self.0 & 1 << field as u8 != 0
     }

@@ -35,6 +35,7 @@ pub type Started = Box<dyn FnOnce(Handle)>;
 /// controller.stop();
 /// # Ok::<(), maple::StartError>(())
 /// ```
+#[must_use = "an app does nothing until it runs or starts"]
 pub struct App {
     options: ControllerOptions,
     listens: bool,
@@ -149,7 +150,6 @@ impl App {
     /// let store = maple::Store::new();
     /// let app = App::new(policy).store(store.clone());
     /// ```
-    #[must_use]
     pub fn store(mut self, store: Arc<Store>) -> App {
         self.options.store = store;
         self
@@ -163,7 +163,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
     /// ```
-    #[must_use]
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
         if !std::mem::replace(&mut self.listens, true) {
             self.options.listen.clear();
@@ -179,7 +178,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).workers(4);
     /// ```
-    #[must_use]
     pub fn workers(mut self, workers: usize) -> App {
         self.options.workers = workers;
         self
@@ -192,7 +190,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).state_file("/var/lib/maple/state");
     /// ```
-    #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
         self.options.state_file = Some(path.into());
         self
@@ -205,7 +202,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).control_socket("/run/maple.sock");
     /// ```
-    #[must_use]
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
         self.options.control = Some(path.into());
         self
@@ -218,7 +214,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
     /// ```
-    #[must_use]
     pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
         self.options.metrics = Some(address.into());
         self
@@ -231,7 +226,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
     /// ```
-    #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
         change(&mut self.options);
         self
@@ -244,7 +238,6 @@ impl App {
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).without_hosts();
     /// ```
-    #[must_use]
     pub fn without_hosts(mut self) -> App {
         self.options.engine.track_hosts = false;
         self
@@ -271,7 +264,6 @@ impl App {
     /// let app = App::new(policy).listening(listening).on_start(follow);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn listening(mut self, subscription: Subscription) -> App {
         self.options.subscriptions.push(subscription);
         self
@@ -285,7 +277,6 @@ impl App {
     /// let app = App::new(policy).snoop(maple::Snooping::new(["igmp", "mld"], [], true)?);
     /// # Ok::<(), maple::SnoopingError>(())
     /// ```
-    #[must_use]
     pub fn snoop(mut self, snooping: Snooping) -> App {
         self.options.snooping = snooping;
         self
@@ -380,7 +371,6 @@ impl App {
     ///
     /// # Panics
     /// If another version of the table is declared.
-    #[must_use]
     pub fn migrate<K: Stored, V: Stored>(
         self,
         table: &Table<K, V>,
@@ -419,7 +409,6 @@ impl App {
     ///
     /// # Panics
     /// If the variable was declared with another type, or holds a value of another type.
-    #[must_use]
     pub fn var<V: Stored + Clone>(self, var: &Var<V>) -> App {
         self.options.store.declare_var(var.name(), var.initial().to_value());
         if let Err(error) = self.options.store.declare_kind(var.name(), V::kind()) {
@@ -443,7 +432,6 @@ impl App {
     ///     });
     /// });
     /// ```
-    #[must_use]
     pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
         self.started.push(Box::new(started));
         self
@@ -494,6 +482,7 @@ impl App {
     /// let (options, started) = App::new(policy).workers(2).into_parts();
     /// assert_eq!((options.workers, started.len()), (2, 0));
     /// ```
+    #[must_use]
     pub fn into_parts(self) -> (ControllerOptions, Vec<Started>) {
         (self.options, self.started)
     }

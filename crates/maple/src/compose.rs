@@ -38,6 +38,7 @@ use crate::policy::Policy;
 /// let app = App::new(quiet);
 /// ```
 #[derive(Clone)]
+#[must_use = "a composition is a policy, which decides nothing until it runs"]
 pub struct Composed(pub(crate) Composition<Arc<dyn Policy>>);
 
 impl fmt::Debug for Composed {

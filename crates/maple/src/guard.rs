@@ -51,6 +51,7 @@ pub use maple_core::route::{Delivery, RouteView};
 /// let all: [RouteConstraint; 2] = [max_hops(4, &HostGroup::all()), avoid(LinkName::Switches(Dpid(1), Dpid(2)), &HostGroup::all())];
 /// ```
 #[derive(Clone)]
+#[must_use = "a constraint judges nothing until a policy is guarded by it"]
 pub struct RouteConstraint(pub(crate) CoreConstraint<Arc<dyn Policy>>);
 
 impl fmt::Debug for RouteConstraint {
@@ -68,6 +69,7 @@ impl fmt::Debug for RouteConstraint {
 /// let staff = HostGroup::hosts("10.0.1.0".parse().unwrap(), 24).and(HostGroup::mac("00:00:00:00:00:05".parse().unwrap()));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct HostGroup(Vec<Member>);
 
 impl HostGroup {
@@ -130,7 +132,6 @@ impl HostGroup {
     ///
     /// let two_ports = HostGroup::place((1, 4)).and(HostGroup::place((1, 5)));
     /// ```
-    #[must_use]
     pub fn and(mut self, other: HostGroup) -> HostGroup {
         self.0.extend(other.0);
         self

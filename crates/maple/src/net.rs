@@ -216,6 +216,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         self.0.hosts()
     }
@@ -230,6 +231,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn switches(&self) -> Vec<Dpid> {
         self.0.switches()
     }
@@ -245,6 +247,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.0.links()
     }
@@ -259,6 +262,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         self.0.edge_ports(switch)
     }
@@ -408,6 +412,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn port(&self, at: Location) -> Load {
         self.0.port(at)
     }
@@ -422,6 +427,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         self.0.link(from, to)
     }
@@ -437,6 +443,7 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         self.0.link_at(from, to)
     }
@@ -520,6 +527,7 @@ impl Net {
     /// }
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn leases(&self) -> Vec<Lease> {
         self.0.leases()
     }

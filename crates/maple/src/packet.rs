@@ -59,6 +59,7 @@ impl Packet {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn switch(&self) -> Dpid {
         self.0.switch()
     }
@@ -73,6 +74,7 @@ impl Packet {
     /// # });
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.eth_dst().is_multicast()
     }
@@ -87,6 +89,7 @@ impl Packet {
     /// assert_eq!(trace[0], "test eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0: no");
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.is_reserved()
     }
@@ -104,6 +107,7 @@ impl Packet {
     /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=1..1023: yes"]);
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn matches(&self, cond: &Cond) -> bool {
         self.0.matches(cond)
     }
@@ -117,6 +121,7 @@ impl Packet {
     /// ask(&sent, |pkt| assert_eq!(&*pkt.frame().unwrap(), &sent[..]));
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         self.0.frame()
     }
@@ -127,6 +132,7 @@ impl Packet {
     /// # use maple::testing::{ask, tcp};
     /// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.payload().unwrap(), b""));
     /// ```
+    #[must_use]
     pub fn payload(&self) -> Option<Vec<u8>> {
         self.frame().map(|frame| maple_wire::Packet::new(&frame, 0).payload().to_vec())
     }

@@ -170,6 +170,7 @@ impl AllPaths {
     ///
     /// assert_eq!(AllPaths::over(&[]).hops(Dpid(1), Dpid(1)), Some(Vec::new()));
     /// ```
+    #[must_use]
     pub fn over(links: &[Link]) -> AllPaths {
         let switches: BTreeSet<Dpid> = links.iter().flat_map(|(a, b)| [a.switch, b.switch]).collect();
         let switches: Vec<Dpid> = switches.into_iter().collect();
@@ -197,6 +198,7 @@ impl AllPaths {
     /// assert_eq!(paths.hops(Dpid(1), Dpid(4)), None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[must_use]
     pub fn hops(&self, from: Dpid, to: Dpid) -> Option<Vec<Hop>> {
         if from == to {
             return Some(Vec::new());

@@ -34,6 +34,7 @@ pub use maple_core::compose::SliceError;
 /// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([vlan]);
 /// ```
 #[derive(Clone)]
+#[must_use = "a slice does nothing until it is one of `slices`"]
 pub struct Slice(CoreSlice<Arc<dyn Policy>>);
 
 impl fmt::Debug for Slice {
@@ -63,7 +64,6 @@ impl Slice {
     /// let web = Cond::default().and(Constraint::exact(Field::TcpDst, 80));
     /// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([web]);
     /// ```
-    #[must_use]
     pub fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Slice {
         Slice(self.0.only(conditions))
     }
@@ -81,7 +81,6 @@ impl Slice {
     /// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
     /// # Ok::<(), maple::SliceError>(())
     /// ```
-    #[must_use]
     pub fn ports(self, ports: impl IntoIterator<Item = Location>) -> Slice {
         Slice(self.0.ports(ports))
     }
@@ -93,7 +92,6 @@ impl Slice {
     ///
     /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood()).hosts([Mac([2, 0, 0, 0, 0, 1])]);
     /// ```
-    #[must_use]
     pub fn hosts(self, hosts: impl IntoIterator<Item = Mac>) -> Slice {
         Slice(self.0.hosts(hosts))
     }
@@ -108,7 +106,6 @@ impl Slice {
     /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood());
     /// let red = red.links([LinkName::Switches(Dpid(1), Dpid(2))]);
     /// ```
-    #[must_use]
     pub fn links(self, links: impl IntoIterator<Item = LinkName>) -> Slice {
         Slice(self.0.links(links))
     }

@@ -39,6 +39,7 @@ use crate::policy::{Policy, PolicyAdapter};
 /// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
 /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
 /// ```
+#[must_use]
 pub struct Bench {
     store: Arc<Store>,
     track_hosts: bool,
@@ -102,7 +103,6 @@ impl Bench {
     /// let decision = bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1));
     /// assert!(matches!(decision.route(), Err(PolicyError::HostsNotTracked(_))));
     /// ```
-    #[must_use]
     pub fn without_hosts(mut self) -> Bench {
         self.track_hosts = false;
         self
@@ -114,7 +114,6 @@ impl Bench {
     /// let bench = maple::testing::Bench::new().switch(1, [1, 2, 7]);
     /// bench.run(|pkt, net| assert_eq!(net.edge_ports(pkt.switch()).len(), 3));
     /// ```
-    #[must_use]
     pub fn switch(self, dpid: impl Into<Dpid>, ports: impl IntoIterator<Item = u32>) -> Bench {
         let dpid = dpid.into();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -128,7 +127,6 @@ impl Bench {
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
     /// bench.run(|_, net| assert_eq!(net.links().len(), 1));
     /// ```
-    #[must_use]
     pub fn link(self, a: impl Into<Location>, b: impl Into<Location>) -> Bench {
         let (a, b) = (a.into(), b.into());
         self.write(vec![port(a, PortKind::Link(b)), port(b, PortKind::Link(a))])
@@ -142,7 +140,6 @@ impl Bench {
     /// let bench = bench.set_up(at, false);
     /// bench.run(|_, net| assert!(!net.is_up(at)));
     /// ```
-    #[must_use]
     pub fn set_up(self, at: Location, up: bool) -> Bench {
         // After a port was down, Maple finds out again what is behind it.
         let kind = if up { PortKind::Edge } else { PortKind::New };
@@ -160,7 +157,6 @@ impl Bench {
     ///
     /// # Panics
     /// If the text is not a hardware address.
-    #[must_use]
     pub fn host(self, mac: &str, location: Location) -> Bench {
         let mac: Mac = mac.parse().unwrap_or_else(|error| panic!("{error}"));
         let info = HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
@@ -281,6 +277,7 @@ impl Decision {
     /// let decision = bench.decide(&wrong, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.error().unwrap().to_string(), "the policy panicked: no idea");
     /// ```
+    #[must_use]
     pub fn error(&self) -> Option<&PolicyError> {
         self.route.as_ref().err()
     }
@@ -293,6 +290,7 @@ impl Decision {
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
     /// ```
+    #[must_use]
     pub fn exits(&self) -> Vec<Location> {
         self.copies.iter().map(|(at, _)| *at).collect()
     }
@@ -306,6 +304,7 @@ impl Decision {
     /// let decision = bench.decide(&|_: &Packet, net: &Net| net.flood(), &frame, bench.port(1, 1));
     /// assert_eq!(decision.copies(), [(bench.port(1, 2), frame)]);
     /// ```
+    #[must_use]
     pub fn copies(&self) -> &[(Location, Vec<u8>)] {
         &self.copies
     }
@@ -319,6 +318,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.trace().len(), 1);
     /// ```
+    #[must_use]
     pub fn trace(&self) -> &[String] {
         &self.trace
     }
@@ -333,6 +333,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert_eq!(decision.sources()[0].as_ref().unwrap().line, line);
     /// ```
+    #[must_use]
     pub fn sources(&self) -> &[Option<Source>] {
         &self.sources
     }
@@ -349,6 +350,7 @@ impl Decision {
     /// let decision = bench.decide(&policy, &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.reads().iter().any(|cell| cell.contains("00:00:00:00:00:02")));
     /// ```
+    #[must_use]
     pub fn reads(&self) -> &[String] {
         &self.reads
     }
@@ -364,6 +366,7 @@ impl Decision {
     /// };
     /// assert!(bench.decide(&counting, &tcp(1, 2), bench.port(1, 1)).wrote());
     /// ```
+    #[must_use]
     pub fn wrote(&self) -> bool {
         self.wrote
     }
@@ -388,6 +391,7 @@ pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
 /// # use maple::testing::{ask, tcp};
 /// ask(&tcp(1024, 22), |pkt| assert_eq!(pkt.tcp_dst().value(), Some(22)));
 /// ```
+#[must_use]
 pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
     ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(src, dst).build()
 }
@@ -398,6 +402,7 @@ pub fn tcp(src: u16, dst: u16) -> Vec<u8> {
 /// # use maple::testing::{ask, udp};
 /// ask(&udp(1024, 53), |pkt| assert!(pkt.udp_dst() == 53 && !pkt.tcp_dst().is_present()));
 /// ```
+#[must_use]
 pub fn udp(src: u16, dst: u16) -> Vec<u8> {
     ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(src, dst).build()
 }

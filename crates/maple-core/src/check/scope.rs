@@ -155,7 +155,7 @@ impl Policy for Scoped {
         }
         let route = self.policy.decide(pkt, net)?;
         if let Some(other) = &self.other {
-            other.decide(pkt, net)?;
+            drop(other.decide(pkt, net)?);
         }
         Ok(route)
     }

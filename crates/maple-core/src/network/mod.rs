@@ -31,6 +31,7 @@ pub struct Mac(pub [u8; 6]);
 
 impl Mac {
     /// Creates the address whose 48 bits are the low ones of `bits`, as fields such as `eth_src` carry it.
+    #[must_use]
     pub const fn from_bits(bits: u128) -> Mac {
         let b = bits.to_be_bytes();
         Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
@@ -43,11 +44,13 @@ impl Mac {
     }
 
     /// Reports whether a host can have this address: it is neither zero nor a group address.
+    #[must_use]
     pub const fn is_host(self) -> bool {
         self.0[0] & 1 == 0 && self.bits() != 0
     }
 
     /// Reports whether bridges never forward packets for this address ([`RESERVED`]).
+    #[must_use]
     pub fn is_reserved(self) -> bool {
         ethernet::is_reserved(self.0)
     }
@@ -101,6 +104,7 @@ pub struct Location {
 
 impl Location {
     /// Creates the location `port` of `switch`.
+    #[must_use]
     pub const fn new(switch: Dpid, port: PortNo) -> Location {
         Location { switch, port }
     }
@@ -137,6 +141,7 @@ impl std::str::FromStr for Location {
 
 /// Splits a place into the text of its switch and its port, which must be one that packets come in by. Returns `None`
 /// if the text is not a place.
+#[must_use]
 pub fn split_place(text: &str) -> Option<(&str, PortNo)> {
     let (switch, port) = text.rsplit_once(':')?;
     let port = port.parse::<PortNo>().ok().filter(|port| port.is_ordinary_or_local())?;
@@ -227,6 +232,7 @@ pub struct Hop {
 
 impl Hop {
     /// Creates the hop that leaves `switch` by `port`.
+    #[must_use]
     pub const fn new(switch: Dpid, port: PortNo) -> Hop {
         Hop { switch, port }
     }

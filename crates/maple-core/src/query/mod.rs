@@ -61,6 +61,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     }
 
     /// Creates a typed query from a function, whose arguments and answers should be of these types.
+    #[must_use]
     pub fn from_function(function: Function) -> Query<A, V> {
         Query { function, types: PhantomData }
     }

@@ -74,6 +74,7 @@ impl RouteView {
 
 impl Delivery {
     /// Reports whether the packet passes this switch on its way there.
+    #[must_use]
     pub fn passes(&self, switch: Dpid) -> bool {
         self.path.iter().any(|hop| hop.switch == switch)
     }

@@ -295,7 +295,6 @@ impl Run {
 
     /// Returns f's answer with its floods as they are for this packet: a packet that bridges never forward is not
     /// flooded.
-    #[must_use]
     pub fn with_floods(&self, route: &Route) -> Route {
         self.packet().with_floods(route.clone())
     }

@@ -18,6 +18,7 @@ pub trait Stored: Sized {
     fn from_value(value: &Value) -> Option<Self>;
 
     /// The type with which tables and variables of it are declared.
+    #[must_use]
     fn kind() -> Kind {
         Kind::Any
     }
@@ -57,12 +58,14 @@ pub struct WrongType {
 
 impl<K: Stored, V: Stored> Table<K, V> {
     /// Creates a handle to the table of this name.
+    #[must_use]
     pub fn new(name: &str) -> Table<K, V> {
         Table { name: name.into(), types: PhantomData }
     }
 
     /// Creates a handle to version `version` of the table of this name. Its rows have another shape than those of
     /// earlier versions ([`super::versioned`]).
+    #[must_use]
     pub fn versioned(name: &str, version: u32) -> Table<K, V> {
         Table { name: super::versioned(name, version), types: PhantomData }
     }
@@ -185,6 +188,7 @@ impl<V: Stored + Clone> Var<V> {
 
 impl Counter {
     /// Creates a handle to the counter of this name, which starts at 0.
+    #[must_use]
     pub fn new(name: &str) -> Counter {
         Counter { name: name.into() }
     }

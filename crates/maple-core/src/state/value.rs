@@ -53,6 +53,7 @@ pub struct Float(u64);
 
 impl Float {
     /// Creates a number; every NaN becomes the same one, and -0.0 becomes 0.0.
+    #[must_use]
     pub fn new(number: f64) -> Float {
         let canonical = if number.is_nan() { f64::NAN } else { number + 0.0 };
         Float(canonical.to_bits())

@@ -84,6 +84,7 @@ pub struct Range {
 
 impl Range {
     /// Reports whether a packet whose field has `value` fits.
+    #[must_use]
     pub const fn holds(&self, value: u128) -> bool {
         self.lo <= value && value <= self.hi
     }
@@ -126,6 +127,7 @@ impl Cond {
     }
 
     /// Reports whether every packet fits.
+    #[must_use]
     pub fn is_always(&self) -> bool {
         self.all.is_empty() && self.ranges.is_empty()
     }
@@ -244,11 +246,13 @@ impl Trace {
     }
 
     /// Reports whether another trace has the same reads, tests and answers.
+    #[must_use]
     pub fn asks_like(&self, other: &Trace) -> bool {
         self.items == other.items && self.lists == other.lists
     }
 
     /// Reports whether a rule may do what f did.
+    #[must_use]
     pub fn lasts(&self) -> bool {
         !self.reads_missing_bytes && !self.needs_controller
     }

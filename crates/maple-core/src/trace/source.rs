@@ -56,6 +56,7 @@ impl Source {
     /// assert_eq!(question().line, line!());
     /// ```
     #[track_caller]
+    #[must_use]
     pub fn here() -> Source {
         from_caller(Caller::caller())
     }
