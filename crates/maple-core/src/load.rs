@@ -13,7 +13,8 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 
-/// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`].
+/// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`]: its
+/// methods panic after that.
 ///
 /// ```
 /// use maple_core::policy::{Net, PacketHandle};

@@ -320,7 +320,9 @@ impl App {
     /// let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).table(&blocked).with_state(|tx| blocked.set(tx, &Mac([2, 0, 0, 0, 0, 1]), &true));
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If it writes a value of a type other than its table or variable is declared with.
     pub fn with_state(self, write: impl FnMut(&Tx)) -> App {
         write_now(&self.options.store, write);
         self
@@ -340,7 +342,9 @@ impl App {
     /// let packets = Counter::new("packets");
     /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&packets).state_file("state.redb");
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If another version of the table is declared.
     pub fn keep(self, what: &impl Tracked) -> App {
         self.options.store.keep(what.name());
         self.versioned(what.name(), None)
@@ -389,8 +393,7 @@ impl App {
     /// ```
     ///
     /// # Panics
-    /// If the table was declared with other types, or something else was written to it.
-    #[must_use]
+    /// If the table was declared with other types or another version, or something else was written to it.
     pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
         // No leaf depends on the table yet, so none is invalidated.
         if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {

@@ -31,6 +31,8 @@
 //!
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
+#![warn(missing_debug_implementations, clippy::missing_panics_doc, clippy::must_use_candidate)]
+
 mod app;
 mod compose;
 mod policy;

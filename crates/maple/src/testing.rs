@@ -173,7 +173,9 @@ impl Bench {
     /// let bench = Bench::new().with_state(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
     /// bench.run(|pkt, net| assert!(blocked.contains(net, &pkt.eth_src().get())));
     /// ```
-    #[must_use]
+    ///
+    /// # Panics
+    /// If it writes a value of a type other than its table or variable is declared with.
     pub fn with_state(self, write: impl FnMut(&Tx)) -> Bench {
         write_now(&self.store, write);
         self
@@ -205,6 +207,9 @@ impl Bench {
     /// let decision = bench.decide(&|_: &Packet, _: &Net| Route::to([PortNo(9)]), &tcp(1, 2), bench.port(1, 1));
     /// assert!(decision.error().is_some());
     /// ```
+    ///
+    /// # Panics
+    /// If another thread writes to this bench's state at the same time.
     pub fn decide(&self, policy: &impl Policy, frame: &[u8], ingress: Location) -> Decision {
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         // The batch turns a panic into an error.
@@ -380,6 +385,9 @@ impl Decision {
 /// let trace = ask(&tcp(1024, 22), |pkt| assert!(pkt.tcp_dst() < 1024));
 /// assert_eq!(trace, ["test eth_type=0x800, ip_proto=6, tcp_dst=0/0xfc00: yes"]);
 /// ```
+///
+/// # Panics
+/// If `f` panics, or makes the run fail.
 pub fn ask(frame: &[u8], f: impl FnOnce(&Packet)) -> Vec<String> {
     Bench::new().observe(frame, |pkt, _| f(pkt))
 }

@@ -214,6 +214,9 @@ impl Store {
     }
 
     /// Runs `f` once, and commits what it did if that is possible.
+    ///
+    /// # Panics
+    /// If it is called within a transaction of this thread for which others wait.
     pub fn attempt<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
         assert!(!ALONE.get(), "a transaction was begun within a transaction of the same thread");
         self.run(f, |txn| self.commit(txn, None).ok())

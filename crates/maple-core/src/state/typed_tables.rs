@@ -83,8 +83,8 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// The value at `key`.
     ///
     /// # Panics
-    /// If the value is not a `V`: others can write tables too. In a policy the panic is an error of this packet.
-    /// [`Table::try_get`] returns an error instead.
+    /// If the value is not a `V`: others can write tables too. [`Table::try_get`] returns an error instead. Also if the
+    /// table is declared with keys of another type. In a policy a panic is an error of this packet.
     #[track_caller]
     pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
         self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
@@ -94,6 +94,9 @@ impl<K: Stored, V: Stored> Table<K, V> {
     ///
     /// # Errors
     /// [`WrongType`] if the value is not a `V`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn try_get(&self, state: &impl Read, key: &K) -> Result<Option<V>, WrongType> {
         let key = key.to_value();
@@ -102,6 +105,9 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Reports whether there is a value at `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn contains(&self, state: &impl Read, key: &K) -> bool {
         state.at(&self.name, &key.to_value()).is_some()
@@ -137,12 +143,18 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Puts a value at `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with other types.
     #[track_caller]
     pub fn set(&self, state: &impl Access, key: &K, value: &V) {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: Some(value.to_value()) });
     }
 
     /// Removes `key`.
+    ///
+    /// # Panics
+    /// If the table is declared with keys of another type.
     #[track_caller]
     pub fn delete(&self, state: &impl Access, key: &K) {
         state.put(Write::Table { table: self.name.clone(), key: key.to_value(), value: None });
@@ -180,6 +192,9 @@ impl<V: Stored + Clone> Var<V> {
     }
 
     /// Sets the variable.
+    ///
+    /// # Panics
+    /// If the variable is declared with another type.
     #[track_caller]
     pub fn set(&self, state: &impl Access, value: &V) {
         state.put(Write::Var { name: self.name.clone(), value: Some(value.to_value()) });
@@ -199,6 +214,9 @@ impl Counter {
     }
 
     /// Adds to the counter, without learning the sum.
+    ///
+    /// # Panics
+    /// If a variable of this name is declared with a type other than an integer.
     #[track_caller]
     pub fn add(&self, state: &impl Access, amount: i128) {
         state.put(Write::Add { name: self.name.clone(), amount });
