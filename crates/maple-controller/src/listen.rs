@@ -240,6 +240,7 @@ impl Listener {
 
 /// The reason why a frame cannot be sent out of a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The switch is not connected.
     #[error("there is no switch {0}")]

@@ -12,6 +12,7 @@ use crate::trace::Source;
 /// The reason why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing
 /// is cached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// f failed: the text with its traceback, as f's language prints it.
     #[error("{0}")]

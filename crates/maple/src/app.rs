@@ -97,6 +97,7 @@ impl Tracked for Counter {
 /// assert!(matches!(app.run(), Err(Error::Start(StartError::TooManyWorkers(1000)))));
 /// ```
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The controller could not start.
     #[error(transparent)]

@@ -166,6 +166,7 @@ fn another(error: &io::Error) -> &'static str {
 
 /// The reason why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// An address can't be listened on.
     #[error("can't listen on {address}: {error}{}", another(error))]

@@ -59,6 +59,7 @@ pub struct Snooping {
 
 /// The reason why a combination of snooping options is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SnoopingError {
     /// An unknown protocol.
     #[error("cannot snoop on {0:?}; known protocols are \"igmp\", \"mld\" and \"dhcp\"")]

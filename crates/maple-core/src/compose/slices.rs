@@ -33,6 +33,7 @@ pub(super) struct Tenant {
 
 /// The reason why slices are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SliceError {
     /// A name that can't be the beginning of the names of tables.
     #[error("{0:?} is not a slice name: it is empty or has a slash, which stands between the names of slices")]

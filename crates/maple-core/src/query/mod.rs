@@ -36,6 +36,7 @@ pub struct Query<A, V> {
 
 /// The reason why a query has no answer of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QueryError {
     /// The query's function failed.
     #[error("the query {query} failed: {error}")]

@@ -7,6 +7,7 @@ use crate::network::{Hop, Location};
 
 /// The hops of a route in one state, the links between them, and the edge ports where the packet leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RouteView {
     /// Every hop, in order of switches and ports.
     pub hops: Vec<Hop>,
@@ -18,6 +19,7 @@ pub struct RouteView {
 
 /// An edge port that the packet leaves by, and the path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The edge port.
     pub at: Location,

@@ -98,6 +98,7 @@ pub enum Mismatch {
 
 /// The reason why a declaration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeclareError {
     /// The place is already declared with another type.
     #[error("{place} is declared twice: with the type {before}, and with {now}")]

@@ -26,6 +26,7 @@ pub type Migrate = Arc<dyn Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sy
 
 /// The reason why a version of a table cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VersionError {
     /// The policy declares two versions of the table.
     #[error("the table {table} is declared twice: with version {before}, and with version {now}")]

@@ -92,6 +92,7 @@ pub struct RecordOptions {
 
 /// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordingError {
     /// The folder has no recording.
     #[error("{0} has no recording: maple run --record makes one")]
