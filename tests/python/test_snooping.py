@@ -223,7 +223,7 @@ def test_asking_without_snooping_is_an_error() -> None:
     ("options", "error"),
     [
         ({"snoop": "arp"}, 'cannot snoop on "arp"'),
-        ({"snoop": "dhcp"}, "snooping on DHCP needs the ports of the servers: dhcp_servers="),
+        ({"snoop": "dhcp"}, "snooping on DHCP needs the ports of the servers: dhcp_servers"),
         ({"dhcp_servers": [(1, 1)]}, 'ports of DHCP servers need snooping on "dhcp", which is off'),
         ({"snoop": ["dhcp"], "dhcp_servers": [(1, 1)], "querier": True}, 'a querier needs snooping on "igmp" or "mld"'),
     ],

@@ -275,7 +275,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).snoop(maple::Snooping::new(["igmp", "mld"], [], true)?);
+    /// use maple::{SnoopedProtocol, Snooping};
+    ///
+    /// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Mld], [])?.with_querier()?;
+    /// let (options, _) = App::new(policy).snoop(snooping.clone()).into_parts();
+    /// assert_eq!(options.snooping, snooping);
     /// # Ok::<(), maple::SnoopingError>(())
     /// ```
     pub fn snoop(mut self, snooping: Snooping) -> App {

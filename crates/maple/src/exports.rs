@@ -454,16 +454,28 @@ pub use maple_controller::listen::Subscription;
 pub use maple_controller::listen::listen;
 
 /// ```
-/// assert!(maple::Snooping::new(["igmp", "mld"], [], true)?.is_on());
+/// use maple::{Dpid, Location, PortNo, SnoopedProtocol, Snooping};
+///
+/// let server = Location::new(Dpid(1), PortNo(3));
+/// let snooping = Snooping::new([SnoopedProtocol::Igmp, SnoopedProtocol::Dhcp], [server])?.with_querier()?;
+/// assert!(snooping.is_on() && snooping.on_leases());
 /// # Ok::<(), maple::SnoopingError>(())
 /// ```
 #[doc(inline)]
 pub use maple_controller::snoop::Snooping;
 
 /// ```
-/// use maple::{Snooping, SnoopingError};
+/// use maple::SnoopedProtocol;
 ///
-/// assert_eq!(Snooping::new(["dhcp"], [], false).unwrap_err(), SnoopingError::NoServers);
+/// assert_eq!("mld".parse(), Ok(SnoopedProtocol::Mld));
+/// ```
+#[doc(inline)]
+pub use maple_controller::snoop::SnoopedProtocol;
+
+/// ```
+/// use maple::{SnoopedProtocol, Snooping, SnoopingError};
+///
+/// assert_eq!(Snooping::new([SnoopedProtocol::Dhcp], []), Err(SnoopingError::NoServers));
 /// ```
 #[doc(inline)]
 pub use maple_controller::snoop::SnoopingError;
