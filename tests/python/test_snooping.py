@@ -216,7 +216,7 @@ def test_asking_without_snooping_is_an_error() -> None:
 
     error = bench.decide(unsnooped, data("00:00:00:00:00:01", GROUP)).error
     assert error is not None
-    assert "net.members needs snooping of IGMP or MLD, which is off (@policy(snoop=…) or --snoop)" in error
+    assert "net.members needs snooping on IGMP or MLD, which is off (docs/snooping.md says how to turn it on)" in error
 
 
 @pytest.mark.parametrize(

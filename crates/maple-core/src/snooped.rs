@@ -299,7 +299,10 @@ mod tests {
         declare(&store, true, false).unwrap();
         assert_eq!(ask(&store, |net| net.members(GROUP)).2, None);
         let error = ask(&store, Net::leases).2.unwrap();
-        assert_eq!(error.to_string(), "net.leases needs snooping of DHCP, which is off (@policy(snoop=…) or --snoop)");
+        assert_eq!(
+            error.to_string(),
+            "net.leases needs snooping on DHCP, which is off (docs/snooping.md says how to turn it on)"
+        );
     }
 
     #[test]

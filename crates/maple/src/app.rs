@@ -292,10 +292,12 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).weight("secure", 1, 2, 10);
+    /// let (options, _) = App::new(policy).link_cost("secure", 1, 2, 10).into_parts();
+    /// let state = options.store.snapshot();
+    /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(7)), Dpid(2)), 10);
+    /// assert_eq!(state.cost("secure", Location::new(Dpid(1), PortNo(8)), Dpid(3)), 1);
     /// ```
-    #[must_use]
-    pub fn weight(self, name: &str, a: impl Into<Dpid>, b: impl Into<Dpid>, cost: u64) -> App {
+    pub fn link_cost(self, name: &str, a: impl Into<Dpid>, b: impl Into<Dpid>, cost: u64) -> App {
         let (a, b) = (a.into(), b.into());
         let write = |from, to| {
             let link = LinkName::Switches(from, to);
@@ -309,10 +311,11 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).port_weight("secure", Location::new(Dpid(1), PortNo(2)), 10);
+    /// let at = Location::new(Dpid(1), PortNo(2));
+    /// let (options, _) = App::new(policy).port_cost("secure", at, 10).into_parts();
+    /// assert_eq!(options.store.snapshot().cost("secure", at, Dpid(2)), 10);
     /// ```
-    #[must_use]
-    pub fn port_weight(self, name: &str, at: Location, cost: u64) -> App {
+    pub fn port_cost(self, name: &str, at: Location, cost: u64) -> App {
         self.write(vec![Write::Cost { name: name.into(), link: LinkName::Port(at), cost: Some(cost) }])
     }
 
@@ -548,8 +551,8 @@ mod tests {
 
     #[test]
     fn what_is_written_before_the_start_holds_from_the_start() {
-        let costs = app().weight("secure", 1, 2, 10);
+        let costs = app().link_cost("secure", 1, 2, 10);
         let controller = costs.start().unwrap();
-        assert!(controller.handle().snapshot().has_weight("secure"));
+        assert!(controller.handle().snapshot().has_costs("secure"));
     }
 }

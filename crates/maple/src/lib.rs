@@ -15,7 +15,7 @@
 //! }
 //!
 //! fn main() -> Result<(), maple::Error> {
-//!     App::new(secure_routing).weight("secure", 1, 2, 10).run()
+//!     App::new(secure_routing).link_cost("secure", 1, 2, 10).run()
 //! }
 //! ```
 //!

@@ -330,8 +330,8 @@ impl Net {
         }
     }
 
-    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
-    /// [`App::weight`](crate::App::weight) sets. A link without a cost of this name costs 1. With
+    /// Returns the path of least cost, otherwise as [`Net::shortest_path`]. `costs` names link costs, which
+    /// [`App::link_cost`](crate::App::link_cost) sets. A link without a cost of this name costs 1. With
     /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each used tenth of its capacity. If no link
     /// has costs of this name, the run fails.
     ///
@@ -344,9 +344,9 @@ impl Net {
     /// # });
     /// ```
     #[track_caller]
-    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, weight: &str) -> Route {
+    pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, costs: &str) -> Route {
         match (a.into(), b.into()) {
-            (Some(a), Some(b)) => self.0.path(a, b, weight),
+            (Some(a), Some(b)) => self.0.path(a, b, costs),
             _ => Route::unreachable().from_line(Some(Source::here())),
         }
     }
@@ -358,16 +358,16 @@ impl Net {
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # let (a, b) = (bench.port(1, 1), bench.port(1, 2));
     /// # bench.run(|_, net| {
-    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchWeight { .. })));
+    /// assert!(matches!(net.try_path(a, b, "secure"), Err(PolicyError::NoSuchCosts { .. })));
     /// # });
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. The error is a dependency like any answer,
+    /// [`PolicyError::NoSuchCosts`] if no link has costs of this name. The error is a dependency like any answer,
     /// and the run can continue.
     #[track_caller]
-    pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
-        Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
+    pub fn try_path(&self, a: Location, b: Location, costs: &str) -> Result<Route, PolicyError> {
+        Ok(self.0.try_path(a, b, costs)?.from_line(Some(Source::here())))
     }
 
     /// Returns the names of link costs, in order.
@@ -376,27 +376,27 @@ impl Net {
     /// # use maple::testing::Bench;
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
-    /// assert!(net.weights().is_empty());
+    /// assert!(net.cost_names().is_empty());
     /// # });
     /// ```
     #[track_caller]
-    pub fn weights(&self) -> Vec<String> {
-        self.0.weights().iter().map(ToString::to_string).collect()
+    pub fn cost_names(&self) -> Vec<String> {
+        self.0.cost_names().iter().map(ToString::to_string).collect()
     }
 
-    /// Sets the cost named `weight` of a link.
+    /// Sets the cost named `name` of a link.
     ///
     /// ```
     /// # use maple::{Dpid, LinkName, testing::Bench};
     /// # let bench = Bench::new().switch(1, 1..=2);
     /// # bench.run(|_, net| {
     /// net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
-    /// assert_eq!(net.weights(), ["secure"]);
+    /// assert_eq!(net.cost_names(), ["secure"]);
     /// # });
     /// ```
     #[track_caller]
-    pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
-        self.0.set_cost(weight, link, cost);
+    pub fn set_cost(&self, name: &str, link: LinkName, cost: u64) {
+        self.0.set_cost(name, link, cost);
     }
 
     /// Returns the traffic that a port sends. [`Load::received`] is the traffic that it receives.

@@ -211,7 +211,7 @@ impl Cell {
             ),
             Cell::Speed(at) => CellValue::Speed(state.speed(*at)),
             Cell::Rate(gauge, scale) => CellValue::Step(state.step(gauge, *scale)),
-            Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
+            Cell::Path { weight: Some(name), .. } if !state.has_costs(name) => CellValue::NoSuchWeight,
             Cell::HasPath { from, to, weight, within } => {
                 let path = Cell::Path { from: *from, to: *to, weight: weight.clone(), within: within.clone() };
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))

@@ -299,7 +299,7 @@ impl Snapshot {
     }
 
     /// Reports whether links have costs by this name. They always have costs by utilisation.
-    pub fn has_weight(&self, name: &str) -> bool {
+    pub fn has_costs(&self, name: &str) -> bool {
         self.costs.contains_key(name) || name == UTILISATION
     }
 
