@@ -29,6 +29,8 @@ use maple_wire::Dpid;
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
+use crate::prefix::Prefix;
+use crate::value::Address;
 
 /// ```
 /// use maple::guard::{HostGroup, constraint};
@@ -65,8 +67,12 @@ impl fmt::Debug for RouteConstraint {
 ///
 /// ```
 /// use maple::guard::HostGroup;
+/// use maple::{Mac, Prefix};
 ///
-/// let staff = HostGroup::hosts("10.0.1.0".parse().unwrap(), 24).and(HostGroup::mac("00:00:00:00:00:05".parse().unwrap()));
+/// let staff: Prefix<Ipv4Addr> = "10.0.1.0/24".parse()?;
+/// let group = HostGroup::hosts(staff).and(HostGroup::mac(Mac([0, 0, 0, 0, 0, 5])));
+/// assert_ne!(group, HostGroup::hosts(staff));
+/// # Ok::<(), maple::PrefixError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
@@ -91,14 +97,26 @@ impl HostGroup {
         HostGroup(vec![Member::Mac(mac)])
     }
 
-    /// Creates the group of hosts whose IP addresses agree with this one in the first `length` bits. A length beyond
-    /// the address's width means all of its bits.
+    /// Creates the group of hosts with IP addresses in a prefix.
     ///
     /// ```
-    /// let guests = maple::guard::HostGroup::hosts("10.0.9.0".parse().unwrap(), 24);
+    /// use std::net::Ipv4Addr;
+    ///
+    /// use maple::Prefix;
+    /// use maple::guard::{HostGroup, max_hops};
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let exits = |senders: Prefix<Ipv4Addr>| {
+    ///     let policy = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(0, &HostGroup::hosts(senders))]);
+    ///     bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().len()
+    /// };
+    /// assert_eq!((exits("10.0.0.0/24".parse()?), exits("10.0.9.0/24".parse()?)), (0, 1), "10.0.0.1 sends");
+    /// # Ok::<(), maple::PrefixError>(())
     /// ```
-    pub fn hosts(network: IpAddr, length: u8) -> HostGroup {
-        HostGroup(vec![Member::Ip(network, length)])
+    pub fn hosts<T: Address + Into<IpAddr>>(prefix: Prefix<T>) -> HostGroup {
+        HostGroup(vec![Member::Ip(prefix.address().into(), prefix.length())])
     }
 
     /// Creates the group of hosts at an edge port, given as a location or as a pair of switch and port.
@@ -159,9 +177,17 @@ pub fn waypoint(src: &HostGroup, dst: &HostGroup, via: impl IntoIterator<Item = 
 /// other.
 ///
 /// ```
+/// use std::net::Ipv4Addr;
+///
+/// use maple::Prefix;
 /// use maple::guard::{HostGroup, isolate};
 ///
-/// let apart = isolate(&HostGroup::hosts("10.0.9.0".parse().unwrap(), 24), &HostGroup::place((1, 4)));
+/// let guests: Prefix<Ipv4Addr> = "10.0.0.0/24".parse()?;
+/// let apart = isolate(&HostGroup::hosts(guests), &HostGroup::place((1, 2)));
+/// let policy = (|_: &Packet, net: &Net| net.flood()).guarded([apart]);
+/// let bench = Bench::new().switch(1, 1..=3);
+/// assert!(bench.decide(&policy, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty());
+/// # Ok::<(), maple::PrefixError>(())
 /// ```
 #[track_caller]
 pub fn isolate(a: &HostGroup, b: &HostGroup) -> RouteConstraint {
