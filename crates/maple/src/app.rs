@@ -18,7 +18,10 @@ use crate::policy::{Policy, PolicyAdapter};
 /// A function that [`App::on_start`] calls when the controller runs.
 ///
 /// ```
-/// let tell: maple::Started = Box::new(|controller| println!("listening on {:?}", controller.addresses()));
+/// let tell: maple::Started = Box::new(|controller| assert_ne!(controller.addresses()[0].port(), 0));
+/// let app = maple::App::new(|_: &maple::Packet, net: &maple::Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
+/// app.on_start(tell).start()?;
+/// # Ok::<(), maple::StartError>(())
 /// ```
 pub type Started = Box<dyn FnOnce(Handle)>;
 
@@ -113,7 +116,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy);
+    /// let (options, _) = App::new(policy).into_parts();
+    /// assert_eq!(options.listen, [([0, 0, 0, 0], 6653).into()]);
     /// ```
     pub fn new(policy: impl Policy + 'static) -> App {
         App::from_options(ControllerOptions::new(Arc::new(PolicyAdapter(Box::new(policy)))))
@@ -132,7 +136,8 @@ impl App {
     ///     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
     /// }
     ///
-    /// let app = App::handlers(|_: &SwitchInfo| Deaf);
+    /// let (options, _) = App::handlers(|_: &SwitchInfo| Deaf).into_parts();
+    /// assert!(options.programs.is_some());
     /// ```
     pub fn handlers(factory: impl HandlerFactory + 'static) -> App {
         App::from_options(ControllerOptions::for_programs(Arc::new(Handlers::new(factory))))
@@ -149,7 +154,9 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let store = maple::Store::new();
-    /// let app = App::new(policy).store(store.clone());
+    /// let open = Var::new("open", false);
+    /// let app = App::new(policy).store(store.clone()).with_state(|tx| open.set(tx, &true));
+    /// assert!(open.get(&store.view()));
     /// ```
     pub fn store(mut self, store: Arc<Store>) -> App {
         self.options.store = store;
@@ -162,7 +169,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653));
+    /// let (options, _) = App::new(policy).listen(([127, 0, 0, 1], 6653)).listen(([192, 0, 2, 1], 6653)).into_parts();
+    /// assert_eq!(options.listen, [([127, 0, 0, 1], 6653).into(), ([192, 0, 2, 1], 6653).into()]);
     /// ```
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> App {
         if !std::mem::replace(&mut self.listens, true) {
@@ -177,7 +185,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).workers(4);
+    /// let (options, _) = App::new(policy).workers(4).into_parts();
+    /// assert_eq!(options.workers, 4);
     /// ```
     pub fn workers(mut self, workers: usize) -> App {
         self.options.workers = workers;
@@ -189,7 +198,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).state_file("/var/lib/maple/state");
+    /// let (options, _) = App::new(policy).state_file("/var/lib/maple/state").into_parts();
+    /// assert_eq!(options.state_file, Some("/var/lib/maple/state".into()));
     /// ```
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> App {
         self.options.state_file = Some(path.into());
@@ -201,7 +211,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).control_socket("/run/maple.sock");
+    /// let (options, _) = App::new(policy).control_socket("/run/maple.sock").into_parts();
+    /// assert_eq!(options.control, Some("/run/maple.sock".into()));
     /// ```
     pub fn control_socket(mut self, path: impl Into<PathBuf>) -> App {
         self.options.control = Some(path.into());
@@ -213,7 +224,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
+    /// let (options, _) = App::new(policy).metrics(([127, 0, 0, 1], 9653)).into_parts();
+    /// assert_eq!(options.metrics, Some(([127, 0, 0, 1], 9653).into()));
     /// ```
     pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
         self.options.metrics = Some(address.into());
@@ -225,7 +237,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).configure(|options| options.engine.max_rules = Some(2000));
+    /// let (options, _) = App::new(policy).configure(|options| options.engine.max_rules = Some(2000)).into_parts();
+    /// assert_eq!(options.engine.max_rules, Some(2000));
     /// ```
     pub fn configure(mut self, change: impl FnOnce(&mut ControllerOptions)) -> App {
         change(&mut self.options);
@@ -237,7 +250,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).without_hosts();
+    /// let (options, _) = App::new(policy).without_hosts().into_parts();
+    /// assert!(!options.engine.track_hosts);
     /// ```
     pub fn without_hosts(mut self) -> App {
         self.options.engine.track_hosts = false;
@@ -249,20 +263,22 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// use maple::NetworkEvent;
+    /// use maple::{ListenError, NetworkEvent};
     /// use std::time::Duration;
     ///
     /// let (listening, listener) = maple::listen(Vec::new())?;
-    /// let follow = move |_| {
-    ///     std::thread::spawn(move || {
-    ///         while let Ok(happening) = listener.next(Duration::MAX) {
-    ///             if let NetworkEvent::SwitchUp(switch) = happening {
-    ///                 println!("switch {switch} is there");
-    ///             }
+    /// let follower = std::thread::spawn(move || {
+    ///     loop {
+    ///         match listener.next(Duration::MAX) {
+    ///             Ok(NetworkEvent::SwitchUp(switch)) => println!("switch {switch} is there"),
+    ///             Ok(_) => {}
+    ///             Err(end) => break end,
     ///         }
-    ///     });
-    /// };
-    /// let app = App::new(policy).listening(listening).on_start(follow);
+    ///     }
+    /// });
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).listening(listening);
+    /// app.start()?.stop();
+    /// assert_eq!(follower.join().unwrap(), ListenError::Ended);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn listening(mut self, subscription: Subscription) -> App {
@@ -327,6 +343,8 @@ impl App {
     /// let blocked = Table::<Mac, bool>::new("blocked");
     /// let policy = |_: &Packet, net: &Net| net.flood();
     /// let app = App::new(policy).table(&blocked).with_state(|tx| blocked.set(tx, &Mac([2, 0, 0, 0, 0, 1]), &true));
+    /// let (options, _) = app.into_parts();
+    /// assert_eq!(blocked.get(&options.store.view(), &Mac([2, 0, 0, 0, 0, 1])), Some(true));
     /// ```
     ///
     /// # Panics
@@ -347,8 +365,17 @@ impl App {
     /// ```
     /// use maple::prelude::*;
     ///
+    /// # let path = std::env::temp_dir().join(format!("maple-keep-{}.redb", std::process::id()));
+    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1);
     /// let packets = Counter::new("packets");
-    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&packets).state_file("state.redb");
+    /// let controller = app().keep(&packets).state_file(&path).with_state(|tx| packets.add(tx, 7)).start()?;
+    /// controller.stop();
+    ///
+    /// let again = app().keep(&packets).state_file(&path).start()?;
+    /// assert_eq!(packets.get(&again.handle().store().view()), 7);
+    /// # drop(again);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
@@ -374,11 +401,21 @@ impl App {
     /// ```
     /// use maple::prelude::*;
     ///
+    /// # let path = std::env::temp_dir().join(format!("maple-migrate-{}.redb", std::process::id()));
+    /// # let app = || App::new(|_: &Packet, net: &Net| net.flood()).listen(([127, 0, 0, 1], 0)).workers(1).state_file(&path);
     /// // Version 1 had `true` for each blocked host; version 2 has a reason.
+    /// let (host, before) = (Mac([2, 0, 0, 0, 0, 1]), Table::<Mac, bool>::versioned("blocked", 1));
+    /// app().keep(&before).with_state(|tx| before.set(tx, &host, &true)).start()?.stop();
+    ///
     /// let blocked = Table::<Mac, String>::versioned("blocked", 2);
-    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&blocked).migrate(&blocked, |_version, rows| {
+    /// let app = app().keep(&blocked).migrate(&blocked, |_version, rows| {
     ///     Ok(rows.into_keys().map(|host| (host, "unknown".into())).collect())
     /// });
+    /// let controller = app.start()?;
+    /// assert_eq!(blocked.get(&controller.handle().store().view(), &host), Some("unknown".to_owned()));
+    /// # drop(controller);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Panics
@@ -397,7 +434,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).table(&Table::<Mac, bool>::new("blocked"));
+    /// let (options, _) = App::new(policy).table(&Table::<Mac, bool>::new("blocked")).into_parts();
+    /// assert_eq!(options.store.snapshot().types("blocked").unwrap().to_string(), "Mac -> bool");
     /// ```
     ///
     /// # Panics
@@ -415,7 +453,8 @@ impl App {
     /// ```
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
-    /// let app = App::new(policy).var(&Var::new("open", false));
+    /// let (options, _) = App::new(policy).var(&Var::new("open", false)).into_parts();
+    /// assert_eq!(options.store.snapshot().kind("open").unwrap().to_string(), "bool");
     /// ```
     ///
     /// # Panics
@@ -434,14 +473,20 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let open = Var::new("open", false);
-    /// let app = App::new(policy).on_start(move |controller| {
+    /// let store = maple::Store::new();
+    /// let app = App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).store(store.clone());
+    /// # let opened = open.clone();
+    /// let app = app.on_start(move |controller| {
     ///     std::thread::spawn(move || {
-    ///         controller.atomically(None, |tx| {
-    ///             open.set(tx, &true);
-    ///             Ok(())
-    ///         })
+    ///         let opens = controller.atomically(None, |tx| Ok(open.set(tx, &true)));
+    ///         controller.stop();
+    ///         opens
     ///     });
     /// });
+    /// app.run()?;
+    /// # let open = opened;
+    /// assert!(open.get(&store.view()));
+    /// # Ok::<(), maple::Error>(())
     /// ```
     pub fn on_start(mut self, started: impl FnOnce(Handle) + 'static) -> App {
         self.started.push(Box::new(started));
@@ -474,8 +519,7 @@ impl App {
     /// # use maple::prelude::*;
     /// # let policy = |_: &Packet, net: &Net| net.flood();
     /// let stop = |controller: maple::Handle| controller.stop();
-    /// App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run()?;
-    /// # Ok::<(), maple::Error>(())
+    /// assert!(App::new(policy).listen(([127, 0, 0, 1], 0)).workers(1).on_start(stop).run().is_ok());
     /// ```
     ///
     /// # Errors

@@ -47,12 +47,18 @@ impl fmt::Debug for Net {
 /// ```
 /// use maple::prelude::*;
 /// use maple::net::Operand;
+/// use maple::testing::Bench;
 ///
 /// /// Whether two hosts are at one switch.
 /// fn are_near(net: &Net, a: impl Operand<Mac>, b: impl Operand<Mac>) -> bool {
 ///     let (a, b) = (net.locate(a), net.locate(b));
 ///     a.is_some() && a.map(|at| at.switch) == b.map(|at| at.switch)
 /// }
+///
+/// let bench = Bench::new().switch(1, 1..=2);
+/// let (a, b) = (bench.port(1, 1), bench.port(1, 2));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// bench.run(|pkt, net| assert!(are_near(net, pkt.eth_src(), Mac([0, 0, 0, 0, 0, 2]))));
 /// ```
 pub trait Operand<T> {
     /// Returns the address, or `None` if it is a field that the packet does not have.
@@ -336,12 +342,19 @@ impl Net {
     /// has costs of this name, the run fails.
     ///
     /// ```
-    /// # use maple::testing::Bench;
-    /// # let bench = Bench::new().switch(1, 1..=2);
-    /// # bench.run(|_, net| {
-    /// let (Some((_, a)), Some((_, b))) = (net.hosts().first().copied(), net.hosts().last().copied()) else { return };
-    /// let route = net.path(a, b, maple::UTILISATION);
-    /// # });
+    /// use maple::prelude::*;
+    /// use maple::testing::Bench;
+    /// use maple::LinkName;
+    ///
+    /// // Three switches in a ring, with a link from 1 to 2 that costs more than the way over 3.
+    /// let bench = Bench::new().switch(1, 1..=3).switch(2, 1..=3).switch(3, 2..=3);
+    /// let bench = bench.link((1, 2), (2, 2)).link((1, 3), (3, 2)).link((2, 3), (3, 3));
+    /// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+    /// bench.run(|_, net| {
+    ///     net.set_cost("secure", LinkName::Switches(Dpid(1), Dpid(2)), 10);
+    ///     assert_eq!(net.path(a, b, "secure").explicit_hops().count(), 3);
+    ///     assert_eq!(net.shortest_path(a, b).explicit_hops().count(), 2);
+    /// });
     /// ```
     #[track_caller]
     pub fn path(&self, a: impl Into<Option<Location>>, b: impl Into<Option<Location>>, costs: &str) -> Route {
@@ -478,6 +491,11 @@ impl Net {
     ///     let members = net.members(pkt.ipv4_dst()).into_iter().filter(|at| *at != src);
     ///     Route::union(members.map(|at| net.shortest_path(src, at)))
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&to_members, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn members(&self, group: impl Operand<MulticastGroup>) -> Vec<Location> {
@@ -497,6 +515,11 @@ impl Net {
     ///         _ => Route::drop(),
     ///     }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&guard, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn lease(&self, ip: impl Operand<Ipv4Addr>) -> Option<Lease> {
@@ -511,6 +534,11 @@ impl Net {
     /// fn only_known(pkt: &Packet, net: &Net) -> Route {
     ///     if net.lease_of(pkt.eth_src()).is_some() { net.flood() } else { Route::drop() }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&only_known, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     pub fn lease_of(&self, host: impl Operand<Mac>) -> Option<Lease> {
@@ -525,6 +553,11 @@ impl Net {
     /// fn while_there_is_room(_: &Packet, net: &Net) -> Route {
     ///     if net.leases().len() < 100 { net.flood() } else { Route::drop() }
     /// }
+    /// # use maple::testing::{Bench, tcp};
+    /// # let bench = Bench::new().switch(1, 1..=2);
+    /// # let bench = bench.host("00:00:00:00:00:01", Location::new(Dpid(1), PortNo(1)));
+    /// let unsnooped = bench.decide(&while_there_is_room, &tcp(1024, 80), bench.port(1, 1));
+    /// assert!(matches!(unsnooped.error(), Some(PolicyError::NotSnooped(..))));
     /// ```
     #[track_caller]
     #[must_use]
@@ -593,11 +626,16 @@ impl Net {
     ///
     /// ```
     /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
     ///
     /// fn when_open(_: &Packet, net: &Net) -> Route {
     ///     let open = Var::new("open", false);
     ///     if open.get(net) { net.flood() } else { net.retry() }
     /// }
+    ///
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&when_open, &tcp(1024, 80), bench.port(1, 1));
+    /// assert_eq!(decision.error(), Some(&PolicyError::Retry));
     /// ```
     #[track_caller]
     pub fn retry(&self) -> Route {

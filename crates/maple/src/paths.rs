@@ -35,6 +35,7 @@ use crate::net::Net;
 /// use maple::{Dpid, Location, PortNo};
 ///
 /// let link: maple::paths::Link = (Location::new(Dpid(1), PortNo(2)), Location::new(Dpid(2), PortNo(1)));
+/// assert_eq!(link.0.switch, Dpid(1));
 /// ```
 pub type Link = (Location, Location);
 
@@ -57,14 +58,17 @@ pub struct ThreadsError(#[source] rayon::ThreadPoolBuildError);
 /// ```
 /// use maple::paths::ParallelPaths;
 /// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
 ///
-/// let paths = ParallelPaths::new(0)?;
-/// let app = App::new(move |pkt: &Packet, net: &Net| {
-///     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
-///         (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
-///         _ => net.flood(),
-///     }
-/// });
+/// let paths = ParallelPaths::new(2)?;
+/// let policy = move |pkt: &Packet, net: &Net| match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
+///     (Some(src), Some(dst)) => paths.shortest_path(net, src, dst),
+///     _ => net.flood(),
+/// };
+/// let bench = Bench::new().switch(1, 1..=2).switch(2, 1..=2).link((1, 2), (2, 2));
+/// let (a, b) = (bench.port(1, 1), bench.port(2, 1));
+/// let bench = bench.host("00:00:00:00:00:01", a).host("00:00:00:00:00:02", b);
+/// assert_eq!(bench.decide(&policy, &tcp(1024, 80), a).exits(), [b]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ParallelPaths {
