@@ -45,12 +45,13 @@ impl fmt::Debug for Load {
 }
 
 impl Net {
-    /// The load of what a port sends. [`Load::received`] turns it into what the port receives.
+    /// Returns the load of what a port sends. [`Load::received`] turns it into what the port receives.
+    #[must_use]
     pub fn port(&self, at: Location) -> Load {
         self.load(vec![Gauge::Sent(at)])
     }
 
-    /// The load of what one switch sends to another over the link between them. If there are several links, the
+    /// Returns the load of what one switch sends to another over the link between them. If there are several links, the
     /// busiest counts. Without a link the load is 0.
     #[must_use]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
@@ -61,7 +62,8 @@ impl Net {
         self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
     }
 
-    /// The load of the link between two ports, from the first to the second. Without such a link the load is 0.
+    /// Returns the load of the link between two ports, from the first to the second. Without such a link the load is 0.
+    #[must_use]
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
             CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
@@ -69,7 +71,7 @@ impl Net {
         }
     }
 
-    /// The load of the traffic from one host to another. Only rules at the first host's switch that name both
+    /// Returns the load of the traffic from one host to another. Only rules at the first host's switch that name both
     /// hosts, by hardware or by IP addresses, count it. Policies that read both addresses of their packets have such
     /// rules. Packets that the controller forwards before there is a rule are not counted. Without host tracking the
     /// run fails.
@@ -93,7 +95,8 @@ impl Net {
         Load { net: self.clone(), gauges, capacity: None }
     }
 
-    /// The load of something that does not exist: 0.
+    /// Returns the load of something that does not exist: 0.
+    #[must_use]
     pub fn no_load(&self) -> Load {
         self.load(Vec::new())
     }
@@ -154,7 +157,7 @@ impl Load {
         })
     }
 
-    /// The used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
+    /// Returns the used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
     /// tenth, and falls when the load is half a tenth below the current one. It is 0.0 if the capacity of the port is
     /// not known.
     #[must_use]
@@ -163,12 +166,14 @@ impl Load {
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// The capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    /// Returns the capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
+    #[must_use]
     pub fn capacity(&self) -> Option<u64> {
         self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
     }
 
-    /// The gauges that the load is the greatest of.
+    /// Returns the gauges that the load is the greatest of.
+    #[must_use]
     pub fn gauges(&self) -> &[Gauge] {
         &self.gauges
     }

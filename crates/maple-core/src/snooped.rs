@@ -90,7 +90,8 @@ impl From<Mac> for MulticastGroup {
     }
 }
 
-/// The hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+/// Returns the hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+#[must_use]
 pub fn group_mac(group: IpAddr) -> Mac {
     match group {
         IpAddr::V4(ip) => {
@@ -104,7 +105,8 @@ pub fn group_mac(group: IpAddr) -> Mac {
     }
 }
 
-/// A group's address as the key of [`MEMBERS`].
+/// Returns a group's address as the key of [`MEMBERS`].
+#[must_use]
 pub fn group_key(group: IpAddr) -> Value {
     match group {
         IpAddr::V4(ip) => Value::Ipv4(ip),
@@ -135,7 +137,7 @@ pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>,
     wanted.map(|(_, name, key, value)| store.declare_types(name, Types { key, value })).collect()
 }
 
-/// The writes that make `members`, in order, the members of a group. They assume that nothing else counts
+/// Returns the writes that make `members`, in order, the members of a group. They assume that nothing else counts
 /// members by hardware address: for simulated networks.
 #[must_use]
 pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
@@ -157,14 +159,15 @@ pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Wri
     vec![put(MEMBERS, group_key(group), members.to_vec()), put(MEMBERS_BY_MAC, mac.into(), of_mac)]
 }
 
-/// The writes that store a lease and make it its host's newest: for simulated networks.
+/// Returns the writes that store a lease and make it its host's newest: for simulated networks.
+#[must_use]
 pub fn lease(lease: &Lease) -> Vec<Write> {
     let put = |table: &str, key| Write::Table { table: table.into(), key, value: Some(lease.to_value()) };
     vec![put(LEASES, lease.ip.into()), put(LEASES_BY_MAC, lease.mac.into())]
 }
 
 impl Net {
-    /// The edge ports with members of a multicast group behind them, in order; empty if there are none. The run
+    /// Returns the edge ports with members of a multicast group behind them, in order; empty if there are none. The run
     /// depends on this group alone. Without snooping this makes the run fail.
     ///
     /// ```
@@ -201,7 +204,7 @@ impl Net {
         .collect())
     }
 
-    /// The lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
+    /// Returns the lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
     /// snooping this makes the run fail.
     #[must_use]
     pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
@@ -217,7 +220,8 @@ impl Net {
         Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(&self.outside(), &ip).filter(|lease| self.has_lease(lease)))
     }
 
-    /// The newest lease of the host with this hardware address. Without snooping this makes the run fail.
+    /// Returns the newest lease of the host with this hardware address. Without snooping this makes the run fail.
+    #[must_use]
     pub fn lease_of(&self, mac: Mac) -> Option<Lease> {
         self.try_lease_of(mac).ok().flatten()
     }
@@ -231,7 +235,8 @@ impl Net {
         Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
     }
 
-    /// All leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
+    /// Returns all leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
+    #[must_use]
     pub fn leases(&self) -> Vec<Lease> {
         self.try_leases().unwrap_or_default()
     }

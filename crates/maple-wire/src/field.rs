@@ -251,32 +251,38 @@ impl Field {
     /// The number of fields.
     pub const COUNT: usize = 40;
 
-    /// The number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    /// Returns the number in OXM class 0x8000 (`OFPXMC_OPENFLOW_BASIC`), 0 to 39.
+    #[must_use]
     pub const fn oxm(self) -> u8 {
         self as u8
     }
 
-    /// The field with this OXM number.
+    /// Returns the field with this OXM number.
+    #[must_use]
     pub fn from_oxm(number: u8) -> Option<Field> {
         Field::ALL.get(number as usize).copied()
     }
 
-    /// The OXM name, such as `eth_src`.
+    /// Returns the OXM name, such as `eth_src`.
+    #[must_use]
     pub const fn name(self) -> &'static str {
         INFO[self as usize].name
     }
 
-    /// The field with this OXM name.
+    /// Returns the field with this OXM name.
+    #[must_use]
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// The width in bits, 1 to 128.
+    /// Returns the width in bits, 1 to 128.
+    #[must_use]
     pub const fn bits(self) -> u32 {
         INFO[self as usize].bits as u32
     }
 
-    /// The width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
+    /// Returns the width in whole bytes, as OXM carries the field: 4 for the two fields of 20 bits.
+    #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
             Field::Ipv6Flabel | Field::MplsLabel => 4,
@@ -284,7 +290,8 @@ impl Field {
         }
     }
 
-    /// The mask with all bits of the field set.
+    /// Returns the mask with all bits of the field set.
+    #[must_use]
     pub const fn full_mask(self) -> u128 {
         u128::MAX >> (128 - INFO[self as usize].bits as u32)
     }
@@ -307,7 +314,7 @@ impl Field {
         INFO[self as usize].settable10
     }
 
-    /// The conditions under which a packet has this field: one of the alternatives must hold, and each is a
+    /// Returns the conditions under which a packet has this field: one of the alternatives must hold, and each is a
     /// conjunction.
     ///
     /// A field without prerequisites has one empty alternative. IPv4 comes before IPv6.

@@ -58,7 +58,8 @@ impl PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
     }
 
-    /// The port's number in OpenFlow 1.0, if it has one.
+    /// Returns the port's number in OpenFlow 1.0, if it has one.
+    #[must_use]
     pub const fn to_of10(self) -> Option<u16> {
         if self.0 < 0xff00 {
             Some(self.0 as u16)
@@ -181,7 +182,8 @@ impl Port {
         }
     }
 
-    /// The name up to the first NUL, with anything that is not UTF-8 replaced.
+    /// Returns the name up to the first NUL, with anything that is not UTF-8 replaced.
+    #[must_use]
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         let end = self.name_raw.iter().position(|b| *b == 0).unwrap_or(16);
         String::from_utf8_lossy(&self.name_raw[..end])

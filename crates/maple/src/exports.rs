@@ -465,6 +465,25 @@ pub use maple_controller::listen::NetworkEvent;
 pub use maple_controller::listen::Listener;
 
 /// ```
+/// use std::time::Duration;
+///
+/// let (listening, listener) = maple::listen(Vec::new())?;
+/// assert_eq!(listener.next(Duration::ZERO), Err(maple::ListenError::Timeout));
+/// drop(listening);
+/// assert_eq!(listener.next(Duration::ZERO), Err(maple::ListenError::Ended));
+/// # Ok::<(), maple::TooManyConditions>(())
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::ListenError;
+
+/// ```
+/// let error: maple::TooManyConditions = maple::listen(vec![maple::Cond::default(); 65]).unwrap_err();
+/// assert_eq!(error.to_string(), "listeners can have at most 64 conditions together, not 65");
+/// ```
+#[doc(inline)]
+pub use maple_controller::listen::TooManyConditions;
+
+/// ```
 /// use maple::prelude::*;
 ///
 /// let (listening, listener) = maple::listen(Vec::new())?;

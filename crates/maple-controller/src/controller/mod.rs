@@ -152,7 +152,7 @@ impl ControllerOptions {
         }
     }
 
-    /// The defaults for programs, which serve switches in the place of a policy.
+    /// Returns the defaults for programs, which serve switches in the place of a policy.
     pub fn for_programs(programs: Arc<dyn ProgramFactory>) -> ControllerOptions {
         let nothing = |_: &PacketHandle, _: &Net| Route::drop();
         ControllerOptions { programs: Some(programs), ..ControllerOptions::new(Arc::new(nothing)) }
@@ -298,7 +298,7 @@ impl Controller {
         starting.serve_clients()
     }
 
-    /// The number of connections that it took over from another controller.
+    /// Returns the number of connections that it took over from another controller.
     pub fn taken(&self) -> usize {
         self.taken
     }

@@ -185,7 +185,7 @@ impl Snooping {
         snooped::declare(store, self.on_groups(), self.on_leases())
     }
 
-    /// The conditions of packets that the snooper needs.
+    /// Returns the conditions of packets that the snooper needs.
     pub fn conditions(&self) -> Vec<Cond> {
         let all = |fields: &[(Field, u128)]| {
             fields.iter().fold(Cond::default(), |cond, (field, value)| cond.and(Constraint::exact(*field, *value)))
@@ -319,7 +319,7 @@ impl Snooper {
         }
     }
 
-    /// The latest time for the next call of [`Snooper::on_timer`].
+    /// Returns the latest time for the next call of [`Snooper::on_timer`].
     pub fn deadline(&self) -> Time {
         let due = [self.groups.deadline(), self.leases.deadline(), self.querier.deadline()];
         due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)

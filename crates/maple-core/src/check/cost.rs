@@ -49,7 +49,7 @@ pub struct Wide {
 }
 
 impl Per {
-    /// The number of rules that a network with this many hosts and switches then has. Returns `None` if the
+    /// Returns the number of rules that a network with this many hosts and switches then has. Returns `None` if the
     /// number does not depend on hosts.
     pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
         match self {
@@ -74,7 +74,7 @@ impl Costs {
         wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
     }
 
-    /// All kinds of such runs, those with the most rules last.
+    /// Returns all kinds of such runs, those with the most rules last.
     pub fn all(&self) -> impl Iterator<Item = &Wide> {
         self.0.values()
     }

@@ -68,12 +68,12 @@ impl<P> Slice<P> {
         Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
     }
 
-    /// The name of the slice.
+    /// Returns the name of the slice.
     pub fn name(&self) -> &Name {
         self.tenant.name()
     }
 
-    /// The part of the network that the slice has.
+    /// Returns the part of the network that the slice has.
     pub fn scope(&self) -> &Scope {
         &self.tenant.scope
     }

@@ -37,7 +37,8 @@ impl Mac {
         Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
     }
 
-    /// The address as a field value.
+    /// Returns the address as a field value.
+    #[must_use]
     pub const fn bits(self) -> u128 {
         let b = self.0;
         u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
@@ -199,7 +200,7 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
-    /// All IP addresses of the host.
+    /// Returns all IP addresses of the host.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
     }
@@ -237,7 +238,8 @@ impl Hop {
         Hop { switch, port }
     }
 
-    /// The switch and the port as a location.
+    /// Returns the switch and the port as a location.
+    #[must_use]
     pub const fn location(self) -> Location {
         Location { switch: self.switch, port: self.port }
     }

@@ -67,7 +67,8 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query { function, types: PhantomData }
     }
 
-    /// The query's function, without types.
+    /// Returns the query's function, without types.
+    #[must_use]
     pub fn function(&self) -> &Function {
         &self.function
     }

@@ -44,7 +44,7 @@ impl Route {
         self.branches.iter().map(|branch| &branch.treatment.rewrites)
     }
 
-    /// The treatment that a route that passes gives the packet before the next policy decides.
+    /// Returns the treatment that a route that passes gives the packet before the next policy decides.
     pub fn passed(&self) -> Option<&Treatment> {
         self.passes.as_ref()
     }
@@ -54,7 +54,7 @@ impl Route {
         Route { passes: Some(treatment), ..Route::default() }
     }
 
-    /// A drop in place of the route, from the same line. Frames of f's own are still sent.
+    /// Returns a drop in place of the route, from the same line. Frames of f's own are still sent.
     pub fn refused(&self) -> Route {
         Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
     }

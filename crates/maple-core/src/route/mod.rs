@@ -74,7 +74,7 @@ pub(crate) struct PathReads {
 }
 
 impl PathReads {
-    /// The cells that the run depends on because f read the path; none if f did not.
+    /// Returns the cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
@@ -309,7 +309,8 @@ impl Route {
         self
     }
 
-    /// The line of f that made the route, if it is known.
+    /// Returns the line of f that made the route, if it is known.
+    #[must_use]
     pub fn made_at(&self) -> Option<&Source> {
         self.made_at.as_ref()
     }
@@ -340,12 +341,12 @@ impl Route {
         !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
-    /// The hops that were given one by one, and those that path queries found; in order within each branch.
+    /// Returns the hops that were given one by one, and those that path queries found; in order within each branch.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// The paths that the route follows, wherever they lead. This does not count as reading their hops.
+    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }

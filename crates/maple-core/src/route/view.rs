@@ -66,7 +66,8 @@ impl RouteView {
         view
     }
 
-    /// The switches that the packet passes, each once, in order of their ids.
+    /// Returns the switches that the packet passes, each once, in order of their ids.
+    #[must_use]
     pub fn switches(&self) -> Vec<Dpid> {
         let mut switches: Vec<Dpid> = self.hops.iter().map(|hop| hop.switch).collect();
         switches.dedup();

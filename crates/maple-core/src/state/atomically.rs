@@ -175,7 +175,7 @@ impl Store {
     /// The number of times in a row that a transaction may lose against others before these must wait for it.
     pub const PATIENT: u32 = 16;
 
-    /// The newest state, for reading. Takes no lock.
+    /// Returns the newest state, for reading. Takes no lock.
     pub fn view(&self) -> View {
         sync::step();
         View(self.current.load())
@@ -312,7 +312,8 @@ impl Access for Tx {
 }
 
 impl View {
-    /// The snapshot.
+    /// Returns the snapshot.
+    #[must_use]
     pub fn snapshot(&self) -> &Snapshot {
         &self.0
     }

@@ -175,7 +175,7 @@ pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
 }
 
 impl Cell {
-    /// The cell's value in `state`.
+    /// Returns the cell's value in `state`.
     pub fn evaluate(&self, state: &Snapshot) -> CellValue {
         match self {
             Cell::Table(table, key) => CellValue::Value(state.table(table).and_then(|t| t.get(key)).cloned()),

@@ -23,12 +23,12 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The value at `key`.
+    /// Returns the value at `key`.
     pub fn get(&self, key: &Value) -> Option<&Value> {
         self.rows.get(key)
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -38,14 +38,14 @@ impl Rows {
         self.rows.is_empty()
     }
 
-    /// All keys and values, by key.
+    /// Returns all keys and values, by key.
     pub fn iter(&self) -> std::vec::IntoIter<(&Value, &Value)> {
         let mut all: Vec<(&Value, &Value)> = self.rows.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter()
     }
 
-    /// The keys in order.
+    /// Returns the keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &Value> {
         self.iter().map(|(key, _)| key)
     }
@@ -55,7 +55,7 @@ impl Rows {
         self.changed == earlier.changed
     }
 
-    /// The least key.
+    /// Returns the least key.
     pub fn first_key(&self) -> Option<&Value> {
         self.rows.keys().min()
     }

@@ -70,17 +70,19 @@ impl<K: Stored, V: Stored> Table<K, V> {
         Table { name: super::versioned(name, version), types: PhantomData }
     }
 
-    /// The name.
+    /// Returns the name.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The types of its keys and values, for [`crate::state::Store::declare_types`].
+    /// Returns the types of its keys and values, for [`crate::state::Store::declare_types`].
+    #[must_use]
     pub fn types() -> Types {
         Types { key: K::kind(), value: V::kind() }
     }
 
-    /// The value at `key`.
+    /// Returns the value at `key`.
     ///
     /// # Panics
     /// If the value is not a `V`: others can write tables too. [`Table::try_get`] returns an error instead. Also if the
@@ -90,7 +92,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The value at `key`.
+    /// Returns the value at `key`.
     ///
     /// # Errors
     /// [`WrongType`] if the value is not a `V`.
@@ -113,7 +115,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         state.at(&self.name, &key.to_value()).is_some()
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[track_caller]
     pub fn len(&self, state: &impl Read) -> usize {
         match state.cell(Cell::TableLen(self.name.clone())) {
@@ -128,7 +130,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         self.len(state) == 0
     }
 
-    /// All keys and values, by key. They are a dependency on the whole table.
+    /// Returns all keys and values, by key. They are a dependency on the whole table.
     ///
     /// # Panics
     /// If a key is not a `K`, or a value is not a `V`.
@@ -167,17 +169,17 @@ impl<V: Stored + Clone> Var<V> {
         Var { name: name.into(), initial }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The value until it is set.
+    /// Returns the value until it is set.
     pub fn initial(&self) -> &V {
         &self.initial
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Panics
     /// If the value that is there is not a `V`.
@@ -208,7 +210,8 @@ impl Counter {
         Counter { name: name.into() }
     }
 
-    /// The name.
+    /// Returns the name.
+    #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -222,7 +225,7 @@ impl Counter {
         state.put(Write::Add { name: self.name.clone(), amount });
     }
 
-    /// The sum. It is a dependency, which each addition changes.
+    /// Returns the sum. It is a dependency, which each addition changes.
     #[track_caller]
     pub fn get(&self, state: &impl Read) -> i128 {
         match state.cell(Cell::Var(self.name.clone())) {

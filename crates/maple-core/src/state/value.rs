@@ -59,7 +59,8 @@ impl Float {
         Float(canonical.to_bits())
     }
 
-    /// The number.
+    /// Returns the number.
+    #[must_use]
     pub fn get(self) -> f64 {
         f64::from_bits(self.0)
     }
@@ -78,7 +79,8 @@ impl From<Float> for f64 {
 }
 
 impl Value {
-    /// The integer, if it is one.
+    /// Returns the integer, if it is one.
+    #[must_use]
     pub fn as_int(&self) -> Option<i128> {
         match self {
             Value::Int(number) => Some(*number),

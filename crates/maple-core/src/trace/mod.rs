@@ -186,7 +186,8 @@ pub enum Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// The line that the step comes from.
+    /// Returns the line that the step comes from.
+    #[must_use]
     pub fn source(&self) -> Option<&'a Source> {
         match self {
             Step::Item(_, source) => *source,
@@ -315,8 +316,9 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// A field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids without the
-/// bit of the tag, types in hexadecimal, the rest in decimal.
+/// Returns a field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids
+/// without the bit of the tag, types in hexadecimal, the rest in decimal.
+#[must_use]
 pub fn text(field: Field, value: u128) -> String {
     match field {
         Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {

@@ -292,7 +292,8 @@ pub enum Instruction {
 }
 
 impl Instruction {
-    /// The instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
+    /// Returns the instruction's place in the order in which a switch carries instructions out (1.3 §5.9).
+    #[must_use]
     pub const fn rank(&self) -> u8 {
         match self {
             Instruction::Meter(_) => 0,
@@ -305,7 +306,8 @@ impl Instruction {
         }
     }
 
-    /// The instruction's actions, applied or written.
+    /// Returns the instruction's actions, applied or written.
+    #[must_use]
     pub fn actions(&self) -> &[Action] {
         match self {
             Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
