@@ -31,14 +31,12 @@ impl Net {
     }
 
     /// Reports whether the run is still in progress. The other methods panic after it has ended.
-    #[must_use]
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
 
     /// Returns the location of a host, or `None` if it is unknown. The run fails if host tracking is off.
     #[track_caller]
-    #[must_use]
     pub fn locate(&self, mac: Mac) -> Option<Location> {
         self.try_locate(mac).ok().flatten()
     }
@@ -58,7 +56,6 @@ impl Net {
 
     /// Returns the host that uses an IP address, and its location.
     #[track_caller]
-    #[must_use]
     pub fn locate_ip(&self, ip: IpAddr) -> Option<(Mac, Location)> {
         match self.read(Cell::HostByIp(ip)) {
             CellValue::Host(host) => host,
@@ -68,7 +65,6 @@ impl Net {
 
     /// Returns the IP addresses that a host announced most recently, or `None` for an unknown host.
     #[track_caller]
-    #[must_use]
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
         match self.read(Cell::HostAddresses(mac)) {
             CellValue::Addresses(addresses) => addresses,
@@ -78,7 +74,6 @@ impl Net {
 
     /// Returns all hosts and their locations, by address.
     #[track_caller]
-    #[must_use]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         match self.read(Cell::Hosts) {
             CellValue::Hosts(hosts) => hosts,
@@ -88,7 +83,6 @@ impl Net {
 
     /// Returns all switches, by datapath id.
     #[track_caller]
-    #[must_use]
     pub fn switches(&self) -> Vec<Dpid> {
         match self.read(Cell::Switches) {
             CellValue::Switches(switches) => switches,
@@ -98,7 +92,6 @@ impl Net {
 
     /// Returns all links, each once, lower end first.
     #[track_caller]
-    #[must_use]
     pub fn links(&self) -> Vec<(Location, Location)> {
         match self.read(Cell::Links) {
             CellValue::Links(links) => links,
@@ -108,7 +101,6 @@ impl Net {
 
     /// Returns the edge ports of a switch that are up, in order.
     #[track_caller]
-    #[must_use]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         match self.read(Cell::EdgePorts(switch)) {
             CellValue::Ports(ports) => ports,
@@ -120,7 +112,6 @@ impl Net {
     /// (for a moment after it came up) nor shut. A port that does not exist is not up. The ports of an unreachable
     /// switch keep their last state.
     #[track_caller]
-    #[must_use]
     pub fn is_up(&self, at: Location) -> bool {
         self.read(Cell::IsUp(at)) == CellValue::Exists(true)
     }
@@ -137,7 +128,6 @@ impl Net {
     /// Returns the route of [`Net::shortest_path`] if `b` is absent, for callers that find paths by themselves. The run
     /// depends on whether `b` is absent.
     #[track_caller]
-    #[must_use]
     pub fn path_to_absent(&self, a: Location, b: Location) -> Option<Route> {
         (self.read(Cell::IsPlace(b)) == CellValue::Exists(false)).then(|| self.shortest_path(a, b))
     }
@@ -174,7 +164,6 @@ impl Net {
 
     /// Returns the names of the costs that links have, in order.
     #[track_caller]
-    #[must_use]
     pub fn cost_names(&self) -> Vec<Name> {
         match self.read(Cell::Weights) {
             CellValue::Names(names) => names,
@@ -222,7 +211,6 @@ impl Net {
     /// Reads any cell. The named methods are easier to use. In a slice, names are those of the slice's own state, and
     /// the network is the slice's part of it.
     #[track_caller]
-    #[must_use]
     pub fn read(&self, cell: Cell) -> CellValue {
         let mut state = self.0.state();
         if state.account.is_none() {

@@ -52,14 +52,12 @@ impl PacketHandle {
     }
 
     /// Reports whether the run is still in progress. The other methods panic after it has ended.
-    #[must_use]
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
 
     /// Returns the switch where the packet entered the network.
     #[track_caller]
-    #[must_use]
     pub fn switch(&self) -> Dpid {
         let mut state = self.0.state();
         state.read_switch = true;
@@ -76,21 +74,18 @@ impl PacketHandle {
 
     /// Returns the value of a field, or `None` if the packet has no such field.
     #[track_caller]
-    #[must_use]
     pub fn get(&self, field: Field) -> Option<u128> {
         self.read(field, field.full_mask(), caller(Caller::caller()))
     }
 
     /// Reports whether the packet has the field with this value.
     #[track_caller]
-    #[must_use]
     pub fn is(&self, field: Field, value: u128) -> bool {
         self.equals(field, value, field.full_mask(), caller(Caller::caller()))
     }
 
     /// Reports whether the packet has the field and it lies between these values, both included.
     #[track_caller]
-    #[must_use]
     pub fn within(&self, field: Field, lo: u128, hi: u128) -> bool {
         self.in_range(field, lo, hi, caller(Caller::caller()))
     }
@@ -98,7 +93,6 @@ impl PacketHandle {
     /// Reports whether the packet fits a condition: it has all fields of the condition, and each fits. Several
     /// conditions on fields are asked as one test. The condition need not state the fields' prerequisites.
     #[track_caller]
-    #[must_use]
     pub fn matches(&self, cond: &Cond) -> bool {
         self.fits(cond, caller(Caller::caller()))
     }
@@ -128,7 +122,6 @@ impl PacketHandle {
     /// Reports whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. This is a test of
     /// that bit, so all such packets can have one rule, whatever their source.
     #[track_caller]
-    #[must_use]
     pub fn is_multicast(&self) -> bool {
         self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
     }
@@ -136,7 +129,6 @@ impl PacketHandle {
     /// Reports whether the packet is for an address that bridges never forward ([`RESERVED`]). This is a test for each
     /// mask, unless earlier questions have answered it.
     #[track_caller]
-    #[must_use]
     pub fn is_reserved(&self) -> bool {
         let source = caller(Caller::caller());
         RESERVED.iter().any(|(value, mask)| self.equals(Field::EthDst, *value, *mask, source.clone()))
@@ -165,21 +157,18 @@ impl PacketHandle {
 
     /// Returns the source MAC address.
     #[track_caller]
-    #[must_use]
     pub fn eth_src(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthSrc).unwrap_or_default())
     }
 
     /// Returns the destination MAC address.
     #[track_caller]
-    #[must_use]
     pub fn eth_dst(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthDst).unwrap_or_default())
     }
 
     /// Returns the port by which the packet entered.
     #[track_caller]
-    #[must_use]
     pub fn in_port(&self) -> PortNo {
         PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
     }
@@ -188,7 +177,6 @@ impl PacketHandle {
     /// each packet of this kind comes to the controller. Returns `None` if the switch sent only the beginning of the
     /// frame, or if there is no frame.
     #[track_caller]
-    #[must_use]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
         state.each = true;
@@ -209,7 +197,6 @@ impl PacketHandle {
     }
 
     /// Returns the source line of the latest recorded observation, if it is known.
-    #[must_use]
     pub fn last_source(&self) -> Option<Source> {
         self.0.state().recorder.last_source()
     }

@@ -13,21 +13,18 @@ use crate::trace::{Source, caller};
 impl Net {
     /// Returns the value at a table's key.
     #[track_caller]
-    #[must_use]
     pub fn get(&self, table: &str, key: &Value) -> Option<Value> {
         self.value(Cell::Table(table.into(), key.clone()))
     }
 
     /// Reports whether a table has a key. The run depends on the key's value.
     #[track_caller]
-    #[must_use]
     pub fn contains(&self, table: &str, key: &Value) -> bool {
         self.get(table, key).is_some()
     }
 
     /// Returns the number of keys in a table.
     #[track_caller]
-    #[must_use]
     pub fn len(&self, table: &str) -> usize {
         match self.read(Cell::TableLen(table.into())) {
             CellValue::Len(len) => len,
@@ -37,7 +34,6 @@ impl Net {
 
     /// Returns all keys and values of a table, by key. The run depends on the whole table.
     #[track_caller]
-    #[must_use]
     pub fn entries(&self, table: &str) -> Vec<(Value, Value)> {
         match self.read(Cell::TableAll(table.into())) {
             CellValue::Table(all) => all.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
@@ -47,7 +43,6 @@ impl Net {
 
     /// Returns a variable's value.
     #[track_caller]
-    #[must_use]
     pub fn var(&self, name: &str) -> Option<Value> {
         self.value(Cell::Var(name.into()))
     }
@@ -113,14 +108,12 @@ impl Net {
     }
 
     /// Returns the declared types of a table's keys and values, or `None` if none were declared.
-    #[must_use]
     pub fn types(&self, table: &str) -> Option<Arc<Types>> {
         let state = self.0.state();
         state.result.txn.types(&state.own(table)).cloned()
     }
 
     /// Returns the declared type of a variable, or `None` if none was declared.
-    #[must_use]
     pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
         let state = self.0.state();
         state.result.txn.kind(&state.own(var)).cloned()
